@@ -1,0 +1,100 @@
+"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling and pages all ask this one function."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from orchestrator.engine import outcome_of
+
+APPROVED = "approved"
+REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules under which a request was opened."""
+
+    quorum: int = 1
+    reject_quorum: int = 1
+    four_eyes: bool = False
+    all_or_nothing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A write as it stands: its current revision, and who shaped that revision's value (None: the node)."""
+
+    write: UUID
+    revision: int
+    author: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One decision: `revision` is the one it counts for, `by` the person (None: the system), `seq` its number in the log."""
+
+    write: UUID
+    revision: int
+    verdict: str
+    by: int | None
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one write stands. `verdict` is empty while it is open; `by` are those whose signatures count now."""
+
+    verdict: str = ""
+    by: tuple[int | None, ...] = ()
+    seq: int = 0
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.verdict)
+
+
+def judge(writes: Sequence[Held], decisions: Iterable[Given], policy: Policy) -> dict[UUID, Standing]:
+    """Each write's standing.
+
+    A write is approved by `quorum` approvals of its current revision and rejected by `reject_quorum` rejections of one
+    revision, whichever came first. A later revision opens an approved write again; a rejected one stays rejected. Of one
+    person the latest verdict on a revision counts, once. Under `all_or_nothing` one settled rejection rejects all.
+    """
+    given: dict[UUID, list[Given]] = {held.write: [] for held in writes}
+    for decision in sorted(decisions, key=lambda d: d.seq):
+        if decision.write in given:
+            given[decision.write].append(decision)
+    standings = {held.write: _standing(held, given[held.write], policy) for held in writes}
+    refused = [s for s in standings.values() if s.verdict == REJECTED]
+    if policy.all_or_nothing and refused:
+        first = min(refused, key=lambda s: s.seq)
+        standings = {w: s if s.verdict == REJECTED else Standing(REJECTED, (), first.seq) for w, s in standings.items()}
+    return standings
+
+
+def _standing(held: Held, decisions: list[Given], policy: Policy) -> Standing:
+    revisions: dict[int, dict[int | None, Given]] = {}
+    for decision in decisions:
+        of_revision = revisions.setdefault(decision.revision, {})
+        of_revision[decision.by] = decision
+        rejected = [d for d in of_revision.values() if d.verdict == "reject"]
+        if len(rejected) >= policy.reject_quorum:
+            return Standing(REJECTED, tuple(d.by for d in rejected), decision.seq)
+        approved = [d for d in of_revision.values() if _approves(d, held, policy)]
+        if len(approved) >= policy.quorum and decision.revision == held.revision:
+            return Standing(APPROVED, tuple(d.by for d in approved), decision.seq)
+    now = revisions.get(held.revision, {}).values()
+    return Standing("", tuple(d.by for d in now if d.verdict == "reject" or _approves(d, held, policy)), 0)
+
+
+def _approves(decision: Given, held: Held, policy: Policy) -> bool:
+    """An edit counts as its author's approval of what it made, but not where four eyes exclude who shaped the content."""
+    if decision.verdict == "reject":
+        return False
+    return not policy.four_eyes or (decision.verdict != "edit" and decision.by != held.author)
+
+
+def outcome(standings: Iterable[Standing]) -> str | None:
+    """approved, rejected or partial once every write is settled; None before."""
+    verdicts = [standing.verdict for standing in standings]
+    return outcome_of(verdicts) if all(verdicts) else None

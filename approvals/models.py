@@ -1,0 +1,155 @@
+"""The rows of floor 2: what people are asked, what they answered, and what their signing made of it."""
+
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.db import models
+
+from checkpoints.core.ids import uuid7
+from checkpoints.models import Run
+from checkpoints.models.fields import OfTask, Sealed
+
+
+class RequestStatus(models.TextChoices):
+    """Where a request stands."""
+
+    OPEN = "open", "waits for people"
+    SETTLED = "settled", "each write is settled; the run has not applied it yet"
+    APPLIED = "applied", "a settlement has applied it"
+    WITHDRAWN = "withdrawn", "its line was left, or its run cancelled"
+    EXPIRED = "expired", "closed by its deadline"
+
+
+class ApprovalRequest(OfTask, Sealed):
+    """One gate reached by one task. It carries the policy that it was opened under."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests")
+    graph = models.CharField(max_length=200)
+    kind = models.CharField(max_length=10, default="writes")
+    superstep = models.PositiveIntegerField(default=0)
+    title = models.BinaryField(help_text="Packed canonical JSON: a string.")
+    facts = models.BinaryField(help_text="Packed canonical JSON: [{label, value}].")
+    why = models.BinaryField(default=b"", help_text="Packed canonical JSON: the guard's reason, or its error.")
+    policy = models.JSONField(
+        help_text="{reviewers, quorum, reject_quorum, four_eyes, all_or_nothing, ...} as resolved when it was opened."
+    )
+    policy_hash = models.CharField(max_length=64)
+    quorum = models.PositiveSmallIntegerField(default=1)
+    writes = models.PositiveIntegerField(default=0, help_text="How many writes it asks about.")
+    status = models.CharField(max_length=10, choices=RequestStatus.choices, default=RequestStatus.OPEN)
+    outcome = models.CharField(max_length=10, blank=True, default="")
+    opened_at = models.DateTimeField()
+    deadline = models.DateTimeField(null=True, blank=True)
+    settled_at = models.DateTimeField(null=True, blank=True)
+    settled_seq = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Number in the log of the decision that settled it: the order of settlements."
+    )
+
+    class Meta:
+        ordering = ["opened_at", "id"]
+        permissions = [
+            ("decide", "Can decide what runs ask"),
+            ("reassign", "Can reassign and re-open requests"),
+            ("view_audit", "Can read the audit log"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "line", "node", "visit", "index"], name="approval_request_task"),
+        ]
+        indexes = [
+            models.Index(fields=["run", "status"], name="request_by_run"),
+            models.Index(fields=["deadline", "opened_at"], name="request_open", condition=models.Q(status="open")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.graph} {self.task}"
+
+
+class RequestReviewer(models.Model):
+    """Who may decide a request: one row a principal, so that an inbox is one indexed query."""
+
+    id = models.BigAutoField(primary_key=True)
+    request = models.ForeignKey(ApprovalRequest, on_delete=models.CASCADE, related_name="reviewers")
+    principal = models.CharField(max_length=200, help_text="user:<name>, group:<name> or perm:<app.codename>")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["principal", "request"], name="request_reviewer_principal")]
+
+    def __str__(self) -> str:
+        return self.principal
+
+
+class AppendOnly(models.QuerySet[Any]):
+    """Rows that are only ever added."""
+
+    def update(self, **kwargs: object) -> NoReturn:
+        raise TypeError("decisions are append-only")
+
+    def delete(self) -> NoReturn:
+        raise TypeError("decisions are append-only")
+
+
+class Receipt(models.Model):
+    """What one signing did: per write counted, came back, or already settled. Its meaning never changes."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="receipts")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    at = models.DateTimeField()
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True)
+    body_hash = models.CharField(max_length=64, help_text="Hash of what was posted: the same key with another body is a conflict.")
+    lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, by}] in the order signed.")
+
+    class Meta:
+        ordering = ["-at"]
+        constraints = [models.UniqueConstraint(fields=["by", "idempotency_key"], name="receipt_idempotency_key")]
+
+    def __str__(self) -> str:
+        return f"receipt {self.id}"
+
+
+class Decision(Sealed):
+    """One person's verdict on one revision of one write. Append-only: the ORM refuses, and so does the database."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    request = models.ForeignKey(ApprovalRequest, on_delete=models.PROTECT, related_name="decisions")
+    receipt = models.ForeignKey(Receipt, on_delete=models.PROTECT, null=True, related_name="decisions")
+    run = models.UUIDField()
+    line = models.PositiveIntegerField()
+    task = models.CharField(max_length=240)
+    write = models.UUIDField()
+    position = models.PositiveIntegerField()
+    channel = models.CharField(max_length=200)
+    revision = models.PositiveIntegerField(help_text="The revision it counts for: after an edit, the one that the edit made.")
+    seen_hash = models.CharField(max_length=64, help_text="The hash of what was on the screen.")
+    verdict = models.CharField(max_length=8, choices=[(v, v) for v in ("approve", "reject", "edit")])
+    old_value = models.BinaryField(help_text="Packed canonical JSON: the channel's value when it was decided.")
+    proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
+    final_value = models.BinaryField(default=b"", help_text="Packed canonical JSON; empty for a rejection.")
+    reason = models.BinaryField(default=b"", help_text="Packed canonical JSON: a string.")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    by_name = models.CharField(max_length=150, help_text="Empty for the system.", blank=True)
+    at = models.DateTimeField()
+    event_seq = models.PositiveBigIntegerField(help_text="Its number in the run's log.")
+
+    objects = AppendOnly.as_manager()
+
+    class Meta:
+        ordering = ["run", "event_seq"]
+        indexes = [
+            models.Index(fields=["write", "event_seq"], name="decision_by_write"),
+            models.Index(fields=["run", "event_seq"], name="decision_by_run"),
+            models.Index(fields=["-at"], name="decision_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_name or 'system'} {self.verdict} {self.task}/{self.position}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert only."""
+        if not self._state.adding:
+            raise TypeError("decisions are append-only")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("decisions are append-only")

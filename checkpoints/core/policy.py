@@ -1,0 +1,45 @@
+"""Which superstep's row stays in the timeline. Pure; the published table in the docs is this module.
+
+Every superstep commits. A row that does not stay is the recovery point, which the next commit replaces.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BEFORE = frozenset({"before", "both"})
+AFTER = frozenset({"after", "both"})
+
+
+@dataclass(frozen=True, slots=True)
+class Superstep:
+    """What the policy looks at. `ran` and `next` are the `checkpoint=` settings of the nodes that ran and that run next."""
+
+    number: int
+    ran: tuple[str | None, ...]
+    next: tuple[str | None, ...]
+    asked: bool = False
+    opens_gate: bool = False
+    ends: bool = False
+
+
+def stays(policy: str | int, step: Superstep) -> bool:
+    """Whether the row of this superstep stays.
+
+    `policy` is the graph's: "every_node", "explicit", "none", "manual", or n for `Interval(n)`. A node's own setting
+    overrides it; one task that asks is enough. A superstep that opens a gate, and the end, always stay.
+    """
+    if step.asked or step.opens_gate or step.ends or not BEFORE.isdisjoint(_named(step.next)):
+        return True
+    return any(_after(policy, setting, step.number) for setting in step.ran)
+
+
+def _after(policy: str | int, setting: str | None, number: int) -> bool:
+    if setting is not None:
+        return setting in AFTER
+    if isinstance(policy, int):
+        return policy > 0 and number % policy == 0
+    return policy == "every_node"
+
+
+def _named(settings: Iterable[str | None]) -> set[str]:
+    return {setting for setting in settings if setting}

@@ -1,0 +1,67 @@
+"""The log of a run: numbered without gaps, each line chained to the one before.
+
+Who appends holds the run's row (the worker by its fenced UPDATE, everybody else by SELECT FOR UPDATE) and closes with one
+UPDATE of the run's event_seq and event_hash. This module computes and inserts lines; it never touches the run's row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from checkpoints.core import codec
+from checkpoints.models import RunEvent
+from orchestrator.engine import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A line before it has its number. `actor` is a user's name, empty for the system."""
+
+    type: str
+    payload: dict[str, Any] = field(default_factory=dict)
+    node: str = ""
+    task: str = ""
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a log stands: number and hash of its last line."""
+
+    seq: int
+    hash: str
+
+
+def number(run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime) -> tuple[list[RunEvent], LogEnd]:
+    """The drafts as rows that follow `end`, and the new end. Nothing is written."""
+    rows = []
+    for draft in drafts:
+        payload = canonical.dumps(draft.payload)
+        row = RunEvent(
+            run_id=run_id,
+            seq=end.seq + 1,
+            type=draft.type,
+            at=at,
+            node=draft.node,
+            task=draft.task,
+            actor=draft.actor,
+            payload=codec.pack(payload),
+        )
+        row.hash = line_hash(end.hash, row, payload)
+        rows.append(row)
+        end = LogEnd(row.seq, row.hash)
+    return rows, end
+
+
+def insert(rows: list[RunEvent]) -> None:
+    """Write numbered lines, in the caller's transaction. One statement."""
+    RunEvent.objects.bulk_create(rows)
+
+
+def line_hash(previous: str, row: RunEvent, payload: bytes) -> str:
+    """SHA-256 over the hash of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
+    return canonical.framed_hash(
+        previous, str(row.run_id), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
+    )

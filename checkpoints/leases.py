@@ -1,0 +1,180 @@
+"""Leases: who may write to a run now. The broker claims, the worker begins, renews and gives back.
+
+Every statement names the epoch, so whoever lost the lease changes nothing. None of them touches a sealed column or the log.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Case, F, Q, Value, When
+
+from checkpoints.clock import db_in, db_now
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.events import LogEnd
+from checkpoints.models import Run
+from checkpoints.sql import update_returning
+
+_HELD = [
+    "id", "epoch", "key", "graph", "version", "fingerprint", "line", "superstep", "head", "head_seq", "event_seq",
+    "event_hash", "wakes", "decisions", "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of",
+    "tape", "label", "started_at",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to begin: a run and the epoch that the claim gave it."""
+
+    id: UUID
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimable:
+    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has."""
+
+    fingerprints: frozenset[str]
+    graphs: frozenset[str]
+
+    def condition(self) -> Q:
+        return Q(fingerprint__in=sorted(self.fingerprints)) | Q(graph__in=sorted(self.graphs))
+
+
+@dataclass(slots=True)
+class Hold:
+    """A begun lease, and the run as its holder knows it. The ledger keeps it in step with each commit."""
+
+    id: UUID
+    epoch: int
+    key: str
+    graph: str
+    version: str
+    fingerprint: str
+    line: int
+    superstep: int
+    head: UUID
+    head_seq: int
+    end: LogEnd
+    wakes: int
+    decisions: int
+    claims: int
+    input: bytes
+    input_hash: str
+    started_by: int | None
+    on_behalf_of: int | None
+    tape: str
+    label: str
+    started: bool
+    worker: UUID | None = None
+    moved: bool = True
+
+
+def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
+    """Take up to `limit` runs that want a worker: queued and due, waiting and due, or running under an expired lease.
+
+    Ordered by priority, then due time. One statement; on the database's clock; rows that others are taking are passed by.
+    """
+    wanted = _due(only).order_by("-priority", F("due_at").asc(nulls_first=True), "created_at").values("id")[:limit]
+    return _take(wanted, worker=worker)
+
+
+def claim_one(run_id: UUID, *, worker: UUID | None = None) -> Claim | None:
+    """Take this run if it wants a worker, whatever its graph; None where it does not."""
+    taken = _take(_due(None).filter(id=run_id).values("id"), worker=worker)
+    return taken[0] if taken else None
+
+
+def any_due(only: Claimable) -> bool:
+    """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
+    return _due(only).exists()
+
+
+def _due(only: Claimable | None) -> Any:
+    ready = Q(status=Status.QUEUED) & (Q(due_at__isnull=True) | Q(due_at__lte=db_now()))
+    timed = Q(status=Status.WAITING, due_at__lte=db_now())
+    expired = Q(status=Status.RUNNING, lease_until__lt=db_now())
+    runs = Run.objects.filter(ready | timed | expired)
+    return runs.filter(only.condition()) if only else runs
+
+
+def _take(wanted: Any, *, worker: UUID | None) -> list[Claim]:
+    sql, params = wanted.query.sql_with_params()
+    skip = " FOR UPDATE SKIP LOCKED" if connection.vendor == "postgresql" else ""
+    # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.
+    once = "MATERIALIZED " if connection.vendor == "postgresql" else ""
+    table = connection.ops.quote_name(Run._meta.db_table)
+    until, until_params = _moment(conf().lease_seconds)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH picked AS {once}({sql}{skip}) UPDATE {table} SET status = 'running', epoch = epoch + 1, "
+            f"lease_until = {until}, leased_by = %s WHERE id IN (SELECT id FROM picked) RETURNING id, epoch",
+            [*params, *until_params, _uuid(worker)],
+        )
+        return [Claim(row[0] if isinstance(row[0], UUID) else UUID(row[0]), row[1]) for row in cursor.fetchall()]
+
+
+def _moment(seconds: float) -> tuple[str, list[Any]]:
+    expression = db_in(seconds).resolve_expression(Run.objects.all().query)
+    compiler = Run.objects.all().query.get_compiler(connection=connection)
+    sql, params = compiler.compile(expression)
+    return sql, list(params)
+
+
+def _uuid(value: UUID | None) -> Any:
+    return Run._meta.get_field("leased_by").get_db_prep_value(value, connection)
+
+
+def renew(claims: Iterable[Claim], *, worker: UUID) -> int:
+    """Lengthen leases that were handed out and not begun. Gives how many are still ours."""
+    ours = Q(pk__in=[])
+    for one in claims:
+        ours |= Q(id=one.id, epoch=one.epoch)
+    return Run.objects.filter(ours, leased_by=worker).update(lease_until=db_in(conf().lease_seconds))
+
+
+def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | None:
+    """The worker's first statement. None means that it came too late and must leave without a trace.
+
+    Counts a begun claim; a committed superstep sets the count back.
+    """
+    rows = update_returning(
+        Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING),
+        _HELD,
+        claims_since_progress=F("claims_since_progress") + 1,
+        lease_until=db_in(conf().lease_seconds),
+        started_at=Case(When(started_at__isnull=True, then=db_now()), default=F("started_at")),
+    )
+    return _hold(dict(zip(_HELD, rows[0], strict=True)), worker) if rows else None
+
+
+def _hold(run: dict[str, Any], worker: UUID | None) -> Hold:
+    end = LogEnd(run.pop("event_seq"), run.pop("event_hash"))
+    claims = run.pop("claims_since_progress")
+    return Hold(end=end, claims=claims, worker=worker, started=bool(run.pop("started_at")), **run)
+
+
+def heartbeat(run_id: UUID, epoch: int, *, progress: dict[str, Any] | None = None) -> bool:
+    """Lengthen a begun lease, and write the progress that the node reported. False: the lease is lost."""
+    values: dict[str, Any] = {"lease_until": db_in(conf().lease_seconds)}
+    if progress is not None:
+        values["progress"] = progress
+    return Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(**values) == 1
+
+
+def give_back(run_id: UUID, epoch: int) -> bool:
+    """End a slice: back to the queue, due now. False: the lease was lost before."""
+    return bool(
+        Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(
+            status=Value(Status.QUEUED), due_at=db_now(), lease_until=None, leased_by=None
+        )
+    )
+
+
+def release(claims: Sequence[Claim]) -> None:
+    """Put claims that nobody has begun back into the queue, for a cluster that stops."""
+    for one in claims:
+        give_back(one.id, one.epoch)

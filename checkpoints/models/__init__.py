@@ -1,0 +1,24 @@
+"""The rows of the ledger, one noun a module. They hold fields, constraints and filters; what changes them stands in the verbs."""
+
+from checkpoints.models.audit_line import AuditLine
+from checkpoints.models.checkpoint import Checkpoint
+from checkpoints.models.graph_version import GraphVersion
+from checkpoints.models.pending_write import PendingWrite
+from checkpoints.models.run import Run
+from checkpoints.models.run_event import RunEvent
+from checkpoints.models.task_result import LateResult, TaskResult
+from checkpoints.models.upload import Upload
+from checkpoints.models.worker import Worker
+
+__all__ = [
+    "AuditLine",
+    "Checkpoint",
+    "GraphVersion",
+    "LateResult",
+    "PendingWrite",
+    "Run",
+    "RunEvent",
+    "TaskResult",
+    "Upload",
+    "Worker",
+]

@@ -1,0 +1,62 @@
+"""A checkpoint: what is kept at a superstep boundary. A row in the timeline never changes."""
+
+from django.db import models
+
+from checkpoints.core.ids import uuid7
+from checkpoints.models.fields import Sealed, hash_field
+from checkpoints.models.run import Run
+
+
+class Source(models.TextChoices):
+    """Why a checkpoint was made."""
+
+    INPUT = "input"
+    SUPERSTEP = "superstep"
+    SETTLEMENT = "settlement"
+    FAILURE = "failure"
+    FORK = "fork"
+    REPLAY = "replay"
+    REWIND = "rewind"
+    MANUAL = "manual"
+
+
+class Checkpoint(Sealed):
+    """One row of a run's timeline, or (`kept=False`) the recovery point that the next commit replaces."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # No constraint in the database: the fenced commit has just locked this very run row, and the check costs a statement a step.
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="checkpoints", db_constraint=False)
+    seq = models.PositiveIntegerField()
+    superstep = models.PositiveIntegerField()
+    line = models.PositiveIntegerField()
+    source = models.CharField(max_length=12, choices=Source.choices)
+    parent = models.UUIDField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    kept = models.BooleanField(default=True)
+    committed = models.BooleanField(default=True)
+    format = models.PositiveSmallIntegerField(default=1)
+    graph = models.CharField(max_length=200)
+    version = models.CharField(max_length=50)
+    fingerprint = hash_field()
+
+    change = models.BinaryField(default=b"", help_text="What changed against the parent (packed).")
+    snapshot = models.BinaryField(default=b"", help_text="The full payload (packed), or what its backend keeps in the row.")
+    backend = models.CharField(max_length=60, default="database")
+    change_hash = hash_field()
+    content_hash = hash_field()
+    snapshot_hash = hash_field()
+    stored_size = models.PositiveBigIntegerField(default=0)
+    state_size = models.PositiveBigIntegerField(default=0)
+
+    nodes = models.JSONField(default=list, help_text="[{node, effect, tasks, ms, outcome}] in declared order.")
+    changed = models.JSONField(default=list, help_text="Names of the channels that this checkpoint set.")
+    event_seq = models.PositiveBigIntegerField(default=0)
+    event_hash = hash_field()
+    took_ms = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["run", "-seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="checkpoint_run_seq")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id}:at-{self.seq}"

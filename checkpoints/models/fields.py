@@ -1,0 +1,38 @@
+"""Columns that many rows share. Abstract models and small helpers only."""
+
+from django.db import models
+
+HASH = 64
+"""Characters of a SHA-256 in hexadecimal."""
+
+
+def hash_field() -> "models.CharField[str, str]":
+    """A SHA-256 in hexadecimal; empty where the row carries none."""
+    return models.CharField(max_length=HASH, blank=True, default="")
+
+
+class Sealed(models.Model):
+    """A row that is sealed by the process that writes it: an HMAC-SHA256 over all its fields and the id of its key."""
+
+    seal = models.BinaryField(null=True, blank=True, editable=False)
+    seal_key = models.CharField(max_length=40, blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+
+class OfTask(models.Model):
+    """A row that belongs to one task: (run, line, node, visit, index). The line is in the key because a rewind meets it again."""
+
+    line = models.PositiveIntegerField()
+    node = models.CharField(max_length=200)
+    visit = models.PositiveIntegerField()
+    index = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        abstract = True
+
+    @property
+    def task(self) -> str:
+        """`node:visit:index`, as everywhere."""
+        return f"{self.node}:{self.visit}:{self.index}"

@@ -1,0 +1,25 @@
+"""A version of a graph that some process has registered."""
+
+from django.db import models
+
+from checkpoints.models.fields import hash_field
+
+
+class GraphVersion(models.Model):
+    """(name, version, fingerprint) and when it was first seen."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=200)
+    version = models.CharField(max_length=50)
+    fingerprint = hash_field()
+    current = models.BooleanField(default=True)
+    first_seen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name", "-first_seen_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "version", "fingerprint"], name="graph_version_fingerprint")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"

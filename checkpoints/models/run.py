@@ -1,0 +1,88 @@
+"""A run: one journey through a graph. Its row is also its place in the queue."""
+
+from django.conf import settings
+from django.db import models
+
+from checkpoints.core.ids import uuid7
+from checkpoints.core.status import Status
+from checkpoints.models.fields import Sealed, hash_field
+
+
+class Run(Sealed):
+    """One journey. The status, lease, wake and head columns are changed by `leases`, `wakes` and `ledger` only."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.CharField(max_length=200, unique=True)
+    graph = models.CharField(max_length=200)
+    version = models.CharField(max_length=50)
+    fingerprint = hash_field()
+    label = models.CharField(max_length=300, blank=True, default="")
+    facts = models.JSONField(default=dict, blank=True)
+    encrypted = models.BooleanField(default=False)
+
+    status = models.CharField(max_length=12, choices=[(s.value, s.value) for s in Status], default=Status.QUEUED)
+    line = models.PositiveIntegerField(default=1)
+    superstep = models.PositiveIntegerField(default=0)
+    head = models.UUIDField(null=True, blank=True, help_text="The newest checkpoint of the current line.")
+    head_seq = models.PositiveIntegerField(default=0)
+    head_hash = hash_field()
+    event_seq = models.PositiveBigIntegerField(default=0)
+    event_hash = hash_field()
+    decisions = models.PositiveIntegerField(default=0)
+    durable = models.BooleanField(default=True)
+
+    epoch = models.PositiveBigIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    leased_by = models.UUIDField(null=True, blank=True)
+    wakes = models.PositiveBigIntegerField(default=0)
+    due_at = models.DateTimeField(null=True, blank=True)
+    priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
+    claims_since_progress = models.PositiveIntegerField(default=0)
+
+    input = models.BinaryField(default=b"")
+    input_hash = hash_field()
+    started_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    on_behalf_of = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    parent_run = models.UUIDField(null=True, blank=True)
+    parent_task = models.CharField(max_length=240, blank=True, default="")
+    origin_checkpoint = models.UUIDField(null=True, blank=True)
+
+    at_node = models.CharField(max_length=400, blank=True, default="")
+    tape = models.TextField(blank=True, default="", help_text="One short word a superstep, for lists.")
+    error = models.BinaryField(default=b"", help_text="Why it stopped: packed canonical JSON, empty where it did not.")
+    error_code = models.CharField(max_length=60, blank=True, default="")
+    progress = models.JSONField(null=True, blank=True)
+
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        permissions = [
+            ("start_run", "Can start runs"),
+            ("steer_run", "Can resume, fork, replay, rewind and cancel runs"),
+            ("settle_task", "Can settle unknown outcomes"),
+            ("export_run", "Can export runs"),
+            ("import_run", "Can import runs"),
+            ("manage_retention", "Can manage retention"),
+        ]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="run_newest"),
+            models.Index(fields=["status", "-created_at"], name="run_by_status"),
+            models.Index(fields=["graph", "-created_at"], name="run_by_graph"),
+            models.Index(fields=["parent_run"], name="run_by_parent"),
+            # What the queue looks at: few rows at any time, however many runs have ended.
+            models.Index(
+                fields=["-priority", "due_at"],
+                name="run_claimable",
+                condition=models.Q(status__in=["queued", "running", "waiting"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.label or self.key

@@ -1,0 +1,29 @@
+"""An event: a numbered line of a run's log, in the past tense."""
+
+from django.db import models
+
+from checkpoints.models.fields import Sealed, hash_field
+from checkpoints.models.run import Run
+
+
+class RunEvent(Sealed):
+    """One line. Written by `checkpoints.events` only, numbered without gaps, each chained to the one before."""
+
+    id = models.BigAutoField(primary_key=True)
+    # No constraint in the database: see Checkpoint.run.
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False)
+    seq = models.PositiveBigIntegerField()
+    type = models.CharField(max_length=40)
+    at = models.DateTimeField()
+    node = models.CharField(max_length=200, blank=True, default="")
+    task = models.CharField(max_length=240, blank=True, default="")
+    actor = models.CharField(max_length=150, blank=True, default="", help_text="A user's name, or empty for the system.")
+    payload = models.BinaryField(default=b"", help_text="Packed canonical JSON.")
+    hash = hash_field()
+
+    class Meta:
+        ordering = ["run", "seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} {self.seq} {self.type}"

@@ -1,0 +1,77 @@
+"""The journal of write and external tasks: an intent before, a result after; and evidence that came too late."""
+
+from django.conf import settings
+from django.db import models
+
+from checkpoints.models.fields import OfTask, Sealed, hash_field
+from checkpoints.models.run import Run
+
+
+class Outcome(models.TextChoices):
+    """What is known of one attempt."""
+
+    OPEN = "open", "intent written, no result yet"
+    DONE = "done", "happened, with this output"
+    NOT_DONE = "not_done", "did not happen"
+    FAILED = "failed", "failed; idempotent or atomic, so it may run again"
+    UNKNOWN = "unknown", "a person must say"
+
+
+class TaskResult(OfTask, Sealed):
+    """One attempt of one journaled task."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="task_results")
+    attempt = models.PositiveIntegerField()
+    effect = models.CharField(max_length=10)
+    epoch = models.PositiveBigIntegerField()
+    worker = models.UUIDField(null=True, blank=True)
+    superstep = models.PositiveIntegerField(help_text="The superstep in whose course it ran.")
+    input_hash = hash_field()
+    intent_at = models.DateTimeField()
+    over_at = models.DateTimeField(help_text="After lease and timeout: no attempt is still going on past this, bar a frozen one.")
+    thread_ended_at = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.OPEN)
+    output = models.BinaryField(default=b"", help_text="Packed canonical JSON of what the node returned.")
+    error = models.BinaryField(default=b"", help_text="Packed canonical JSON: type, message, traceback.")
+    result_at = models.DateTimeField(null=True, blank=True)
+    took_ms = models.PositiveIntegerField(default=0)
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The first checkpoint that lists it.")
+    settled_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    settled_reason = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ["run", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "line", "node", "visit", "index", "attempt"], name="task_result_attempt"
+            ),
+            models.UniqueConstraint(
+                fields=["run", "line", "node", "visit", "index"],
+                condition=models.Q(outcome="done"),
+                name="task_result_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task} attempt {self.attempt}: {self.outcome}"
+
+
+class LateResult(OfTask):
+    """A result that came after its attempt was no longer open: evidence for whoever settles, never applied by itself."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="late_results")
+    attempt = models.PositiveIntegerField()
+    epoch = models.PositiveBigIntegerField()
+    output = models.BinaryField(default=b"")
+    error = models.BinaryField(default=b"")
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["run", "id"]
+
+    def __str__(self) -> str:
+        return f"late {self.task} attempt {self.attempt}"

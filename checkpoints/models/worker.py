@@ -1,0 +1,27 @@
+"""A worker: one process group that takes runs. Its row is its heartbeat."""
+
+from django.db import models
+
+from checkpoints.core.ids import uuid7
+
+
+class Worker(models.Model):
+    """One cluster. Gone is proven by `stopped_at`, or by its process no longer existing on its own host."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    host = models.CharField(max_length=255)
+    pid = models.PositiveIntegerField()
+    process_started = models.BigIntegerField(default=0, help_text="Start time of the process in clock ticks: tells a reused pid.")
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+    stopped_at = models.DateTimeField(null=True, blank=True)
+    draining = models.BooleanField(default=False)
+    slots = models.PositiveSmallIntegerField(default=0)
+    busy = models.PositiveSmallIntegerField(default=0)
+    fingerprints = models.JSONField(default=list, help_text="Fingerprints of the graphs that it has registered.")
+
+    class Meta:
+        ordering = ["-heartbeat_at"]
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

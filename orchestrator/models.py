@@ -1,0 +1,59 @@
+"""Rows of floor 3: tokens, answered requests, and what a person prefers."""
+
+from django.conf import settings
+from django.db import models
+
+
+class ApiToken(models.Model):
+    """A token acts as its user. Only its digest is kept, so it is shown once, when it is made."""
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="countersign_tokens")
+    name = models.CharField(max_length=100, blank=True, default="")
+    digest = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(max_length=12, help_text="The first characters, to tell tokens apart.")
+    scopes = models.JSONField(default=list, help_text="Of: start, read, decide, steer, export.")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.hint}… of {self.user}"
+
+
+class IdempotencyRecord(models.Model):
+    """The answer to a POST that carried an Idempotency-Key, written in the transaction of the act."""
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    method = models.CharField(max_length=10)
+    path = models.CharField(max_length=500)
+    key = models.CharField(max_length=200)
+    body_hash = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Empty while the act is in progress.")
+    answer = models.BinaryField(default=b"")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "method", "path", "key"], name="idempotency_record_key")
+        ]
+        indexes = [models.Index(fields=["created_at"], name="idempotency_record_age")]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.key}"
+
+
+class Preference(models.Model):
+    """What one person set for the console."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="countersign_preference"
+    )
+    theme = models.CharField(max_length=5, choices=[(t, t) for t in ("auto", "light", "dark")], default="auto")
+
+    def __str__(self) -> str:
+        return f"preferences of {self.user}"
