@@ -1,0 +1,187 @@
+"""Settings of our own project, all from the environment (docs/configuration.md). A host project writes its own instead.
+
+Three modes: production (the default, refuses to start without a secret key), debug and demo.
+"""
+
+from typing import Any
+
+from orchestrator import environment as env
+from orchestrator import logging
+
+BASE_DIR = env.ROOT
+DATA_DIR = env.data_dir()
+
+DEBUG = env.flag("COUNTERSIGN_DEBUG")
+DEMO = env.demo()
+PRODUCTION = not (DEBUG or DEMO)
+
+SECRET_KEY = env.secret_key(generate=not PRODUCTION)
+ALLOWED_HOSTS = env.words("COUNTERSIGN_ALLOWED_HOSTS", () if PRODUCTION else ("localhost", "127.0.0.1", "[::1]"))
+CSRF_TRUSTED_ORIGINS = env.words("COUNTERSIGN_TRUSTED_ORIGINS")
+
+DEMO_APPS = ["orchestrator.demo.claims", "orchestrator.demo.imports"]
+INSTALLED_APPS = [
+    "daphne",
+    "orchestrator",
+    "approvals",
+    "checkpoints",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "django_htmx",
+    "django_q",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "orchestrator.urls"
+ASGI_APPLICATION = "orchestrator.asgi.application"
+WSGI_APPLICATION = "orchestrator.wsgi.application"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASES = {"default": env.database(env.text("DATABASE_URL"), sqlite_default=DATA_DIR / "countersign.sqlite3")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = env.text("COUNTERSIGN_TIME_ZONE", "UTC")
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+# The prefix keeps our files apart from a host project's: {% static "countersign/css/console.css" %}.
+STATICFILES_DIRS = [("countersign", BASE_DIR / "static")]
+MEDIA_ROOT = DATA_DIR / "files"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if PRODUCTION
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = not PRODUCTION
+
+SELF, NONE = "'self'", "'none'"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+
+HTTPS = env.flag("COUNTERSIGN_HTTPS", default=PRODUCTION)
+SECURE_SSL_REDIRECT = HTTPS
+# Probes come without TLS, from inside.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_HSTS_SECONDS = env.whole("COUNTERSIGN_HSTS_SECONDS", default=3600) if HTTPS else 0
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+if env.flag("COUNTERSIGN_BEHIND_PROXY"):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# Subdomains and the browsers' preload list are for the owner of the domain to decide.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+
+# A value may be as large as COUNTERSIGN_MAX_VALUE_BYTES, and JSON needs room around it.
+DATA_UPLOAD_MAX_MEMORY_SIZE = env.whole("COUNTERSIGN_MAX_BODY_BYTES", default=8 * 1024 * 1024, least=1024)
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "3.1.0"}
+
+# Only what the environment gives; the rest has its default in checkpoints.conf.
+COUNTERSIGN = {
+    "ENVIRONMENT": env.text("COUNTERSIGN_ENVIRONMENT", "Production" if PRODUCTION else "Demo" if DEMO else "Development"),
+    **env.given(
+        LEASE_SECONDS=env.number,
+        SLICE_SECONDS=env.number,
+        NODE_TIMEOUT=env.number,
+        POLL_SECONDS=env.number,
+        GRACE_SECONDS=env.number,
+        WORKERS=env.whole,
+        MAX_VALUE_BYTES=env.whole,
+        MAX_CLAIMS_WITHOUT_PROGRESS=env.whole,
+        SECRETS=env.strings,
+    ),
+}
+
+# For the stock `manage.py qcluster`; `manage.py worker` sets its own in its own process.
+Q_CLUSTER = {
+    "name": "countersign",
+    "orm": "default",
+    "workers": COUNTERSIGN.get("WORKERS", 2),
+    "queue_limit": COUNTERSIGN.get("WORKERS", 2),
+    "bulk": 1,
+    "poll": 0.05,
+    "timeout": 300,
+    "retry": 1200,
+    "ack_failures": True,
+    "max_attempts": 1,
+    "save_limit": -1,
+    "guard_cycle": 0.5,
+    "recycle": 200,
+    "catch_up": False,
+    "scheduler": False,
+}
+
+LOGGING = logging.configure(
+    as_json=PRODUCTION,
+    level=env.choice("COUNTERSIGN_LOG_LEVEL", default="INFO", allowed=("DEBUG", "INFO", "WARNING", "ERROR")),
+)

@@ -1,0 +1,59 @@
+"""Prepares the database of a test run before the settings are read, and tells how many tests ran on which.
+
+Named in pytest's `addopts`: a conftest.py would be too late, pytest-django reads the settings before it.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.devtools.postgres import Postgres
+
+DATABASES = ("sqlite", "postgresql")
+IN_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+_server: list[Postgres] = []
+_folders: list[Path] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--database", choices=DATABASES, default="sqlite", help="where the tests keep their rows")
+    parser.addoption("--counts", help="a file that gets the number of tests, as JSON")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    if IN_WORKER:
+        return
+    # A folder of its own per run: two runs at once must not share a database, and a socket's path must be short.
+    folder = Path(tempfile.mkdtemp(prefix="countersign-"))
+    _folders.append(folder)
+    os.environ["COUNTERSIGN_DATA_DIR"] = str(folder)
+    os.environ.pop("DATABASE_URL", None)
+    if early_config.known_args_namespace.database == "postgresql":
+        folder.chmod(0o755)  # the server runs as another user where we are root
+        _server.append(Postgres(folder / "pg"))
+        os.environ["DATABASE_URL"] = _server[0].start()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"database: {config.option.database}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    counts = {
+        word: len(terminalreporter.stats.get(word, [])) for word in ("passed", "failed", "error", "skipped", "xfailed")
+    }
+    terminalreporter.write_line(f"{counts['passed']} tests passed on {config.option.database}")
+    if config.option.counts:
+        Path(config.option.counts).write_text(json.dumps(counts))
+
+
+def pytest_unconfigure() -> None:
+    while _server:
+        _server.pop().stop()
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)

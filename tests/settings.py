@@ -1,0 +1,16 @@
+"""The project's own settings as the demo has them, made fast. The folder for data comes from `tests.pgplugin`."""
+
+import os
+
+os.environ.setdefault("COUNTERSIGN_DEMO", "true")
+
+from orchestrator.settings import *  # noqa: E402, F403
+from orchestrator.settings import DATA_DIR, DATABASES  # noqa: E402
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
+EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # A file, not memory: worker processes and browsers must see the same rows.
+    DATABASES["default"]["TEST"] = {"NAME": DATA_DIR / "test.sqlite3"}
