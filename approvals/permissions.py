@@ -1,0 +1,118 @@
+"""Who may see which run, and who may decide what. Pages, API, sockets, admin and verbs ask these same functions.
+
+Never changes anything. A person is an authenticated, active user; everybody else may nothing.
+"""
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.contrib.auth.models import Permission
+from django.db.models import Q, QuerySet
+
+from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
+from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.models import Run, TaskResult
+from orchestrator.engine.errors import UnknownThing
+
+RIGHTS = {
+    "view_run": "checkpoints.view_run",
+    "start_run": "checkpoints.start_run",
+    "steer_run": "checkpoints.steer_run",
+    "settle_task": "checkpoints.settle_task",
+    "export_run": "checkpoints.export_run",
+    "import_run": "checkpoints.import_run",
+    "manage_retention": "checkpoints.manage_retention",
+    "decide": "approvals.decide",
+    "reassign": "approvals.reassign",
+    "view_audit": "approvals.view_audit",
+}
+"""Our word for a right -> the Django permission that grants it."""
+
+
+class Allowed(NamedTuple):
+    """Whether, and if not, the sentence that says why not."""
+
+    yes: bool
+    why_not: str = ""
+
+
+def may(user: Any, right: str) -> bool:
+    """Whether the user holds a right of `RIGHTS`. Raises `KeyError` for a word that is none."""
+    return bool(user.has_perm(RIGHTS[right]))
+
+
+def principals_of(user: Any) -> list[str]:
+    """The names under which a gate may name this user: `user:<name>`, `group:<name>`, `perm:<app.codename>`.
+
+    Superusers hold every permission, and are reviewers only where named: of them only permissions given explicitly count.
+    """
+    if not user.is_active or not user.is_authenticated:
+        return []
+    groups = user.groups.values_list("name", flat=True)
+    given = _explicit(user) if user.is_superuser else user.get_all_permissions()
+    return [f"user:{user.get_username()}", *(f"group:{g}" for g in groups), *(f"perm:{p}" for p in sorted(given))]
+
+
+def _explicit(user: Any) -> set[str]:
+    given = Permission.objects.filter(Q(user=user) | Q(group__user=user)).select_related("content_type")
+    return {f"{permission.content_type.app_label}.{permission.codename}" for permission in given}
+
+
+def visible_runs(user: Any) -> "QuerySet[Run]":
+    """The runs that this user may see: all with `view_run`; else those he started or that ask or asked him."""
+    if not user.is_active or not user.is_authenticated:
+        return Run.objects.none()
+    if may(user, "view_run"):
+        return Run.objects.all()
+    asked = RequestReviewer.objects.filter(principal__in=principals_of(user)).values("request__run")
+    return Run.objects.filter(Q(started_by=user) | Q(id__in=asked))
+
+
+def may_see_run(user: Any, run: Run) -> bool:
+    """Whether the run exists for this user. What he may not see is to be answered as unknown."""
+    return visible_runs(user).filter(id=run.id).exists()
+
+
+def visible_run(user: Any, id_or_key: str | UUID) -> Run:
+    """The run of that id or key, without its input, for somebody who may see it. Raises `UnknownThing` for everybody else."""
+    try:
+        wanted = Q(id=UUID(str(id_or_key)))
+    except ValueError:
+        wanted = Q(key=str(id_or_key))
+    run = visible_runs(user).filter(wanted).select_related("started_by", "on_behalf_of").defer("input", "seal").first()
+    if run is None:
+        raise UnknownThing(f"there is no run {id_or_key}", run=str(id_or_key))
+    return run
+
+
+def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
+    """Whether this user may sign this request now, judged anew at each call. Reads `request.run`.
+
+    Under four eyes the author of a write's current revision is no approver of that one write; `approvals.core` sees to it.
+    """
+    if request.status != RequestStatus.OPEN:
+        return Allowed(False, "Nothing is left to decide in this request.")
+    if request.run.status in CLOSED_TO_DECISIONS:
+        return Allowed(False, f"The run is {request.run.status}, so nothing can be decided in it.")
+    if not is_reviewer(user, request):
+        return Allowed(False, "You are not one of its reviewers.")
+    shaped = excluded(user, request)
+    return Allowed(not shaped, shaped)
+
+
+def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
+    """Whether the request names this user, himself or by a group or permission that he holds now."""
+    return request.reviewers.filter(principal__in=principals_of(user)).exists()
+
+
+def excluded(user: Any, request: ApprovalRequest) -> str:
+    """Why four eyes exclude this user from the whole request; empty where they do not. Reads `request.run`."""
+    if not request.policy.get("four_eyes"):
+        return ""
+    if request.run.started_by_id == user.pk:
+        return "You started this run, so somebody else must sign."
+    if request.run.on_behalf_of_id == user.pk:
+        return "This run was started on your behalf, so somebody else must sign."
+    if TaskResult.objects.filter(run=request.run_id, line=request.line, settled_by=user).exists():
+        return "You settled an outcome in this run, so somebody else must sign."
+    return ""

@@ -1,0 +1,168 @@
+"""Reads over a run's history: its checkpoints, the state at each, what changed, its log. Never changes anything.
+
+Pages, the API, commands and live views call it. It asks no permission: who calls has asked `approvals.permissions`.
+Lists read columns only; the payload of a checkpoint is read where one is named.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, QuerySet
+
+from checkpoints.core.diff import differences, written
+from checkpoints.models import Checkpoint, RunEvent
+from checkpoints.packed import unpack
+from checkpoints.payloads import backend
+from orchestrator.engine.errors import UnknownThing
+
+PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
+_PAYLOADS = ("change", "snapshot", "seal")
+_ALIAS = re.compile(
+    r"(?P<key>[^/:]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
+    r"|(?:line-(?P<line>\d{1,9}):)?step-(?P<step>\d{1,9}))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path that differs between two states. The path begins below the partition.
+
+    `before` is None for what was added, `after` for what was removed. `set_by` names the nodes of the checkpoint that last
+    set the path's channel, empty where none did.
+    """
+
+    partition: str
+    path: str
+    kind: str
+    before: Any
+    after: Any
+    set_by: str = ""
+
+
+def rows(run_id: UUID) -> "QuerySet[Checkpoint]":
+    """The kept checkpoints of a run, newest first, without their payloads; key and line of the run come with each."""
+    plain = [f.name for f in Checkpoint._meta.concrete_fields if f.name not in _PAYLOADS]
+    found = Checkpoint.objects.filter(run=run_id, kept=True).select_related("run")
+    return found.only(*plain, "run__key", "run__line").order_by("-seq")
+
+
+def list_checkpoints(run_id: UUID, *, limit: int = 200, before: int | None = None) -> list[Checkpoint]:
+    """Up to `limit` kept checkpoints below seq `before` (None: from the newest on), newest first. One query."""
+    found = rows(run_id)
+    return list((found if before is None else found.filter(seq__lt=before))[:limit])
+
+
+def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
+    """The kept checkpoint of that id or alias, with its run. Its payload is read when it is asked for.
+
+    Aliases: `<key>:initial`, `<key>:step-<n>` (the newest of superstep n on the current line),
+    `<key>:line-<l>:step-<n>`, `<key>:at-<seq>`. Raises `UnknownThing`.
+    """
+    kept = Checkpoint.objects.filter(kept=True).select_related("run").defer("change", "snapshot")
+    found = _of_id(kept, str(id_or_alias)) or _of_alias(kept, str(id_or_alias))
+    if found is None:
+        raise UnknownThing(f"there is no checkpoint {id_or_alias}", checkpoint=str(id_or_alias))
+    return found
+
+
+def _of_id(kept: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
+    try:
+        return kept.filter(id=UUID(text)).first()
+    except ValueError:
+        return None
+
+
+def _of_alias(kept: "QuerySet[Checkpoint]", alias: str) -> Checkpoint | None:
+    match = _ALIAS.fullmatch(alias)
+    if match is None:
+        return None
+    kept = kept.filter(run__key=match["key"]).order_by("-seq")
+    if not match["step"]:
+        return kept.filter(seq=0 if match["initial"] else int(match["seq"])).first()
+    kept = kept.filter(superstep=int(match["step"]))
+    return kept.filter(line=int(match["line"]) if match["line"] else F("run__line")).first()
+
+
+def alias_of(checkpoint: Checkpoint) -> str:
+    """Its exact alias. No query where the checkpoint came from this module."""
+    return f"{checkpoint.run.key}:{f'at-{checkpoint.seq}' if checkpoint.seq else 'initial'}"
+
+
+def aliases(checkpoint: Checkpoint) -> list[str]:
+    """All aliases under which it is found now, the most telling first. One query."""
+    key, line = checkpoint.run.key, checkpoint.line
+    beside = Checkpoint.objects.filter(run=checkpoint.run_id, kept=True, line=line, superstep=checkpoint.superstep)
+    names = [] if checkpoint.seq else [f"{key}:initial"]
+    if not beside.filter(seq__gt=checkpoint.seq).exists():
+        names += [f"{key}:step-{checkpoint.superstep}"] if line == checkpoint.run.line else []
+        names.append(f"{key}:line-{line}:step-{checkpoint.superstep}")
+    return [*names, f"{key}:at-{checkpoint.seq}"]
+
+
+def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The whole payload: scratch, artifacts, diagnostics, frontier, versions, open."""
+    kept = backend(checkpoint.backend).get(str(checkpoint.id), bytes(checkpoint.snapshot))
+    payload: dict[str, Any] = unpack(kept)
+    return payload
+
+
+def state_at(checkpoint_id: UUID) -> dict[str, Any]:
+    """{input, scratch, artifacts, diagnostics} as they were at that checkpoint. One query. Raises `UnknownThing`."""
+    return _state(_read([checkpoint_id])[checkpoint_id])
+
+
+def changes(checkpoint: Checkpoint) -> list[Change]:
+    """What this checkpoint's state changed against its parent; against nothing for the first of a run. Two queries."""
+    found = _read([checkpoint.id, *([checkpoint.parent] if checkpoint.parent else [])])
+    before = _state(found[checkpoint.parent]) if checkpoint.parent else {"input": unpack(checkpoint.run.input)}
+    return list(_changes(before, found[checkpoint.id]))
+
+
+def diff(a: UUID, b: UUID) -> list[Change]:
+    """What differs in the state at `b` against that at `a`, of any two runs. Two queries. Raises `UnknownThing`."""
+    found = _read([a, b])
+    return list(_changes(_state(found[a]), found[b]))
+
+
+def _read(ids: Iterable[UUID]) -> dict[UUID, Checkpoint]:
+    wanted = set(ids)
+    found = Checkpoint.objects.filter(kept=True).select_related("run").only("run__input", "snapshot", "backend")
+    read = found.in_bulk(wanted)
+    for gone in wanted - read.keys():
+        raise UnknownThing(f"there is no checkpoint {gone}", checkpoint=str(gone))
+    return read
+
+
+def _state(checkpoint: Checkpoint) -> dict[str, Any]:
+    payload = snapshot_of(checkpoint)
+    return {name: unpack(checkpoint.run.input) if name == "input" else payload[name] for name in PARTITIONS}
+
+
+def _changes(before: dict[str, Any], checkpoint: Checkpoint) -> Iterator[Change]:
+    after, authors = _state(checkpoint), _authors(checkpoint)
+    for name in PARTITIONS:
+        for found in differences(before.get(name, {}), after[name]):
+            setter = authors.get(str(found.path[0]), "") if name in ("scratch", "artifacts") else ""
+            yield Change(name, written(found.path), found.kind, found.before, found.after, setter)
+
+
+def _authors(checkpoint: Checkpoint) -> dict[str, str]:
+    """Channel -> names of the nodes in the checkpoint that last set it. One query."""
+    versions: dict[str, int] = snapshot_of(checkpoint)["versions"]
+    nodes = dict(
+        Checkpoint.objects.filter(run=checkpoint.run_id, seq__in=set(versions.values())).values_list("seq", "nodes")
+    )
+    return {channel: ", ".join(n["node"] for n in nodes.get(seq, [])) for channel, seq in versions.items()}
+
+
+def events_after(run_id: UUID, seq: int, *, limit: int = 500) -> list[RunEvent]:
+    """Up to `limit` lines of the run's log that follow line `seq` (0: from the first), in order. One query."""
+    return list(RunEvent.objects.filter(run=run_id, seq__gt=seq).order_by("seq")[:limit])
+
+
+def payload_of(event: RunEvent) -> dict[str, Any]:
+    """What a line of the log carries."""
+    return unpack(event.payload) or {}
