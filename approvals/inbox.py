@@ -12,8 +12,8 @@ from checkpoints.core.status import CLOSED_TO_DECISIONS
 def waiting_for(user: Any) -> "QuerySet[ApprovalRequest]":
     """The open requests that name this user, the most urgent first: by deadline, then by age.
 
-    One query, besides those for the names he holds. A request that four eyes close to him is listed too, for he may watch it;
-    `permissions.may_decide` tells. The run comes with each request, without its payloads.
+    One query, besides those for the names he holds. A request that four eyes close to him is listed too, for he may
+    watch it; `permissions.may_decide` tells. The run comes with each request, without its payloads.
     """
     named = RequestReviewer.objects.filter(principal__in=principals_of(user)).values("request")
     waiting = ApprovalRequest.objects.filter(id__in=named, status=RequestStatus.OPEN)

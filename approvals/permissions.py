@@ -44,7 +44,7 @@ def may(user: Any, right: str) -> bool:
 def principals_of(user: Any) -> list[str]:
     """The names under which a gate may name this user: `user:<name>`, `group:<name>`, `perm:<app.codename>`.
 
-    Superusers hold every permission, and are reviewers only where named: of them only permissions given explicitly count.
+    Superusers hold every permission, yet are reviewers only where named: for them only those given explicitly count.
     """
     if not user.is_active or not user.is_authenticated:
         return []
@@ -74,7 +74,7 @@ def may_see_run(user: Any, run: Run) -> bool:
 
 
 def visible_run(user: Any, id_or_key: str | UUID) -> Run:
-    """The run of that id or key, without its input, for somebody who may see it. Raises `UnknownThing` for everybody else."""
+    """The run of that id or key, without its input. Raises `UnknownThing` for whoever may not see it, too."""
     try:
         wanted = Q(id=UUID(str(id_or_key)))
     except ValueError:
@@ -88,7 +88,7 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
     """Whether this user may sign this request now, judged anew at each call. Reads `request.run`.
 
-    Under four eyes the author of a write's current revision is no approver of that one write; `approvals.core` sees to it.
+    Under four eyes the author of a write's current revision approves that one write in vain; `approvals.core` judges so.
     """
     if request.status != RequestStatus.OPEN:
         return Allowed(False, "Nothing is left to decide in this request.")

@@ -30,8 +30,8 @@ _ALIAS = re.compile(
 class Change:
     """One path that differs between two states. The path begins below the partition.
 
-    `before` is None for what was added, `after` for what was removed. `set_by` names the nodes of the checkpoint that last
-    set the path's channel, empty where none did.
+    `before` is None for what was added, `after` for what was removed. `set_by` names the nodes of the checkpoint that
+    last set the path's channel, empty where none did.
     """
 
     partition: str
