@@ -1,0 +1,73 @@
+"""The words, icons and colours of statuses, effects and verdicts: one place, used by every page. Pure."""
+
+from dataclasses import dataclass
+
+from checkpoints.core.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a status or a verdict appears: its label, the icon's name, and the style of the pill or stamp."""
+
+    label: str
+    icon: str
+    style: str
+
+
+STATUS = {
+    Status.QUEUED: Look("Queued", "dots", "off"),
+    Status.RUNNING: Look("Running", "spin", "run"),
+    Status.PAUSED: Look("Needs review", "pen", "wait"),
+    Status.WAITING: Look("Waiting", "clock", "off"),
+    Status.COMPLETED: Look("Completed", "check", "ok"),
+    Status.REJECTED: Look("Rejected", "x", "off"),
+    Status.CANCELLED: Look("Cancelled", "slash", "off"),
+    Status.FAILED: Look("Failed", "x", "bad"),
+    Status.UNKNOWN: Look("Outcome unknown", "info", "bad"),
+    Status.INCOMPATIBLE: Look("Incompatible", "warn", "bad"),
+    Status.TAMPERED: Look("Tampered", "lock", "bad"),
+}
+
+VERDICT = {
+    "approve": Look("Approved", "check", "a"),
+    "edit": Look("Edited", "pen", "e"),
+    "reject": Look("Rejected", "x", "n"),
+}
+
+EFFECTS = {
+    "pure": "Same input, same result. Runs again freely.",
+    "read": "Looks something up. Runs again, may see newer data.",
+    "write": "Changes data. Its recorded result is reused, not repeated.",
+    "external": "Acts outside: money, mail, other systems. Never repeated silently.",
+    "human": "A person answers. The answer is reused, not asked again.",
+}
+"""Effect class -> the sentence of its mark, lightest first."""
+
+TAPE = {"p": "pure", "r": "read", "w": "write", "x": "external", "h": "human"}
+"""Letters of a run's tape string."""
+
+EVENTS = {
+    "run_started": "run started",
+    "effects_started": "effects started",
+    "checkpoint_saved": "checkpoint saved",
+    "task_failed": "failed",
+    "retry_planned": "will be tried again",
+    "request_opened": "asks for a review",
+    "write_edited": "write edited",
+    "write_rebased": "write came back, its current value moved",
+    "decision_signed": "decision signed",
+    "request_settled": "review settled",
+    "run_paused": "run paused",
+    "run_completed": "run completed",
+    "run_rejected": "run ended, rejected",
+    "run_failed": "run failed",
+    "run_unknown": "an outcome is unknown",
+    "run_waiting": "run waits",
+    "run_resumed": "run resumed",
+    "task_settled": "outcome settled",
+    "effect_result": "result recorded",
+    "run_incompatible": "run cannot go on with this version",
+    "run_tampered": "a record does not match its seal",
+    "warning": "warning",
+}
+"""Event type -> the words of the log."""

@@ -1,0 +1,9 @@
+"""Where the boxes and lines of a graph stand on the page: a layered layout, left to right. Pure; the graph pages call it.
+
+Steps: `layers` (which column), `order` (which row, few crossings), `place` (coordinates), `route` (paths). It knows nothing of runs:
+what has run and what waits is painted over the same drawing by `orchestrator.layout.paint`.
+"""
+
+from orchestrator.layout.drawing import Box, Drawing, Link, Placed, Route, draw
+
+__all__ = ["Box", "Drawing", "Link", "Placed", "Route", "draw"]

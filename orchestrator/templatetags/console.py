@@ -1,0 +1,203 @@
+"""Tags and filters of the console's templates. They format what they are given; only `shell` reads a row, once a page."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from approvals import inbox
+from checkpoints.conf import conf
+from orchestrator import labels, tape
+
+register = template.Library()
+
+THEME_COOKIE = "countersign_theme"
+THEMES = ("auto", "light", "dark")
+MANY = 999
+"""Counts in the bar stop here."""
+
+
+@register.simple_tag
+def icon(name: str, classes: str = "") -> SafeString:
+    """An icon of the sprite, hidden from assistive technology: its meaning always stands in text too."""
+    return format_html('<svg class="i {}" aria-hidden="true"><use href="{}#{}"/></svg>', classes, _sprite(), name)
+
+
+@register.simple_tag
+def mark(effect: str, *, quiet: bool = False) -> SafeString:
+    """The mark of an effect class, with its name for screen readers unless the name stands beside it (`quiet`)."""
+    image = format_html('<svg class="fx" aria-hidden="true"><use href="{}#fx-{}"/></svg>', _sprite(), effect)
+    if quiet:
+        return image
+    return format_html('{}<span class="sr">{}: </span>', image, effect.capitalize())
+
+
+@register.simple_tag
+def art(name: str, classes: str = "art") -> SafeString:
+    """A drawing of the sprite."""
+    return format_html('<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', classes, _sprite(), name)
+
+
+def _sprite() -> str:
+    return static("countersign/img/sprite.svg")
+
+
+@register.simple_tag(takes_context=True)
+def shell(context: template.Context) -> dict[str, Any]:
+    """What the bar shows: the person, what waits for him, environment and theme."""
+    request = context.get("request")
+    user = getattr(request, "user", None)
+    chosen = request.COOKIES.get(THEME_COOKIE) if request is not None else None
+    facts: dict[str, Any] = {
+        "theme": chosen if chosen in THEMES else "auto",
+        "environment": conf().environment,
+        "path": request.get_full_path() if request is not None else "/",
+        "user": None,
+    }
+    if user is not None and user.is_authenticated:
+        count = inbox.waiting_for(user)[: MANY + 1].count()
+        name = user.get_full_name() or user.get_username()
+        facts |= {"user": user, "name": name, "initials": initials(name), "waiting": min(count, MANY), "more": count > MANY}
+    return facts
+
+
+@register.filter
+def initials(name: str) -> str:
+    """Two letters for the round badge."""
+    words = [word for word in name.replace(".", " ").replace("_", " ").split() if word]
+    letters = words[0][0] + words[-1][0] if len(words) > 1 else name[:2]
+    return letters.upper()
+
+
+@register.filter
+def look(status: str) -> labels.Look:
+    """How a status appears."""
+    return labels.STATUS[status]  # type: ignore[index]
+
+
+@register.filter
+def effect_sentence(effect: str) -> str:
+    return labels.EFFECTS.get(effect, "")
+
+
+@register.filter
+def tape_columns(run: Any) -> list[tape.Column]:
+    return tape.columns(run.tape, run.status)
+
+
+@register.filter
+def moment(at: datetime | None) -> SafeString | str:
+    """A time of day; with its day where that is not today. The exact time on hover and for machines."""
+    if at is None:
+        return ""
+    local = timezone.localtime(at)
+    days = (timezone.localdate() - local.date()).days
+    clock = date_format(local, "H:i")
+    shown = clock if days == 0 else f"yesterday {clock}" if days == 1 else f"{date_format(local, 'j M')} {clock}"
+    return _time(local, shown)
+
+
+@register.filter
+def clock(at: datetime | None) -> SafeString | str:
+    """A time of day with seconds."""
+    if at is None:
+        return ""
+    local = timezone.localtime(at)
+    return _time(local, date_format(local, "H:i:s"))
+
+
+def _time(local: datetime, shown: str) -> SafeString:
+    exact = date_format(local, "j F Y, H:i:s")
+    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exact, shown)
+
+
+@register.filter
+def lasted(run: Any) -> str:
+    """How long a run has taken, h:mm:ss; up to now where it has not ended."""
+    if run.started_at is None:
+        return ""
+    seconds = max(0, int(((run.ended_at or timezone.now()) - run.started_at).total_seconds()))
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+@register.filter
+def since(at: datetime) -> str:
+    """How long ago, in words."""
+    return spell(timezone.now() - at)
+
+
+def spell(span: timedelta) -> str:
+    """A span in words, as exact as a reader needs."""
+    minutes = max(0, int(span.total_seconds())) // 60
+    if minutes < 1:
+        return f"{max(0, int(span.total_seconds()))} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes // 1440} days" if minutes >= 2880 else "1 day"
+
+
+@register.filter
+def left(deadline: datetime) -> str:
+    """The time left, in words."""
+    return spell(deadline - timezone.now())
+
+
+@register.filter
+def urgency(deadline: datetime | None) -> str:
+    """hot under half an hour, warm under two hours."""
+    minutes = (deadline - timezone.now()).total_seconds() / 60 if deadline else 1e9
+    return "hot" if minutes < 30 else "warm" if minutes < 120 else ""
+
+
+@register.filter
+def short(hash_: Any) -> str:
+    """The middle of a hash or id left out."""
+    text = str(hash_)
+    return text if len(text) <= 10 else f"{text[:4]}…{text[-4:]}"
+
+
+@register.filter
+def size(count: int | None) -> str:
+    """Bytes in words."""
+    number = float(count or 0)
+    for unit in ("B", "KB", "MB"):
+        if number < 1024 or unit == "MB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
+        number /= 1024
+    return ""
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+@register.filter
+def breakable(name: str) -> SafeString:
+    """A node's name that may break after each underscore."""
+    parts = [format_html("{}", part) for part in name.split("_")]
+    return mark_safe("_<wbr>".join(parts))  # noqa: S308 (each part is escaped above)
+
+
+@register.filter
+def person(user: Any) -> str:
+    """A person's name as everywhere; the system where there is none."""
+    if user is None:
+        return "the system"
+    name: str = user.get_full_name() or user.get_username()
+    return name
+
+
+@register.filter
+def said(event_type: str) -> str:
+    """The words of an event type."""
+    return labels.EVENTS.get(event_type, event_type.replace("_", " "))
