@@ -88,7 +88,7 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
     """Whether this user may sign this request now, judged anew at each call. Reads `request.run`.
 
-    Under four eyes the author of a write's current revision approves that one write in vain; `approvals.core` judges so.
+    Under four eyes the author of a revision approves that one write in vain; `approvals.core` judges so.
     """
     if request.status != RequestStatus.OPEN:
         return Allowed(False, "Nothing is left to decide in this request.")

@@ -1,0 +1,110 @@
+"""Files that inputs refer to: bytes in Django's default storage, a row each, and a reference in the input.
+
+The start form, the API and `start_run --file` save uploads here; `runs.start` checks references; nodes open them.
+A reference is {file, name, size, sha256}, `file` being the upload's id. No path ever stands in an input.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import IO, Any
+from uuid import UUID
+
+from django.core.files import File
+from django.core.files.storage import default_storage
+from django.utils import timezone
+from pydantic import BaseModel
+
+from checkpoints.conf import conf
+from checkpoints.core.ids import uuid7
+from checkpoints.models import Upload
+from orchestrator.engine import FileRef
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, UnknownThing
+
+_CHUNK = 1024 * 1024
+
+
+def save_upload(file: IO[bytes], *, name: str, by: Any) -> dict[str, Any]:
+    """Copy an open binary file into storage and give the reference to it. `by` None means the system.
+
+    `name` is shown to people; of a path only its last part is kept. Raises `PayloadTooLarge`.
+    """
+    shown = PurePath(name.replace("\\", "/")).name[:255] or "file"
+    upload = Upload(id=uuid7(), name=shown, by=by, at=timezone.now())
+    # What was hashed is what is stored, also where somebody writes to the source meanwhile.
+    with tempfile.SpooledTemporaryFile(max_size=_CHUNK) as copy:
+        upload.size, upload.sha256 = _copied(file, copy)
+        copy.seek(0)
+        upload.stored_as = default_storage.save(f"uploads/{upload.id}", File(copy, name=str(upload.id)))
+    upload.save(force_insert=True)
+    return ref_of(upload)
+
+
+def _copied(source: IO[bytes], target: IO[bytes]) -> tuple[int, str]:
+    size, digest, most = 0, hashlib.sha256(), conf().max_upload_bytes
+    while chunk := source.read(_CHUNK):
+        size += len(chunk)
+        if size > most:
+            raise PayloadTooLarge(f"the file is larger than {most} bytes", most=most)
+        digest.update(chunk)
+        target.write(chunk)
+    return size, digest.hexdigest()
+
+
+def ref_of(upload: Upload) -> dict[str, Any]:
+    """The reference by which an input names an upload."""
+    return {"file": str(upload.id), "name": upload.name, "size": upload.size, "sha256": upload.sha256}
+
+
+def check_refs(value: Any, *, by: Any) -> None:
+    """Check every `FileRef` within a validated input. `by` None means the system, which may use any upload.
+
+    Raises `InvalidValue` for a reference to no upload, to another person's that `by` may not see, or to other bytes
+    than it states. One query for all of them.
+    """
+    refs = list(_refs(value))
+    found = Upload.objects.in_bulk({_id_of(ref.file) for ref in refs}) if refs else {}
+    for ref in refs:
+        upload = found.get(_id_of(ref.file))
+        if upload is None or not _may_use(by, upload):
+            raise InvalidValue(f"there is no uploaded file {ref.file}", file=ref.file)
+        if (upload.size, upload.sha256) != (ref.size, ref.sha256):
+            raise InvalidValue(f"size or sha256 of {ref.name} differ from the uploaded file's", file=ref.file)
+
+
+def _refs(value: Any) -> Iterator[FileRef]:
+    if isinstance(value, FileRef):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _refs(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _refs(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _refs(item)
+
+
+def _id_of(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidValue(
+            f"{text!r} is no uploaded file: an input names a file by the id that its upload gave, never by a path",
+            file=text,
+        ) from None
+
+
+def _may_use(by: Any, upload: Upload) -> bool:
+    return by is None or upload.by_id == by.pk or bool(by.has_perm("checkpoints.view_run"))
+
+
+def open_ref(ref: FileRef | Mapping[str, Any]) -> File:
+    """Open the file that a reference names, for reading bytes; the caller closes it. Raises `UnknownThing`."""
+    name = ref.file if isinstance(ref, FileRef) else str(ref["file"])
+    upload = Upload.objects.filter(id=_id_of(name)).first()
+    if upload is None or not default_storage.exists(upload.stored_as):
+        raise UnknownThing(f"the uploaded file {name} is gone", file=name)
+    return default_storage.open(upload.stored_as, "rb")

@@ -1,0 +1,55 @@
+"""The four roles as groups of Django permissions, made after each migrate. `OrchestratorConfig.ready` connects it.
+
+Who needs other roles makes groups of his own: what is taken from these four comes back with the next migrate, what is
+added to them stays.
+"""
+
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth.management import create_permissions
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.management import create_contenttypes
+from django.db.models import Q
+
+_ROWS = (
+    "checkpoints.view_auditline", "checkpoints.view_checkpoint", "checkpoints.view_graphversion",
+    "checkpoints.view_lateresult", "checkpoints.view_pendingwrite", "checkpoints.view_runevent",
+    "checkpoints.view_taskresult", "checkpoints.view_upload", "checkpoints.view_worker",
+    "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
+)  # fmt: skip
+_MOVING = ("checkpoints.view_run", "checkpoints.start_run", "checkpoints.steer_run", "checkpoints.settle_task")
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "operator": _MOVING,
+    "reviewer": ("approvals.decide",),
+    "steward": (
+        *_MOVING,
+        "checkpoints.import_run",
+        "checkpoints.manage_retention",
+        "approvals.reassign",
+        "approvals.view_audit",
+        *_ROWS,
+    ),
+    "auditor": ("checkpoints.view_run", "checkpoints.export_run", "approvals.view_audit", *_ROWS),
+}
+"""Group -> its permissions. `_ROWS` open the read-only rows of the Django admin, for those who are staff."""
+
+
+def make_roles(*, using: str = "default", **_: Any) -> None:
+    """Make the groups and give each what the table grants. A receiver of `post_migrate`; idempotent."""
+    for label in ("checkpoints", "approvals"):
+        # The permissions of an app appear in its own post_migrate, which may come after ours.
+        create_contenttypes(apps.get_app_config(label), using=using, verbosity=0)
+        create_permissions(apps.get_app_config(label), using=using, verbosity=0)
+    for name, granted in ROLES.items():
+        group, _made = Group.objects.using(using).get_or_create(name=name)
+        group.permissions.add(*_permissions(granted, using))
+
+
+def _permissions(names: tuple[str, ...], using: str) -> list[Permission]:
+    wanted = Q()
+    for name in names:
+        label, codename = name.split(".")
+        wanted |= Q(content_type__app_label=label, codename=codename)
+    return list(Permission.objects.using(using).filter(wanted))
