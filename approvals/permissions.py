@@ -86,18 +86,24 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
 
 
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
-    """Whether this user may sign this request now, judged anew at each call. Reads `request.run`.
+    """Whether this user is one who may sign this request, judged anew at each call. Reads `request.run`.
 
-    Under four eyes the author of a revision approves that one write in vain; `approvals.core` judges so.
+    It is about the person alone; whether anything is left to sign, `closed` tells. Under four eyes the author of a
+    revision approves that one write in vain; `approvals.core` judges so.
     """
-    if request.status != RequestStatus.OPEN:
-        return Allowed(False, "Nothing is left to decide in this request.")
-    if request.run.status in CLOSED_TO_DECISIONS:
-        return Allowed(False, f"The run is {request.run.status}, so nothing can be decided in it.")
     if not is_reviewer(user, request):
         return Allowed(False, "You are not one of its reviewers.")
     shaped = excluded(user, request)
     return Allowed(not shaped, shaped)
+
+
+def closed(request: ApprovalRequest) -> str:
+    """Why nobody can sign this request now; empty while it is open. Reads `request.run`."""
+    if request.status != RequestStatus.OPEN:
+        return "Nothing is left to decide in this request."
+    if request.run.status in CLOSED_TO_DECISIONS:
+        return f"The run is {request.run.status}, so nothing can be decided in it."
+    return ""
 
 
 def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
