@@ -43,8 +43,6 @@ EFFECTS = {
 }
 """Effect class -> the sentence of its mark, lightest first."""
 
-TAPE = {"p": "pure", "r": "read", "w": "write", "x": "external", "h": "human"}
-"""Letters of a run's tape string."""
 
 EVENTS = {
     "run_started": "run started",

@@ -1,16 +1,12 @@
-"""A run's tape string as columns for lists. Pure: the string stands in the run's row, lists never load checkpoints.
-
-The string has one word a superstep, separated by blanks; a word has one letter a task: p, r, w, x, h for its effect,
-and "!" where it failed.
-"""
+"""A run's tape string (`checkpoints.core.tape`) as columns for lists. Pure: lists never load checkpoints."""
 
 from dataclasses import dataclass
 
+from checkpoints.core import tape as words
 from checkpoints.core.status import Status
-from orchestrator.labels import TAPE
 
-ENDS = 8
-"""How many columns are shown at each end before the middle is folded."""
+BLOCKS = {letter: effect for effect, letter in words.LETTERS.items()} | {"s": "human", "!": "bad"}
+"""Letter -> CSS class of its block. A settlement is what people did, so it is drawn as theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +18,19 @@ class Column:
 
 
 def columns(tape: str, status: str) -> list[Column]:
-    """The columns of a tape cell, at most 2 × `ENDS` + 2, and one for what is going on now."""
-    words = [Column(tuple(_block(letter) for letter in word)) for word in tape.split()]
-    if len(words) > 2 * ENDS + 1:
-        words = [*words[:ENDS], Column(folded=len(words) - 2 * ENDS), *words[-ENDS:]]
-    if status == Status.RUNNING:
-        words.append(Column(("now",)))
-    elif status == Status.PAUSED:
-        # A paused run waits in its last column: it is that block that gets the amber outline.
-        if words and words[-1].blocks == ("human",):
-            words.pop()
-        words.append(Column(("human now",)))
+    """The columns of a tape cell, and what is going on now."""
+    found = [_column(word) for word in tape.split()]
+    if status == Status.PAUSED and found and "human" in found[-1].blocks:
+        # A paused run waits in its last column: its block gets the amber outline.
+        found[-1] = Column(tuple("human now" if block == "human" else block for block in found[-1].blocks))
+    elif status == Status.RUNNING:
+        found.append(Column(("now",)))
     elif status == Status.QUEUED:
-        words.append(Column(("todo",)))
-    return words
+        found.append(Column(("todo",)))
+    return found
 
 
-def _block(letter: str) -> str:
-    return "bad" if letter == "!" else TAPE.get(letter, "pure")
+def _column(word: str) -> Column:
+    if word.startswith("+"):
+        return Column(folded=int(word[1:]))
+    return Column(tuple(BLOCKS.get(letter, "pure") for letter in word))

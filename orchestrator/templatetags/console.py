@@ -201,3 +201,40 @@ def person(user: Any) -> str:
 def said(event_type: str) -> str:
     """The words of an event type."""
     return labels.EVENTS.get(event_type, event_type.replace("_", " "))
+
+
+_INPUTS = {"date": "date", "datetime": "datetime-local", "time": "time", "email": "email", "url": "url"}
+
+
+@register.filter
+def input_type(kind: str) -> str:
+    """The type of the input of a control."""
+    return _INPUTS.get(kind, "text")
+
+
+@register.filter
+def field_text(value: Any, kind: str) -> str:
+    """A value as its input wants it: local date and time have no zone."""
+    text = str(value)
+    return text[:19] if kind == "datetime" else text
+
+
+@register.filter
+def area_rows(value: Any) -> int:
+    """How high an area should be for its text."""
+    text = str(value or "")
+    return min(24, max(3, text.count("\n") + len(text) // 90 + 2))
+
+
+@register.simple_tag
+def next_step(run: Any) -> str:
+    """The template of the one next step a status offers; empty where there is none."""
+    return _STEPS.get(run.status, "")
+
+
+_STEPS = {
+    "paused": "orchestrator/_step_review.html",
+    "failed": "orchestrator/_step_resume.html",
+    "incompatible": "orchestrator/_step_resume.html",
+    "unknown": "orchestrator/_step_settle.html",
+}

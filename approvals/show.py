@@ -1,0 +1,160 @@
+"""How a value and what would replace it are shown to a person: as fields, as marked text, or as added and removed items. Pure.
+
+Pages of both upper floors use it. Nothing is left out of what a person decides on: equal fields are folded, never dropped.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from approvals.forms.controls import humanise
+
+LETTER = 120
+"""Characters from which a text is shown as a letter with marked words."""
+WORDWISE = 64 * 1024
+"""Characters up to which texts are compared word by word; longer ones line by line."""
+_ODD = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_TOKENS = re.compile(r"\s+|[^\s\w]|\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One field: its label, and both values as `Piece`s. `state` is same, changed, new or gone."""
+
+    label: str
+    state: str
+    now: str
+    proposed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of text: "same", "in" (inserted) or "out" (deleted)."""
+
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the template draws. `kind` is fields, text or items."""
+
+    kind: str
+    rows: list[Row] = field(default_factory=list)
+    same: list[Row] = field(default_factory=list)
+    paragraphs: list[list[Piece]] = field(default_factory=list)
+    items: list[Piece] = field(default_factory=list)
+
+
+def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
+    """How the change from `now` to `proposed` is shown. `adds`: the value is added to what is there, nothing is replaced."""
+    if isinstance(proposed, str) and (len(proposed) > LETTER or "\n" in proposed):
+        before = now if isinstance(now, str) and not adds else ""
+        return Shown("text", paragraphs=paragraphs(pieces(before, proposed)))
+    if isinstance(proposed, list):
+        before = now if isinstance(now, list) and not adds else []
+        return Shown("items", items=list(_items(before, proposed)))
+    rows = list(_rows(None if adds else now, proposed))
+    return Shown("fields", [r for r in rows if r.state != "same"], [r for r in rows if r.state == "same"])
+
+
+def _rows(now: Any, proposed: Any) -> Iterator[Row]:
+    if not isinstance(proposed, Mapping):
+        yield _row("Value", _Leaf(now), _Leaf(proposed))
+        return
+    before = dict(_leaves(now)) if isinstance(now, Mapping) else {}
+    after = dict(_leaves(proposed))
+    for path in [*after, *(path for path in before if path not in after)]:
+        label = " › ".join(humanise(part) for part in path)
+        yield _row(label, before.get(path) or _Leaf(None), after.get(path) or _Leaf(None))
+
+
+class _Leaf:
+    """A value at the end of a path; None counts as not set."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.text = text_of(value)
+
+
+
+def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], _Leaf]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and inner and len(path) < 3:
+            yield from _leaves(inner, (*path, str(key)))
+        else:
+            yield (*path, str(key)), _Leaf(inner)
+
+
+def _row(label: str, now: _Leaf, proposed: _Leaf) -> Row:
+    if now.value == proposed.value and type(now.value) is type(proposed.value):
+        state = "same"
+    elif now.value is None:
+        state = "new"
+    else:
+        state = "gone" if proposed.value is None else "changed"
+    return Row(label, state, now.text, proposed.text)
+
+
+def text_of(value: Any) -> str:
+    """A value as a reader wants it: texts as they are, yes and no, lists by lines, the rest as JSON. Empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return visible(value) if value else "empty text"
+    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+        return "\n".join(text_of(one) for one in value) or "empty list"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def visible(text: str) -> str:
+    """The text with characters that cannot be seen, or that turn the reading direction, written out by number."""
+    return _ODD.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+
+
+def _items(now: Sequence[Any], proposed: Sequence[Any]) -> Iterator[Piece]:
+    before, after = ([text_of(one) for one in side] for side in (now, proposed))
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            yield from (Piece("same", text) for text in before[a:b])
+        else:
+            yield from (Piece("out", text) for text in before[a:b])
+            yield from (Piece("in", text) for text in after[c:d])
+
+
+def pieces(now: str, proposed: str) -> list[Piece]:
+    """Two texts as one, with what went and what came marked."""
+    if not now:
+        return [Piece("same", visible(proposed))]
+    wordwise = len(now) + len(proposed) <= WORDWISE
+    before, after = (_TOKENS.findall(side) if wordwise else side.splitlines(keepends=True) for side in (now, proposed))
+    found: list[Piece] = []
+    # Exact matching of thousands of blanks and common words takes seconds; leaving the commonest out as anchors does not.
+    short = len(before) + len(after) < 2000
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=not short).get_opcodes():
+        if kind == "equal":
+            found.append(Piece("same", visible("".join(before[a:b]))))
+            continue
+        if a < b:
+            found.append(Piece("out", visible("".join(before[a:b]))))
+        if c < d:
+            found.append(Piece("in", visible("".join(after[c:d]))))
+    return found
+
+
+def paragraphs(found: Sequence[Piece]) -> list[list[Piece]]:
+    """The same pieces, cut where an empty line stands."""
+    result: list[list[Piece]] = [[]]
+    for piece in found:
+        first, *rest = re.split(r"\n{2,}", piece.text)
+        if first:
+            result[-1].append(Piece(piece.state, first))
+        for text in rest:
+            result.append([Piece(piece.state, text)] if text else [])
+    return [paragraph for paragraph in result if paragraph]

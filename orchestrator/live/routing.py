@@ -1,0 +1,10 @@
+"""Addresses of the websockets."""
+
+from django.urls import path
+
+from orchestrator.live.consumers import RunConsumer, RunsConsumer
+
+websocket_urlpatterns = [
+    path("ws/runs/", RunsConsumer.as_asgi()),
+    path("ws/runs/<str:ref>/", RunConsumer.as_asgi()),
+]

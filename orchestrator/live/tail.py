@@ -1,0 +1,55 @@
+"""What a socket sends: lines of the log after a number, and how far several runs have come. Reads only; asks permission."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from channels.db import database_sync_to_async
+
+from approvals import permissions
+from checkpoints import timeline
+from checkpoints.models import Run, RunEvent
+from orchestrator.engine.errors import UnknownThing
+
+BATCH = 500
+
+
+def message(event: RunEvent) -> dict[str, Any]:
+    """A line of the log as a socket sends it."""
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "at": event.at.isoformat(),
+        "node": event.node,
+        "task": event.task,
+        "actor": event.actor,
+        "payload": timeline.payload_of(event),
+    }
+
+
+async def visible(user: Any, run: str | UUID) -> UUID | None:
+    """The run's id where the user may see it, else None. `run` is its id or key."""
+
+    def look() -> UUID | None:
+        try:
+            return permissions.visible_run(user, run).id
+        except UnknownThing:
+            return None
+
+    return await database_sync_to_async(look, thread_sensitive=False)()
+
+
+async def after(run: UUID, seq: int) -> list[RunEvent]:
+    """The next lines after `seq`, at most `BATCH`."""
+    return await database_sync_to_async(timeline.events_after, thread_sensitive=False)(run, seq, limit=BATCH)
+
+
+async def heads(user: Any, runs: Iterable[UUID]) -> dict[UUID, int]:
+    """How far those of the runs have come that the user may see."""
+    wanted = list(runs)
+
+    def look() -> dict[UUID, int]:
+        seen = permissions.visible_runs(user).filter(id__in=wanted)
+        return dict(Run.objects.filter(id__in=seen.values("id")).values_list("id", "event_seq"))
+
+    return await database_sync_to_async(look, thread_sensitive=False)()
