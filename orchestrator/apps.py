@@ -1,6 +1,7 @@
-"""Floor 3 as a Django app."""
+"""Floor 3 as a Django app: makes the roles after each migrate."""
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class OrchestratorConfig(AppConfig):
@@ -9,3 +10,8 @@ class OrchestratorConfig(AppConfig):
     name = "orchestrator"
     verbose_name = "Orchestrator"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from orchestrator.roles import make_roles
+
+        post_migrate.connect(make_roles, sender=self)

@@ -1,6 +1,7 @@
 """Settings from environment variables, typed; a bad value is refused with one sentence that names the variable.
 
-Called by `orchestrator.settings` and `manage.py` only. It never reads Django's settings, which do not exist yet when it runs.
+Called by `orchestrator.settings` and `manage.py` only. It never reads Django's settings, which do not exist
+yet when it runs.
 """
 
 import json
@@ -134,6 +135,7 @@ def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
         port = parts.port
+        options: dict[str, Any] = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
     except ValueError:
         raise ImproperlyConfigured("DATABASE_URL cannot be read as a URL") from None
     name = unquote(parts.path.removeprefix("/"))
@@ -141,7 +143,6 @@ def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
         raise ImproperlyConfigured("DATABASE_URL must be postgres://user:password@host:port/name or sqlite:///path")
     if parts.scheme == "sqlite":
         return _sqlite(ROOT / name)
-    options: dict[str, Any] = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": name,

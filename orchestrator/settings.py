@@ -74,6 +74,11 @@ TEMPLATES: list[dict[str, Any]] = [
 DATABASES = {"default": env.database(env.text("DATABASE_URL"), sqlite_default=DATA_DIR / "countersign.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+if REDIS_URL := env.text("COUNTERSIGN_REDIS_URL"):
+    # Optional: it spares the database one read per page and message; without it sessions are read from the database.
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+    SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -93,6 +98,7 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT.mkdir(exist_ok=True)
 # The prefix keeps our files apart from a host project's: {% static "countersign/css/console.css" %}.
 STATICFILES_DIRS = [("countersign", BASE_DIR / "static")]
 MEDIA_ROOT = DATA_DIR / "files"
@@ -146,9 +152,10 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "3.1.0"}
 
+MODE = "Production" if PRODUCTION else "Demo" if DEMO else "Development"
 # Only what the environment gives; the rest has its default in checkpoints.conf.
 COUNTERSIGN = {
-    "ENVIRONMENT": env.text("COUNTERSIGN_ENVIRONMENT", "Production" if PRODUCTION else "Demo" if DEMO else "Development"),
+    "ENVIRONMENT": env.text("COUNTERSIGN_ENVIRONMENT", MODE),
     **env.given(
         LEASE_SECONDS=env.number,
         SLICE_SECONDS=env.number,

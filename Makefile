@@ -1,0 +1,38 @@
+# Nothing but python3 (3.11 or newer, with venv) and make is needed; everything else is installed into .venv.
+PYTHON ?= python3
+RUN = .venv/bin/python
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: demo test lint check wheel clean
+
+demo: .venv/.runtime
+	$(RUN) manage.py up --demo
+
+test: .venv/.test
+	$(RUN) -m tests
+
+lint: .venv/.lint
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+	.venv/bin/lint-imports
+
+check:
+	.ci/run
+
+wheel: .venv/.test
+	$(RUN) -m hatchling build --target wheel
+
+clean:
+	rm -rf .venv build dist var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) .
+	touch $@
+
+.venv/.test .venv/.lint .venv/.e2e: .venv/.%: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) '.[$*]'
+	touch $@

@@ -1,0 +1,22 @@
+"""The floors and storeys of the house hold."""
+
+import sys
+
+from tests.house.commands import run
+
+
+def test_calls_only_go_down() -> None:
+    done = run(sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def test_importing_the_engine_leaves_django_unloaded() -> None:
+    code = "import sys, orchestrator.engine; print({'django', 'structlog', 'sqlite3'} & set(sys.modules))"
+    done = run(sys.executable, "-c", code)
+    assert (done.stdout.strip(), done.stderr) == ("set()", "")
+
+
+def test_the_pure_parts_of_the_floors_leave_django_unloaded() -> None:
+    code = "import sys, approvals.core, checkpoints.core; print('django' in sys.modules)"
+    assert run(sys.executable, "-c", code).stdout.strip() == "False"
