@@ -1,0 +1,50 @@
+"""`manage.py drain`: asks workers to give their runs back and end, from any host."""
+
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import QuerySet
+
+from checkpoints.clock import db_in
+from checkpoints.conf import conf
+from checkpoints.models import Worker
+
+STALE_SECONDS = 10.0
+PATIENCE_SECONDS = 15.0
+"""Beyond the grace of the runs in hand."""
+
+
+class Command(BaseCommand):
+    """Ends with 0 when all of them have ended."""
+
+    help = "Asks workers to take no new runs, give back what they have in hand, and end. Waits for that."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", help="only the workers of this host; all without it")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Mark them, then wait."""
+        workers = _alive(options["host"])
+        workers.update(draining=True)
+        names = {worker.id: str(worker) for worker in workers}
+        if not names:
+            self.stdout.write("No worker is running.")
+            return
+        self.stdout.write(f"Draining {', '.join(names.values())}")
+        left = _wait(Worker.objects.filter(id__in=names))
+        if left:
+            raise CommandError(f"still running: {', '.join(left)}")
+        self.stdout.write("All have ended.")
+
+
+def _alive(host: str | None) -> "QuerySet[Worker]":
+    workers = Worker.objects.filter(stopped_at=None, heartbeat_at__gt=db_in(-STALE_SECONDS))
+    return workers.filter(host=host) if host else workers
+
+
+def _wait(workers: "QuerySet[Worker]") -> list[str]:
+    until = time.monotonic() + conf().grace_seconds + PATIENCE_SECONDS
+    while time.monotonic() < until and workers.filter(stopped_at=None).exists():
+        time.sleep(0.2)
+    return [str(worker) for worker in workers.filter(stopped_at=None)]

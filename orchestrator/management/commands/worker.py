@@ -1,0 +1,41 @@
+"""`manage.py worker`: takes runs and works on them, until it is asked to stop."""
+
+import logging
+import sys
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from orchestrator.worker.configuration import configure
+from orchestrator.worker.supervisor import supervise
+
+
+class Command(BaseCommand):
+    """Ends with 0 after SIGTERM or SIGINT, 72 if the runs in hand needed longer than the grace period."""
+
+    help = "Works on runs. Stop it with SIGTERM or Ctrl-C: runs in hand are given back first."
+    requires_system_checks = ["__all__"]
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Refuse what cannot work safely, then supervise."""
+        try:
+            configure()
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from None
+        _refuse_unmigrated()
+        # One line for each slice is more than anybody reads.
+        logging.getLogger("django-q").setLevel(logging.WARNING)
+        if code := supervise():
+            sys.exit(code)
+
+
+def _refuse_unmigrated() -> None:
+    try:
+        executor = MigrationExecutor(connection)
+    except OperationalError:
+        return  # The database may still be starting: the supervisor waits for it.
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError(f"The database {DEFAULT_DB_ALIAS!r} lacks migrations: run `manage.py migrate` first")

@@ -1,0 +1,151 @@
+"""The run table as django-q2's queue: its `broker_class`, in the settings of the project or set by `manage.py worker`.
+
+django-q2 makes it before it forks. The pusher calls `dequeue` again and again; the sentinel calls `ping` once and
+`set_stat` in each cycle of its guard. It hands out (run, epoch) and never more than there are slots.
+"""
+
+import multiprocessing
+import time
+from typing import Any, NoReturn
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection
+from django.utils import timezone
+from django_q.brokers import Broker
+from django_q.conf import Conf
+from django_q.signing import SignedPackage
+
+from checkpoints import leases
+from checkpoints.clock import db_now
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.leases import Claim
+from checkpoints.models import Run
+from orchestrator.worker import abilities
+from orchestrator.worker.board import Board, install
+from orchestrator.worker.listening import Ear
+from orchestrator.worker.presence import Presence
+from orchestrator.worker.tasks import ADVANCE
+
+UNBEGUN_SECONDS = 10.0
+"""A claim waits for a worker that is free already; after this long, no worker reads the queue any more."""
+NO_SLOT_SECONDS = 0.5
+NO_DATABASE_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class RunBroker(Broker):
+    """One cluster's way to the run table."""
+
+    def __init__(self, list_key: str | None = None) -> None:
+        super().__init__(list_key)
+        self.board = Board(Conf.WORKERS)
+        install(self.board)
+        self._presence = Presence(self.board)
+        self._ear = Ear()
+        self._can = leases.Claimable(frozenset(), frozenset())
+        self._renew_at = 0.0
+        self._info = "Countersign: the run table is the queue"
+
+    def enqueue(self, task: Any) -> NoReturn:
+        """Nothing is put here: runs are started, and the run table is looked at."""
+        raise TypeError(
+            "This django-q2 cluster works on Countersign's runs only. Start a run with orchestrator.runs.start(),"
+            " and give other tasks a cluster of their own, with another broker in its Q_CLUSTER."
+        )
+
+    def dequeue(self) -> list[tuple[str, str]]:
+        """The next claims as messages, [] where there is nothing now, after a rest. Survives a lost database."""
+        try:
+            found = self._round()
+            self.board.pusher_is_well()
+            return found
+        except (OperationalError, InterfaceError) as error:
+            log.warning("database_lost", error=str(error).strip())
+            self._ear.close()
+            connection.close()
+            time.sleep(NO_DATABASE_SECONDS)
+            return []
+
+    def _round(self) -> list[tuple[str, str]]:
+        if self._presence.beat():
+            self._can = abilities.claimable()
+        self._keep()
+        if self.board.draining():
+            self._hand_back()
+            self.board.wait(NO_SLOT_SECONDS)
+            return []
+        free = self.board.slots.free()
+        if not free:
+            self.board.wait(NO_SLOT_SECONDS)
+            return []
+        return [self._message(claim) for claim in self._look(free)]
+
+    def _look(self, free: int) -> list[Claim]:
+        self._ear.listen()
+        # On SQLite a look that finds nothing must not take the write lock.
+        look = connection.vendor == "postgresql" or leases.any_due(self._can)
+        claims = leases.claim(worker=self.board.worker, limit=free, only=self._can) if look else []
+        for claim in claims:
+            self.board.slots.claim(claim)
+        if not claims:
+            self._ear.wait(self.board)
+        return claims
+
+    def _keep(self) -> None:
+        """Renew what no worker has begun yet; where that takes too long, give up the whole cluster."""
+        if time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + conf().lease_seconds / 3
+        unbegun = self.board.slots.unbegun()
+        if any(one.seconds > UNBEGUN_SECONDS for one in unbegun):
+            self._hand_back()
+            log.critical("queue_wedged", worker=str(self.board.worker))
+            raise SystemExit("no worker reads the queue")
+        if unbegun:
+            leases.renew([one.claim for one in unbegun], worker=self.board.worker)
+
+    def _hand_back(self) -> None:
+        """Take back what no worker has begun. Its message finds no slot and changes nothing."""
+        claims = [one.claim for one in self.board.slots.unbegun()]
+        leases.release([claim for claim in claims if self.board.slots.withdraw(claim)])
+
+    def _message(self, claim: Claim) -> tuple[str, str]:
+        name = f"{claim.id}:{claim.epoch}"
+        task = {
+            "id": name,
+            "name": name,
+            "func": ADVANCE,
+            "args": (str(claim.id), claim.epoch),
+            "kwargs": {},
+            "started": timezone.now(),
+            "ack_failure": True,
+        }
+        return name, SignedPackage.dumps(task)
+
+    def set_stat(self, key: str, value: str, timeout: int) -> None:
+        """The sentinel's cycle, in which it frees what its dead workers held. The statistic itself is our own row."""
+        if self.board.slots.free_all_but({child.pid for child in multiprocessing.active_children()}):
+            self.board.ring()
+        self.board.sentinel_is_well()
+
+    def acknowledge(self, task_id: str) -> None:
+        """Nothing to do: a slice gives its run back itself."""
+
+    def fail(self, task_id: str) -> None:
+        """Nothing to do: the lease expires, and the run is claimed again."""
+
+    def queue_size(self) -> int:
+        """Runs that want a worker."""
+        due = Run.objects.filter(status=Status.QUEUED).exclude(due_at__gt=db_now())
+        return due.count()
+
+    def lock_size(self) -> int:
+        """Runs under a lease."""
+        return Run.objects.filter(status=Status.RUNNING).count()
+
+    def ping(self) -> bool:
+        """Whether the database answers. Raises its error where it does not."""
+        connection.ensure_connection()
+        return True

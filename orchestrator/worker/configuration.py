@@ -1,0 +1,80 @@
+"""django-q2's configuration for our cluster. Set in the worker's own process; a project's other tasks stay untouched."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+from django_q.conf import Conf
+
+from checkpoints.conf import conf
+from orchestrator.worker import abilities
+
+BROKER = "orchestrator.worker.broker.RunBroker"
+SPARE_SECONDS = 30
+"""Beyond a slice and its longest node, before a worker counts as hung."""
+
+
+def configure() -> None:
+    """Make this process a cluster of ours. Raises `ImproperlyConfigured`, in one sentence, where that is unsafe."""
+    values = _defaults() | _given()
+    _refuse_bad_times(values)
+    _refuse_bad_connections(connection.settings_dict)
+    for name, value in values.items():
+        setattr(Conf, name.upper(), value)
+    Conf.PREFIX = Conf.CLUSTER_NAME = values["name"]
+
+
+def least_timeout() -> int:
+    """Seconds that a worker may rightly be busy with one slice: its time, plus the node that began at its end."""
+    return int(conf().slice_seconds + abilities.longest_task_seconds() + conf().grace_seconds) + SPARE_SECONDS
+
+
+def _given() -> dict[str, Any]:
+    """The project's Q_CLUSTER where it is meant for us, nothing where it is for other tasks."""
+    given: dict[str, Any] = getattr(settings, "Q_CLUSTER", None) or {}
+    return given if given.get("broker_class") == BROKER else {}
+
+
+def _defaults() -> dict[str, Any]:
+    timeout = least_timeout()
+    return {
+        "name": "countersign",
+        "broker_class": BROKER,
+        "workers": conf().workers,
+        "queue_limit": conf().workers,
+        "bulk": 1,
+        "timeout": timeout,
+        "retry": 4 * timeout,
+        "ack_failures": True,
+        "max_attempts": 1,
+        "save_limit": -1,
+        "guard_cycle": 0.5,
+        "recycle": 200,
+        "catch_up": False,
+        "scheduler": False,
+    }
+
+
+def _refuse_bad_times(values: dict[str, Any]) -> None:
+    timeout, retry, least = values["timeout"], values["retry"], least_timeout()
+    if not timeout or timeout < least:
+        raise ImproperlyConfigured(
+            f"Q_CLUSTER['timeout'] is {timeout} s, but a slice with its longest node may take {least} s: raise it"
+        )
+    if retry <= timeout:
+        raise ImproperlyConfigured(
+            f"Q_CLUSTER['retry'] ({retry} s) must be greater than Q_CLUSTER['timeout'] ({timeout} s)"
+        )
+
+
+def _refuse_bad_connections(database: dict[str, Any]) -> None:
+    if database.get("OPTIONS", {}).get("pool"):
+        raise ImproperlyConfigured(
+            "The worker cannot use a connection pool, whose sockets its processes would share:"
+            " leave DATABASES['default']['OPTIONS']['pool'] to the web processes"
+        )
+    if database["CONN_MAX_AGE"] == 0:
+        raise ImproperlyConfigured(
+            "The worker would open a connection for every slice: set DATABASES['default']['CONN_MAX_AGE'] to 60, say"
+        )

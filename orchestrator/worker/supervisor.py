@@ -1,0 +1,46 @@
+"""Keeps a cluster running: starts it again when it ends by itself, after growing pauses. Called by `manage.py worker`."""
+
+import time
+
+import structlog
+from django.db import OperationalError, connection, connections
+
+from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
+from orchestrator.worker.lifelines import bind_forks
+from orchestrator.worker.stopping import Pauses, Stop
+
+log = structlog.get_logger(__name__)
+
+
+def supervise() -> int:
+    """Until it is asked to stop. Gives the exit code: 0 after a drain, 72 where the grace was not enough."""
+    bind_forks()
+    stop, pauses = Stop(), Pauses()
+    stop.listen()
+    while True:
+        began = time.monotonic()
+        code = _live(stop)
+        if stop.asked or code == 0:
+            return code
+        pause = pauses.after(time.monotonic() - began)
+        log.error("cluster_ended", exit_code=code, starts_again_in=pause)
+        if stop.pause(pause):
+            return 0
+
+
+def _live(stop: Stop) -> int:
+    if not _database_answers():
+        return ENDED_BY_ITSELF
+    return RunCluster(stop).run()
+
+
+def _database_answers() -> bool:
+    """Also leaves no connection open, which the fork would share."""
+    try:
+        connection.ensure_connection()
+    except OperationalError as error:
+        log.error("database_unreachable", error=str(error).strip())
+        return False
+    finally:
+        connections.close_all()
+    return True

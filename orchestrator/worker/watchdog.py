@@ -1,0 +1,40 @@
+"""The watchdog: notices that a cluster has stopped working although its processes live. Asked by the main process."""
+
+import time
+
+from django.db import Error, connection
+
+from checkpoints import leases
+from orchestrator.worker import abilities
+from orchestrator.worker.board import Board
+
+SILENCE_SECONDS = 15.0
+LOOK_SECONDS = 1.0
+
+
+class Watchdog:
+    """Of one cluster. It only judges; the one who asks does the killing."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._next = 0.0
+
+    def alarm(self) -> str | None:
+        """Why the cluster must be killed, None while all is well. Looks at most once a second."""
+        if time.monotonic() < self._next:
+            return None
+        self._next = time.monotonic() + LOOK_SECONDS
+        if self._board.sentinel_silent() > SILENCE_SECONDS:
+            return f"the sentinel has not looked after its processes for {SILENCE_SECONDS:g} s"
+        if self._board.pusher_silent() > SILENCE_SECONDS and self._board.slots.free() and _runs_are_due():
+            return f"runs are due and a slot is free, but nothing was claimed for {SILENCE_SECONDS:g} s"
+        return None
+
+
+def _runs_are_due() -> bool:
+    """False also where the database cannot be asked: then nobody can claim, and killing would not help."""
+    try:
+        return leases.any_due(abilities.claimable())
+    except Error:
+        connection.close()
+        return False
