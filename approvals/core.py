@@ -1,4 +1,6 @@
-"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling and pages all ask this one function."""
+"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling and pages all ask this one
+function.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +33,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One decision: `revision` is the one it counts for, `by` the person (None: the system), `seq` its number in the log."""
+    """One decision: `revision` is the one it counts for, `by` the person (None: the system), `seq` its number in the
+    log.
+    """
 
     write: UUID
     revision: int
@@ -57,7 +61,8 @@ def judge(writes: Sequence[Held], decisions: Iterable[Given], policy: Policy) ->
     """Each write's standing.
 
     A write is approved by `quorum` approvals of its current revision and rejected by `reject_quorum` rejections of one
-    revision, whichever came first. A later revision opens an approved write again; a rejected one stays rejected. Of one
+    revision, whichever came first. A later revision opens an approved write again; a rejected one stays rejected. Of
+    one
     person the latest verdict on a revision counts, once. Under `all_or_nothing` one settled rejection rejects all.
     """
     given: dict[UUID, list[Given]] = {held.write: [] for held in writes}
@@ -88,7 +93,7 @@ def _standing(held: Held, decisions: list[Given], policy: Policy) -> Standing:
 
 
 def _approves(decision: Given, held: Held, policy: Policy) -> bool:
-    """An edit counts as its author's approval of what it made, but not where four eyes exclude who shaped the content."""
+    """An edit counts as its author's approval of what it made, but not where four eyes exclude who shaped it."""
     if decision.verdict == "reject":
         return False
     return not policy.four_eyes or (decision.verdict != "edit" and decision.by != held.author)

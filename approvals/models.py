@@ -96,8 +96,11 @@ class Receipt(models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="receipts")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     at = models.DateTimeField()
-    idempotency_key = models.CharField(max_length=200, null=True, blank=True)
-    body_hash = models.CharField(max_length=64, help_text="Hash of what was posted: the same key with another body is a conflict.")
+    # NULL, not empty: a unique constraint counts empty texts as equal.
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
+    body_hash = models.CharField(
+        max_length=64, help_text="Hash of what was posted: the same key with another body is a conflict."
+    )
     lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, by}] in the order signed.")
 
     class Meta:
@@ -120,7 +123,9 @@ class Decision(Sealed):
     write = models.UUIDField()
     position = models.PositiveIntegerField()
     channel = models.CharField(max_length=200)
-    revision = models.PositiveIntegerField(help_text="The revision it counts for: after an edit, the one that the edit made.")
+    revision = models.PositiveIntegerField(
+        help_text="The revision it counts for: after an edit, the one that the edit made."
+    )
     seen_hash = models.CharField(max_length=64, help_text="The hash of what was on the screen.")
     verdict = models.CharField(max_length=8, choices=[(v, v) for v in ("approve", "reject", "edit")])
     old_value = models.BinaryField(help_text="Packed canonical JSON: the channel's value when it was decided.")

@@ -1,6 +1,7 @@
 """Leases: who may write to a run now. The broker claims, the worker begins, renews and gives back.
 
-Every statement names the epoch, so whoever lost the lease changes nothing. None of them touches a sealed column or the log.
+Every statement names the epoch, so whoever lost the lease changes nothing. None of them touches a sealed column or the
+log.
 """
 
 from collections.abc import Iterable, Sequence
@@ -76,7 +77,8 @@ class Hold:
 def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
     """Take up to `limit` runs that want a worker: queued and due, waiting and due, or running under an expired lease.
 
-    Ordered by priority, then due time. One statement; on the database's clock; rows that others are taking are passed by.
+    Ordered by priority, then due time. One statement; on the database's clock; rows that others are taking are passed
+    by.
     """
     wanted = _due(only).order_by("-priority", F("due_at").asc(nulls_first=True), "created_at").values("id")[:limit]
     return _take(wanted, worker=worker)
@@ -108,9 +110,10 @@ def _take(wanted: Any, *, worker: UUID | None) -> list[Claim]:
     once = "MATERIALIZED " if connection.vendor == "postgresql" else ""
     table = connection.ops.quote_name(Run._meta.db_table)
     until, until_params = _moment(conf().lease_seconds)
+    # Built from Django's own SQL and names of this module; every value is a parameter.
     with connection.cursor() as cursor:
         cursor.execute(
-            f"WITH picked AS {once}({sql}{skip}) UPDATE {table} SET status = 'running', epoch = epoch + 1, "
+            f"WITH picked AS {once}({sql}{skip}) UPDATE {table} SET status = 'running', epoch = epoch + 1, "  # noqa: S608
             f"lease_until = {until}, leased_by = %s WHERE id IN (SELECT id FROM picked) RETURNING id, epoch",
             [*params, *until_params, _uuid(worker)],
         )

@@ -1,4 +1,5 @@
-"""The verbs that change a run: open it, commit a superstep, stop it, queue it again. Journal entries stand in `journal`.
+"""The verbs that change a run: open it, commit a superstep, stop it, queue it again. Journal entries stand in
+`journal`.
 
 The runner and the verbs of floor 3 call them. Each is one transaction, or joins the one that is open. Nothing here
 knows about people's decisions: what must ride in a commit is handed in as `inside`.
@@ -77,7 +78,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What becomes of the run with a commit. `due_in` (seconds) goes with `waiting`; `error` with the stopped statuses."""
+    """What becomes of the run with a commit. `due_in` (seconds) goes with `waiting`; `error` with the stopped
+    statuses.
+    """
 
     status: str = Status.RUNNING
     at_node: str = ""
@@ -150,7 +153,8 @@ def commit(
 ) -> Head:
     """Move the head: the fenced transaction of semantics 4. Gives the new head and brings the hold up to date.
 
-    Raises `StaleLease` where another epoch has the run, `Moved` where the log has newer lines; then nothing was written.
+    Raises `StaleLease` where another epoch has the run, `Moved` where the log has newer lines; then nothing was
+    written.
     """
     at, new = timezone.now(), uuid7()
     saved = {"checkpoint": str(new), "superstep": point.superstep, "source": point.source}
@@ -173,13 +177,17 @@ def commit(
     return Head(new, seq, parent, point.kept, point.source, point.payload)
 
 
-def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft]) -> None:
-    """Change a held run's status without a checkpoint: poison, incompatible, tampered. Raises as `commit` does."""
+def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[], None] | None = None) -> None:
+    """Change a held run's status without a checkpoint: poison, incompatible, tampered, or rest again. Raises as
+    `commit` does.
+    """
     at = timezone.now()
     rows, end = events.number(hold.id, hold.end, lines, at=at)
     with transaction.atomic():
         woken = _fence(hold, end, **_columns(hold, turn, at))
         events.insert(rows)
+        if inside:
+            inside()
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=hold.superstep)
 
 
@@ -269,7 +277,9 @@ def _row(
 
 
 def lock(run_id: UUID) -> Run:
-    """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this lock."""
+    """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
+    lock.
+    """
     run = Run.objects.select_for_update().filter(id=run_id).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))

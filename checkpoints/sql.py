@@ -29,7 +29,9 @@ def _converted(model: type[Model], names: list[str], row: tuple[Any, ...]) -> tu
 
 
 def _python(field: Any, value: Any) -> Any:
-    """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on PostgreSQL."""
+    """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on
+    PostgreSQL.
+    """
     column = field.get_col(field.model._meta.db_table)
     for convert in connection.ops.get_db_converters(column) + field.get_db_converters(connection):
         value = convert(value, column, connection)

@@ -1,4 +1,6 @@
-"""Wakes: "look at this run". An UPDATE and a NOTIFY, nothing else; whoever changes what a run waits for calls it in his transaction."""
+"""Wakes: "look at this run". An UPDATE and a NOTIFY, nothing else; whoever changes what a run waits for calls it in
+his transaction.
+"""
 
 from uuid import UUID
 

@@ -32,7 +32,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a decision on a write looks at: the channel's value and those of `shows`. `bound` says whether the value binds."""
+    """What a decision on a write looks at: the channel's value and those of `shows`. `bound` says whether the value
+    binds.
+    """
 
     value: Any
     shows: dict[str, Any]
@@ -99,13 +101,24 @@ def edited(row: PendingWrite, *, value: Any, author: int, at: datetime) -> Pendi
 
 def rebased(row: PendingWrite, *, base: Base, at: datetime) -> PendingWrite:
     """The next revision, on a new base. Its author stays: he still shaped the value."""
-    return _filled(
-        _next(row), value=unpack(row.value), base=base, reason=Reason.REBASE, author=row.author_id, at=at
-    )
+    return _filled(_next(row), value=unpack(row.value), base=base, reason=Reason.REBASE, author=row.author_id, at=at)
 
 
 def _next(row: PendingWrite) -> PendingWrite:
-    copied = ("write", "run_id", "line", "node", "visit", "index", "position", "channel", "label", "shown", "policy_hash", "superstep")
+    copied = (
+        "write",
+        "run_id",
+        "line",
+        "node",
+        "visit",
+        "index",
+        "position",
+        "channel",
+        "label",
+        "shown",
+        "policy_hash",
+        "superstep",
+    )
     fresh = PendingWrite(**{name: getattr(row, name) for name in copied})
     fresh.revision = row.revision + 1
     return fresh
@@ -122,7 +135,7 @@ def _filled(
 
 
 def hash_of(row: PendingWrite) -> str:
-    """SHA-256, framed, over run, line, task, position, revision, channel, value, bound base, policy and what is shown."""
+    """SHA-256, framed: run, line, task, position, revision, channel, value, bound base, policy, what is shown."""
     return canonical.framed_hash(
         str(row.run_id),
         row.line,

@@ -38,9 +38,7 @@ class IdempotencyRecord(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["user", "method", "path", "key"], name="idempotency_record_key")
-        ]
+        constraints = [models.UniqueConstraint(fields=["user", "method", "path", "key"], name="idempotency_record_key")]
         indexes = [models.Index(fields=["created_at"], name="idempotency_record_age")]
 
     def __str__(self) -> str:

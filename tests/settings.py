@@ -5,7 +5,9 @@ import os
 os.environ.setdefault("COUNTERSIGN_DEMO", "true")
 
 from orchestrator.settings import *  # noqa: E402, F403
-from orchestrator.settings import DATA_DIR, DATABASES  # noqa: E402
+from orchestrator.settings import DATA_DIR, DATABASES, INSTALLED_APPS  # noqa: E402
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.graphs_app", "tests.crash"]
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]

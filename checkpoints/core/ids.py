@@ -13,7 +13,8 @@ def uuid7() -> UUID:
     """A new UUIDv7. Within one process each is greater than the one before, also inside one millisecond."""
     global _last
     with _lock:
-        # 12 bits below the millisecond come from the clock's own fraction; a tie or a clock set back counts on from the last.
+        # 12 bits below the millisecond come from the clock's own fraction; a tie or a clock set back counts on from
+        # the last.
         moment = max(time.time_ns() * 4096 // 1_000_000, _last + 1)
         _last = moment
     milliseconds, fraction = moment >> 12, moment & 0xFFF

@@ -12,7 +12,9 @@ AFTER = frozenset({"after", "both"})
 
 @dataclass(frozen=True, slots=True)
 class Superstep:
-    """What the policy looks at. `ran` and `next` are the `checkpoint=` settings of the nodes that ran and that run next."""
+    """What the policy looks at. `ran` and `next` are the `checkpoint=` settings of the nodes that ran and that run
+    next.
+    """
 
     number: int
     ran: tuple[str | None, ...]

@@ -19,7 +19,9 @@ class AuditLine(Sealed):
     kind = models.CharField(max_length=60)
     run = models.UUIDField(null=True, blank=True)
     request = models.UUIDField(null=True, blank=True)
-    facts = models.JSONField(default=dict, blank=True, help_text="Ids and names; never a value that a person decides on.")
+    facts = models.JSONField(
+        default=dict, blank=True, help_text="Ids and names; never a value that a person decides on."
+    )
     hash = hash_field()
 
     class Meta:

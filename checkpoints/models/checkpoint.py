@@ -24,7 +24,8 @@ class Checkpoint(Sealed):
     """One row of a run's timeline, or (`kept=False`) the recovery point that the next commit replaces."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # No constraint in the database: the fenced commit has just locked this very run row, and the check costs a statement a step.
+    # No constraint in the database: the fenced commit has just locked this very run row, and the check costs a
+    # statement a step.
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="checkpoints", db_constraint=False)
     seq = models.PositiveIntegerField()
     superstep = models.PositiveIntegerField()
@@ -40,7 +41,9 @@ class Checkpoint(Sealed):
     fingerprint = hash_field()
 
     change = models.BinaryField(default=b"", help_text="What changed against the parent (packed).")
-    snapshot = models.BinaryField(default=b"", help_text="The full payload (packed), or what its backend keeps in the row.")
+    snapshot = models.BinaryField(
+        default=b"", help_text="The full payload (packed), or what its backend keeps in the row."
+    )
     backend = models.CharField(max_length=60, default="database")
     change_hash = hash_field()
     content_hash = hash_field()

@@ -22,7 +22,9 @@ class Sealed(models.Model):
 
 
 class OfTask(models.Model):
-    """A row that belongs to one task: (run, line, node, visit, index). The line is in the key because a rewind meets it again."""
+    """A row that belongs to one task: (run, line, node, visit, index). The line is in the key because a rewind meets
+    it again.
+    """
 
     line = models.PositiveIntegerField()
     node = models.CharField(max_length=200)

@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import models
 
-from checkpoints.models.fields import OfTask, Sealed, hash_field
+from checkpoints.models.fields import OfTask, Sealed
 from checkpoints.models.run import Run
 
 
@@ -26,8 +26,12 @@ class PendingWrite(OfTask, Sealed):
     channel = models.CharField(max_length=200)
     label = models.CharField(max_length=300, blank=True, default="")
     value = models.BinaryField(help_text="Packed canonical JSON.")
-    base = models.BinaryField(help_text="Packed canonical JSON: {channel, shows}, the values when this revision was made.")
-    bound_hash = models.CharField(max_length=64, help_text="Hash of the part of the base that the decision is bound to.")
+    base = models.BinaryField(
+        help_text="Packed canonical JSON: {channel, shows}, the values when this revision was made."
+    )
+    bound_hash = models.CharField(
+        max_length=64, help_text="Hash of the part of the base that the decision is bound to."
+    )
     shown = models.BinaryField(help_text="Packed canonical JSON: what people are shown beside the value.")
     policy_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64, help_text="What a signature is bound to.")

@@ -17,7 +17,9 @@ class RunEvent(Sealed):
     at = models.DateTimeField()
     node = models.CharField(max_length=200, blank=True, default="")
     task = models.CharField(max_length=240, blank=True, default="")
-    actor = models.CharField(max_length=150, blank=True, default="", help_text="A user's name, or empty for the system.")
+    actor = models.CharField(
+        max_length=150, blank=True, default="", help_text="A user's name, or empty for the system."
+    )
     payload = models.BinaryField(default=b"", help_text="Packed canonical JSON.")
     hash = hash_field()
 

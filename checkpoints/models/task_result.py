@@ -29,7 +29,7 @@ class TaskResult(OfTask, Sealed):
     superstep = models.PositiveIntegerField(help_text="The superstep in whose course it ran.")
     input_hash = hash_field()
     intent_at = models.DateTimeField()
-    over_at = models.DateTimeField(help_text="After lease and timeout: no attempt is still going on past this, bar a frozen one.")
+    over_at = models.DateTimeField(help_text="After lease and timeout: past this only a frozen process still acts.")
     thread_ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.OPEN)
     output = models.BinaryField(default=b"", help_text="Packed canonical JSON of what the node returned.")

@@ -11,7 +11,9 @@ class Worker(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     host = models.CharField(max_length=255)
     pid = models.PositiveIntegerField()
-    process_started = models.BigIntegerField(default=0, help_text="Start time of the process in clock ticks: tells a reused pid.")
+    process_started = models.BigIntegerField(
+        default=0, help_text="Start time of the process in clock ticks: tells a reused pid."
+    )
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
     stopped_at = models.DateTimeField(null=True, blank=True)

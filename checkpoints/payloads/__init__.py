@@ -1,4 +1,4 @@
-"""Where the bytes of checkpoints are kept. Rows always live in the Django database; these keep what the rows point to."""
+"""Where the bytes of checkpoints are kept. Rows live in the Django database; these keep what the rows point to."""
 
 from checkpoints.payloads.base import PayloadBackend
 from checkpoints.payloads.database import DatabasePayloads
@@ -7,7 +7,9 @@ __all__ = ["DatabasePayloads", "PayloadBackend", "backend"]
 
 
 def backend(name: str) -> PayloadBackend:
-    """The backend of that name. Raises `KeyError` for an unknown one: a graph's choice is checked when it is registered."""
+    """The backend of that name. Raises `KeyError` for an unknown one: a graph's choice is checked when it is
+    registered.
+    """
     return _BACKENDS[name]
 
 

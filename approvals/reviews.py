@@ -1,0 +1,130 @@
+"""Signing: one act, one transaction, over any open writes of a run. Pages, API and commands call `sign` and nothing
+else.
+
+The reviewer is the caller's user, never a field of what was posted. Locks in order: run, requests by id. A settled gate
+wakes the run in the same transaction. `approvals.signing` does the arithmetic; this module holds the act.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.utils import timezone
+
+from approvals import signing
+from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
+from approvals.signing import Act, Item
+from approvals.standing import read
+from checkpoints import audit, ledger, wakes
+from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.models import PendingWrite, Run
+from orchestrator.engine.errors import CountersignError, KeyConflict, NotAReviewer, UnknownThing, WrongStatus
+
+
+def sign(
+    run_id: UUID | str,
+    decisions: Sequence[Mapping[str, Any]],
+    *,
+    by: AbstractBaseUser,
+    idempotency_key: str | None = None,
+) -> Receipt:
+    """Decide writes of a run, and give the receipt: per write counted, came back (why), or already settled (by whom).
+
+    Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit", "value", "reason"}; `hash` is that of
+    what was on the screen. The same `idempotency_key` with the same decisions gives the same receipt again.
+
+    Raises, having changed nothing: `InvalidValue` (names the write and what is wrong), `UnknownThing`, `NotAReviewer`
+    (and leaves an audit line), `WrongStatus`, `KeyConflict`; and where nothing counted `StaleProposal` or
+    `AlreadyDecided`.
+    """
+    run_uuid = signing.uuid_of(run_id, "run")
+    items = signing.parse(decisions)
+    try:
+        with transaction.atomic():
+            return _sign(run_uuid, items, by=by, idempotency_key=idempotency_key)
+    except NotAReviewer as refused:
+        audit.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
+        raise
+
+
+def decide(
+    request_id: UUID | str,
+    decisions: Sequence[Mapping[str, Any]],
+    *,
+    by: AbstractBaseUser,
+    idempotency_key: str | None = None,
+) -> Receipt:
+    """`sign` for the writes of one request. Raises `InvalidValue` where a write belongs to another request."""
+    request = ApprovalRequest.objects.filter(id=signing.uuid_of(request_id, "request")).first()
+    if request is None:
+        raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
+    own = PendingWrite.objects.filter(
+        run=request.run_id, line=request.line, node=request.node, visit=request.visit, index=request.index
+    )
+    signing.require_own(signing.parse(decisions), set(own.values_list("write", flat=True)), request=request.id)
+    return sign(request.run_id, decisions, by=by, idempotency_key=idempotency_key)
+
+
+def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None) -> Receipt:
+    run = ledger.lock(run_id)
+    body_hash = signing.body_hash(run_id, items)
+    earlier = _earlier(by, idempotency_key, body_hash)
+    if earlier:
+        return earlier
+    if run.status in CLOSED_TO_DECISIONS:
+        raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
+    act = Act(run=run, by=by, at=timezone.now(), asked=_asked(run, items))
+    for item in items:
+        signing.weigh(act, item)
+    if not act.counted:
+        raise _nothing_counted(act)
+    receipt = Receipt(
+        run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash, lines=act.receipt
+    )
+    _write(act, receipt)
+    return receipt
+
+
+def _earlier(by: Any, key: str | None, body_hash: str) -> Receipt | None:
+    if key is None:
+        return None
+    receipt = Receipt.objects.filter(by=by, idempotency_key=key).first()
+    if receipt and receipt.body_hash != body_hash:
+        raise KeyConflict("this idempotency key was used with other decisions", idempotency_key=key)
+    return receipt
+
+
+def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
+    """The requests of these writes, locked in order of id, by write."""
+    wanted = PendingWrite.objects.filter(run=run, write__in={item.write for item in items})
+    tasks = set(wanted.values_list("line", "node", "visit", "index"))
+    candidates = ApprovalRequest.objects.filter(run=run, node__in={t[1] for t in tasks}).order_by("id")
+    locked = [r for r in candidates.select_for_update() if (r.line, r.node, r.visit, r.index) in tasks]
+    by_line: dict[int, list[ApprovalRequest]] = {}
+    for request in locked:
+        by_line.setdefault(request.line, []).append(request)
+    return {row.write: one for line in by_line.values() for one in read(line) for row in one.writes}
+
+
+def _nothing_counted(act: Act) -> CountersignError:
+    return signing.already(act) if all(line["result"] == "already" for line in act.receipt) else signing.stale(act)
+
+
+def _write(act: Act, receipt: Receipt) -> None:
+    """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
+    receipt.save(force_insert=True)
+    PendingWrite.objects.bulk_create(act.edits)
+    settled, lines = signing.outcome(act)
+    first = act.run.event_seq + 1
+    for offset, decision in enumerate(act.decisions):
+        decision.receipt, decision.event_seq = receipt, first + offset
+    Decision.objects.bulk_create(act.decisions)
+    last = ledger.write_lines(act.run, lines, at=act.at, decisions=act.run.decisions + len(act.decisions))
+    for request, result in settled:
+        ApprovalRequest.objects.filter(id=request.id).update(
+            status=RequestStatus.SETTLED, outcome=result, settled_at=act.at, settled_seq=last
+        )
+    if settled:
+        wakes.wake(act.run.id)

@@ -1,0 +1,146 @@
+"""What the runner asks about gates: which are settled, what applying them means, and which held writes a commit
+re-bases.
+
+Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from approvals.core import APPROVED, REJECTED
+from approvals.models import ApprovalRequest, RequestStatus
+from approvals.standing import Asked, read
+from checkpoints import writes
+from checkpoints.events import Draft
+from checkpoints.leases import Hold
+from checkpoints.models import PendingWrite
+from checkpoints.packed import unpack
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.reduce import Settled, WriteValue
+
+State = dict[str, dict[str, Any]]
+WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebasing:
+    """Held writes whose bound base a commit moves: their next revisions, and the requests that are open again."""
+
+    rows: list[PendingWrite] = field(default_factory=list)
+    reopened: list[UUID] = field(default_factory=list)
+    lines: list[Draft] = field(default_factory=list)
+
+    def insert(self) -> None:
+        """In the caller's transaction. An edit that came in between collides on (write, revision)."""
+        if self.rows:
+            PendingWrite.objects.bulk_create(self.rows)
+        if self.reopened:
+            ApprovalRequest.objects.filter(id__in=self.reopened).update(
+                status=RequestStatus.OPEN, outcome="", settled_at=None, settled_seq=None
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The gates that a settlement applies, in the order in which their last decisions are numbered."""
+
+    settled: list[Settled]
+    requests: list[ApprovalRequest]
+    state: State
+
+    def insert(self) -> None:
+        """Mark the requests as applied, in the caller's transaction."""
+        ids = [request.id for request in self.requests]
+        ApprovalRequest.objects.filter(id__in=ids).update(status=RequestStatus.APPLIED)
+
+
+def waiting(hold: Hold) -> list[Asked]:
+    """The requests of the current line that no settlement has applied, as they stand. Three queries, one if there are
+    none.
+    """
+    rows = ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status__in=WAITING).order_by("id")
+    return read(list(rows))
+
+
+def any_settled(hold: Hold) -> bool:
+    """Whether a settled gate waits to be applied."""
+    return ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status=RequestStatus.SETTLED).exists()
+
+
+def settle(asked: Sequence[Asked], compiled: Compiled, state: State) -> tuple[Settlement, list[Asked]]:
+    """What applying the settled gates gives, and the requests that come back because an earlier one moved their base.
+
+    Raises `TamperedRow` where a write is not what was signed.
+    """
+    ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
+    done = Settlement([], [], state)
+    back = []
+    for one in ready:
+        _verify(one)
+        if any(_base_moved(row, compiled, state) for row in _approved(one)):
+            back.append(one)
+            continue
+        values = tuple(WriteValue(row.channel, unpack(row.value), row.label or None) for row in _approved(one))
+        state = _reduced(compiled, state, values)
+        done.settled.append(Settled(one.task, values, str(one.outcome)))
+        done.requests.append(one.request)
+    return done, back
+
+
+def _approved(one: Asked) -> list[PendingWrite]:
+    return [row for row in one.writes if one.standings[row.write].verdict == APPROVED]
+
+
+def _verify(one: Asked) -> None:
+    """A settlement applies exactly what was decided: the row must still be what its hash says, and each verdict must
+    stand.
+    """
+    if one.outcome is None:
+        raise TamperedRow(
+            "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
+        )
+    for row in one.writes:
+        if writes.hash_of(row) != row.hash:
+            raise TamperedRow("a pending write does not match its hash", write=str(row.write), revision=row.revision)
+
+
+def _base_moved(row: PendingWrite, compiled: Compiled, state: State) -> bool:
+    return _base(row, compiled, state).hash() != row.bound_hash
+
+
+def _base(row: PendingWrite, compiled: Compiled, state: State) -> writes.Base:
+    shows = writes.base_of(row).shows
+    return writes.base_in(state, row.channel, bound=compiled.channels[row.channel].bound, shows=shows)
+
+
+def _reduced(compiled: Compiled, state: State, values: Iterable[WriteValue]) -> State:
+    """The state after these writes: only to see which bases they move."""
+    after = {partition: dict(channels) for partition, channels in state.items()}
+    for value in values:
+        partition = next(p for p in after if value.channel in after[p])
+        old = after[partition][value.channel]
+        after[partition][value.channel], _ = compiled.channels[value.channel].reduce(old, value.value)
+    return after
+
+
+def rebase(asked: Sequence[Asked], compiled: Compiled, state: State, *, at: datetime) -> Rebasing:
+    """The re-basing of held writes that `state`, about to be committed, asks for. A rejected write stays rejected."""
+    result = Rebasing()
+    for one in asked:
+        moved = [
+            row
+            for row in one.writes
+            if one.standings[row.write].verdict != REJECTED and _base_moved(row, compiled, state)
+        ]
+        for row in moved:
+            fresh = writes.rebased(row, base=_base(row, compiled, state), at=at)
+            result.rows.append(fresh)
+            facts = {"write": str(row.write), "revision": fresh.revision, "channel": row.channel}
+            result.lines.append(Draft("write_rebased", facts, node=row.node, task=row.task))
+        if moved and one.request.status == RequestStatus.SETTLED:
+            result.reopened.append(one.request.id)
+    return result

@@ -1,0 +1,262 @@
+"""The arithmetic of one signing: read what was posted, weigh each item against the write as it stands, say what came
+of it.
+
+Builds rows, writes none. `approvals.reviews` calls it under the locks of the run and its requests.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from approvals import permissions
+from approvals.core import Given, Held, judge
+from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.standing import Asked, policy_of
+from checkpoints import writes
+from checkpoints.conf import conf
+from checkpoints.core.ids import uuid7
+from checkpoints.events import Draft
+from checkpoints.models import PendingWrite, Run
+from checkpoints.packed import pack
+from orchestrator.engine import canonical, registry
+from orchestrator.engine.errors import (
+    AlreadyDecided,
+    InvalidValue,
+    NotAReviewer,
+    StaleProposal,
+    TamperedRow,
+    UnknownThing,
+)
+
+VERDICTS = ("approve", "reject", "edit")
+_FIELDS = {"write", "hash", "verdict", "value", "reason"}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One posted decision."""
+
+    write: UUID
+    hash: str
+    verdict: str
+    value: Any
+    reason: str
+
+
+@dataclass(slots=True)
+class Act:
+    """One signing under way. `asked` gives each write's request."""
+
+    run: Run
+    by: Any
+    at: datetime
+    asked: dict[UUID, Asked]
+    decisions: list[Decision] = field(default_factory=list)
+    edits: list[PendingWrite] = field(default_factory=list)
+    receipt: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[Draft] = field(default_factory=list)
+    checked: set[UUID] = field(default_factory=set)
+
+    @property
+    def counted(self) -> bool:
+        return bool(self.decisions)
+
+
+def uuid_of(value: Any, what: str) -> UUID:
+    """The id, or `UnknownThing`: what is no id names nothing."""
+    try:
+        return value if isinstance(value, UUID) else UUID(str(value))
+    except ValueError as error:
+        raise UnknownThing(f"there is no {what} {str(value)[:80]!r}", **{what: str(value)[:80]}) from error
+
+
+def parse(decisions: Sequence[Mapping[str, Any]]) -> list[Item]:
+    """What was posted, checked for form. Raises `InvalidValue` naming the place, e.g. `decisions[2].verdict`."""
+    if not isinstance(decisions, Sequence) or isinstance(decisions, str | bytes) or not decisions:
+        raise InvalidValue("decisions must be a list with at least one decision", path="decisions")
+    items = [_item(f"decisions[{n}]", posted) for n, posted in enumerate(decisions)]
+    if len({item.write for item in items}) < len(items):
+        raise InvalidValue("one act decides each write once", path="decisions")
+    return items
+
+
+def _item(path: str, posted: Any) -> Item:
+    if not isinstance(posted, Mapping):
+        raise InvalidValue(f"{path} must be an object", path=path)
+    unknown = sorted(set(posted) - _FIELDS)
+    if unknown:
+        raise InvalidValue(f"{path} has unknown fields: {', '.join(unknown)}", path=f"{path}.{unknown[0]}")
+    verdict, seen, reason = posted.get("verdict"), posted.get("hash"), posted.get("reason") or ""
+    if verdict not in VERDICTS:
+        raise InvalidValue(f"{path}.verdict must be approve, reject or edit", path=f"{path}.verdict")
+    if not isinstance(seen, str) or not seen:
+        raise InvalidValue(f"{path}.hash must be the hash of what was shown", path=f"{path}.hash")
+    if not isinstance(reason, str) or len(reason) > 10_000:
+        raise InvalidValue(f"{path}.reason must be text of at most 10,000 characters", path=f"{path}.reason")
+    if verdict != "edit" and posted.get("value") is not None:
+        raise InvalidValue(f"{path}.value goes with an edit only", path=f"{path}.value")
+    if verdict == "edit" and "value" not in posted:
+        raise InvalidValue(f"{path}.value is missing: an edit brings a value", path=f"{path}.value")
+    return Item(uuid_of(posted.get("write"), "write"), seen, verdict, posted.get("value"), reason)
+
+
+def require_own(items: Sequence[Item], own: set[UUID], *, request: UUID) -> None:
+    """Each write must belong to the request."""
+    for item in items:
+        if item.write not in own:
+            raise UnknownThing(f"request {request} has no write {item.write}", write=str(item.write))
+
+
+def body_hash(run: UUID, items: Sequence[Item]) -> str:
+    """Hash of what was posted, whatever the order of its keys."""
+    body = [[str(i.write), i.hash, i.verdict, i.value, i.reason] for i in items]
+    return canonical.digest(canonical.dumps([str(run), body]))
+
+
+def weigh(act: Act, item: Item) -> None:
+    """Let one decision count, or note why it does not. Raises where the whole act must not stand."""
+    asked = act.asked.get(item.write)
+    if asked is None:
+        raise UnknownThing(f"run {act.run.key} has no pending write {item.write}", write=str(item.write))
+    _require_reviewer(act, asked.request)
+    row = next(w for w in asked.writes if w.write == item.write)
+    standing = asked.standings[item.write]
+    if asked.request.status == RequestStatus.WITHDRAWN:
+        _note(act, item, row, "came_back", why="withdrawn")
+    elif standing.settled or asked.request.status != RequestStatus.OPEN:
+        _note(act, item, row, "already", why=standing.verdict, by=_names(asked, item.write))
+    elif writes.hash_of(row) != row.hash:
+        raise TamperedRow("a pending write does not match its hash", write=str(row.write), revision=row.revision)
+    elif item.hash != row.hash:
+        _note(act, item, row, "came_back", why=row.reason)
+    else:
+        _require_reason(asked.request, row, item)
+        _count(act, asked, row, item)
+
+
+def _require_reviewer(act: Act, request: ApprovalRequest) -> None:
+    if request.id in act.checked:
+        return
+    allowed, why = permissions.may_decide(act.by, request)
+    if not allowed:
+        raise NotAReviewer(why, request=str(request.id))
+    act.checked.add(request.id)
+
+
+def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
+    if item.verdict == "reject" and row.channel in request.policy["reason_required"] and not item.reason.strip():
+        raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
+
+
+def _note(act: Act, item: Item, row: PendingWrite, result: str, **facts: Any) -> None:
+    act.receipt.append(
+        {
+            "write": str(row.write),
+            "label": row.label,
+            "revision": row.revision,
+            "hash": row.hash,
+            "verdict": item.verdict,
+            "result": result,
+            **facts,
+        }
+    )
+
+
+def _count(act: Act, asked: Asked, row: PendingWrite, item: Item) -> None:
+    proposed, current = row.value, row
+    if item.verdict == "edit":
+        current = writes.edited(row, value=_edited_value(act.run, row, item), author=act.by.pk, at=act.at)
+        act.edits.append(current)
+    act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
+    facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
+    act.lines.append(_line(act, "decision_signed", row, request=str(asked.request.id), **facts))
+    _note(act, item, current, "counted")
+
+
+def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
+    compiled = registry.by_fingerprint(run.fingerprint)
+    try:
+        return compiled.channels[row.channel].stage(item.value, limit=conf().max_value_bytes)
+    except InvalidValue as error:
+        facts = {name: fact for name, fact in error.facts.items() if name != "write"}
+        raise InvalidValue(error.message, write=str(row.write), **facts) from error
+
+
+def _decision(act: Act, request: ApprovalRequest, row: PendingWrite, item: Item, *, proposed: bytes) -> Decision:
+    return Decision(
+        id=uuid7(),
+        request=request,
+        run=act.run.id,
+        line=row.line,
+        task=row.task,
+        write=row.write,
+        position=row.position,
+        channel=row.channel,
+        revision=row.revision,
+        seen_hash=item.hash,
+        verdict=item.verdict,
+        old_value=pack(writes.base_of(row).value),
+        proposed_value=proposed,
+        final_value=b"" if item.verdict == "reject" else row.value,
+        reason=pack(item.reason) if item.reason else b"",
+        by=act.by,
+        by_name=act.by.get_username(),
+        at=act.at,
+    )
+
+
+def _line(act: Act, kind: str, row: PendingWrite, **facts: Any) -> Draft:
+    return Draft(kind, facts, node=row.node, task=row.task, actor=act.by.get_username())
+
+
+def outcome(act: Act) -> tuple[list[tuple[ApprovalRequest, str]], list[Draft]]:
+    """The requests that this act settles, with their outcomes, and the act's lines: one a decision, then one a settled
+    request.
+    """
+    settled, lines = [], list(act.lines)
+    for asked in {one.request.id: one for one in act.asked.values()}.values():
+        result = _after(act, asked)
+        if result and asked.request.status == RequestStatus.OPEN:
+            settled.append((asked.request, result))
+            facts = {"request": str(asked.request.id), "outcome": result}
+            lines.append(Draft("request_settled", facts, node=asked.request.node, task=asked.request.task))
+    return settled, lines
+
+
+def _after(act: Act, asked: Asked) -> str | None:
+    """The request's outcome once this act's decisions count; None while a write is open."""
+    edits = {row.write: row for row in act.edits}
+    rows = [edits.get(row.write, row) for row in asked.writes]
+    before = Decision.objects.filter(request=asked.request).values_list(
+        "write", "revision", "verdict", "by_id", "event_seq"
+    )
+    given = [Given(*values) for values in before]
+    given += [
+        Given(d.write, d.revision, d.verdict, act.by.pk, act.run.event_seq + 1 + n)
+        for n, d in enumerate(act.decisions)
+        if d.request_id == asked.request.id
+    ]
+    held = [Held(row.write, row.revision, row.author_id) for row in rows]
+    standings = judge(held, given, policy_of(asked.request))
+    return Asked(asked.request, tuple(rows), standings).outcome
+
+
+def _names(asked: Asked, write: UUID) -> list[str]:
+    """The names of those whose signatures settled a write."""
+    by = asked.standings[write].by
+    rows = Decision.objects.filter(write=write, by__in=[b for b in by if b is not None]).order_by("event_seq")
+    return sorted(set(rows.values_list("by_name", flat=True)))
+
+
+def already(act: Act) -> AlreadyDecided:
+    """Every write was settled by others before."""
+    by = sorted({name for line in act.receipt for name in line["by"]})
+    return AlreadyDecided(f"already settled by {', '.join(by) or 'the system'}", by=by, lines=act.receipt)
+
+
+def stale(act: Act) -> StaleProposal:
+    """What was shown is no longer what would happen."""
+    moved = [line["write"] for line in act.receipt if line["result"] == "came_back"]
+    return StaleProposal("what you saw has changed since; nothing was signed", moved=moved, lines=act.receipt)

@@ -1,0 +1,217 @@
+"""The journal of write and external tasks: an intent before, a result after. The executor writes it, recovery reads it.
+
+An intent rides with its `started` line in one commit. A result commit checks the epoch under the row's lock and writes
+no
+line. A result is accepted only for the attempt whose intent is open; one that comes too late is kept as evidence.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from checkpoints import ledger
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.events import Draft
+from checkpoints.leases import Hold
+from checkpoints.models import LateResult, Run, TaskResult
+from checkpoints.models.task_result import Outcome
+from checkpoints.packed import pack, unpack
+from orchestrator.engine import Task
+from orchestrator.engine.errors import StaleLease
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """That an attempt is about to begin. `timeout` in seconds."""
+
+    task: Task
+    attempt: int
+    effect: str
+    input_hash: str
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of the newest attempt of a task."""
+
+    task: Task
+    attempt: int
+    outcome: str
+    input_hash: str
+    output: dict[str, Any] | None
+    error: dict[str, Any] | None
+    took_ms: int
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended. `output` as JSON of the engine's Output, `error` as {type, message, traceback}."""
+
+    task: Task
+    attempt: int
+    outcome: str
+    output: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    took_ms: int = 0
+    thread_ended: bool = field(default=True)
+
+
+def entries(hold: Hold) -> dict[Task, Entry]:
+    """The newest attempt of each task of the superstep in hand: those that no checkpoint lists yet. One query."""
+    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True).order_by("attempt")
+    return {Task(row.node, row.visit, row.index): _entry(row) for row in rows}
+
+
+def _entry(row: TaskResult) -> Entry:
+    return Entry(
+        task=Task(row.node, row.visit, row.index),
+        attempt=row.attempt,
+        outcome=row.outcome,
+        input_hash=row.input_hash,
+        output=unpack(row.output),
+        error=unpack(row.error),
+        took_ms=row.took_ms,
+        settled=row.settled_by_id is not None,
+    )
+
+
+def begin(hold: Hold, intents: Sequence[Intent]) -> None:
+    """One commit: the intents of a superstep with their lines. The lease is whole afterwards.
+
+    Earlier attempts of these tasks that are still open are closed as failed: their result, should it come, is late.
+    Raises `StaleLease`. A log that moved meanwhile is followed; the hold says so.
+    """
+    lines = [
+        Draft("effects_started", {"attempt": i.attempt, "effect": i.effect}, node=i.task.node, task=str(i.task))
+        for i in intents
+    ]
+    while True:
+        try:
+            return ledger.append(hold, lines, inside=lambda: _insert(hold, intents))
+        except ledger.Moved:
+            ledger.look_again(hold)
+            hold.moved = True
+
+
+def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
+    at = timezone.now()
+    for intent in intents:
+        if intent.attempt > 1:
+            _of(hold.id, hold.line, intent.task).filter(outcome=Outcome.OPEN).update(outcome=Outcome.FAILED)
+    TaskResult.objects.bulk_create(
+        TaskResult(
+            run_id=hold.id,
+            line=hold.line,
+            node=i.task.node,
+            visit=i.task.visit,
+            index=i.task.index,
+            attempt=i.attempt,
+            effect=i.effect,
+            epoch=hold.epoch,
+            worker=hold.worker,
+            superstep=hold.superstep + 1,
+            input_hash=i.input_hash,
+            intent_at=at,
+            over_at=at + timedelta(seconds=conf().lease_seconds + i.timeout),
+        )
+        for i in intents
+    )
+
+
+def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
+    """One commit for the endings that are ready. Gives those that were too late: their attempt was no longer open.
+
+    Raises `StaleLease` where another epoch has the run; then every ending is kept as evidence.
+    """
+    with transaction.atomic():
+        held = Run.objects.select_for_update().filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
+        mine = held.values_list("id", flat=True).first() is not None
+        late = [e for e in endings if not mine or not close(hold.id, hold.line, e)]
+        keep_late(hold.id, hold.line, hold.epoch, late)
+    if not mine:
+        raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
+    return late
+
+
+def close(run: UUID, line: int, ending: Ending) -> bool:
+    """Write one ending to its open intent, in the caller's transaction. False: that attempt is not open any more."""
+    now = timezone.now()
+    return bool(
+        _of(run, line, ending.task)
+        .filter(attempt=ending.attempt, outcome=Outcome.OPEN)
+        .update(
+            outcome=ending.outcome,
+            output=pack(ending.output) if ending.output is not None else b"",
+            error=pack(ending.error) if ending.error is not None else b"",
+            result_at=now,
+            took_ms=ending.took_ms,
+            thread_ended_at=now if ending.thread_ended else None,
+        )
+    )
+
+
+def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do the node's work, its result and, last, the fence in one transaction; so its work happens once or not at all.
+
+    `work` gives the output as JSON. Raises what `work` raises, and `StaleLease` where the attempt or the lease is gone:
+    in both cases nothing happened.
+    """
+    begun = timezone.now()
+    with transaction.atomic():
+        output = work()
+        took = int((timezone.now() - begun).total_seconds() * 1000)
+        mine = close(hold.id, hold.line, Ending(task, attempt, Outcome.DONE, output, took_ms=took))
+        fenced = Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).update(epoch=F("epoch"))
+        if not (mine and fenced):
+            raise StaleLease("the attempt is over", run=str(hold.id), task=str(task), attempt=attempt)
+    return output
+
+
+def keep_late(run: UUID, line: int, epoch: int, endings: Iterable[Ending]) -> None:
+    """Keep endings that nobody applies: the one insert without a fence. The attempt is marked as over."""
+    for ending in endings:
+        LateResult.objects.create(
+            run_id=run,
+            line=line,
+            node=ending.task.node,
+            visit=ending.task.visit,
+            index=ending.task.index,
+            attempt=ending.attempt,
+            epoch=epoch,
+            output=pack(ending.output) if ending.output is not None else b"",
+            error=pack(ending.error) if ending.error is not None else b"",
+            at=timezone.now(),
+        )
+        thread_ended(run, line, ending.task, ending.attempt)
+
+
+def thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
+    """Note that the thread of an attempt has ended: from now on it cannot act any more."""
+    _of(run, line, task).filter(attempt=attempt).update(thread_ended_at=timezone.now())
+
+
+def mark_unknown(hold: Hold, tasks: Iterable[Task]) -> None:
+    """These tasks are for a person to settle: open attempts, and results for another input. In the caller's
+    transaction.
+    """
+    for task in tasks:
+        _of(hold.id, hold.line, task).filter(outcome__in=[Outcome.OPEN, Outcome.DONE]).update(outcome=Outcome.UNKNOWN)
+
+
+def list_in(hold: Hold, seq: int, *, done_only: bool = False) -> None:
+    """Note the checkpoint that lists the journaled results of the superstep in hand. In the commit's transaction."""
+    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True)
+    (rows.filter(outcome=Outcome.DONE) if done_only else rows).update(seq=seq)
+
+
+def _of(run: UUID, line: int, task: Task) -> Any:
+    return TaskResult.objects.filter(run=run, line=line, node=task.node, visit=task.visit, index=task.index)

@@ -1,0 +1,236 @@
+"""One attempt of one task, in a thread of its own. User code runs here; what it returns, or how it broke, is noted.
+
+Threads are daemons: a process can always leave, and what that cuts off is an unknown outcome like in a crash.
+"""
+
+import asyncio
+import inspect
+import queue
+import random
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from django.db import OperationalError, connections
+
+from checkpoints import journal
+from checkpoints.conf import conf
+from checkpoints.journal import Ending
+from checkpoints.leases import Hold
+from checkpoints.models.task_result import Outcome
+from orchestrator.engine import NotDone, Retry, Task, canonical, idempotency_key
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.context import Context
+from orchestrator.engine.plan import Start
+from orchestrator.engine.reduce import Output, output_of
+from orchestrator.heartbeat import Heartbeat
+from orchestrator.masking import mask
+
+if TYPE_CHECKING:
+    from orchestrator.commits import Desk
+
+ATOMIC_TRIES = 3
+"""How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
+
+
+@dataclass(slots=True)
+class Setting:
+    """What all tasks of one superstep share: they read the same snapshot."""
+
+    hold: Hold
+    graph: Compiled
+    state: dict[str, dict[str, Any]]
+    input: Any
+    heart: Heartbeat
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def of(cls, desk: "Desk", heart: Heartbeat) -> "Setting":
+        return cls(desk.hold, desk.graph, desk.head.payload.state, desk.input, heart)
+
+    def input_hash(self, start: Start) -> str:
+        """Hash of what the task sees: the run's input, its payload, and the channels that it reads (all, if it names
+        none).
+        """
+        reads = self.graph.nodes[start.task.node].reads
+        values = {**self.state["scratch"], **self.state["artifacts"]}
+        seen = values if reads is None else {name: values[name] for name in reads}
+        return canonical.digest(canonical.dumps([self.hold.input_hash, start.payload, seen]))
+
+    def pause(self, retry: Retry, tries: int, task: Task) -> float:
+        """Seconds before the next attempt, after `tries` of them."""
+        pause = float(retry.backoff) * float(retry.factor) ** (tries - 1)
+        spread = random.uniform(-retry.jitter, retry.jitter)  # noqa: S311 - spreads load, hides nothing
+        return pause * (1 + spread)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """How one attempt came out. Written by its thread until it is put on the queue, then read by the executor."""
+
+    setting: Setting
+    start: Start
+    number: int
+    deadline: float
+    outcome: str = Outcome.OPEN
+    output: Output | None = None
+    error: dict[str, Any] | None = None
+    ms: int = 0
+    recorded: bool = False
+    asks_checkpoint: bool = False
+    _raised: BaseException | None = None
+    _given_up: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def task(self) -> Task:
+        return self.start.task
+
+    def ending(self) -> Ending:
+        """For the journal."""
+        output = self.output.to_json() if self.output else None
+        return Ending(
+            self.task, self.number, self.outcome, output, self.error, self.ms, thread_ended=not self._given_up
+        )
+
+    def retriable(self, retry: Retry) -> bool:
+        """Whether `retry` covers what was raised, and no thread of this attempt can still be at work."""
+        node = self.setting.graph.nodes[self.task.node]
+        if self._given_up and node.atomic:
+            return False
+        return isinstance(self._raised, (NotDone, *retry.on))
+
+    def abandon(self, why: str) -> bool:
+        """Give the attempt up: it is past its time. False where it has just ended by itself."""
+        with self._lock:
+            if self.outcome != Outcome.OPEN:
+                return False
+            self._given_up = True
+            self._broke(TimeoutError(why))
+            return True
+
+    def work(self, results: "queue.SimpleQueue[Attempt]") -> None:
+        """The body of the thread."""
+        begun = time.monotonic()
+        output: Output | None = None
+        raised: BaseException | None = None
+        try:
+            output = self._call()
+        except BaseException as error:
+            raised = error
+        self._end(output, raised, int((time.monotonic() - begun) * 1000), results)
+        connections.close_all()
+
+    def _end(
+        self, output: Output | None, raised: BaseException | None, ms: int, results: "queue.SimpleQueue[Attempt]"
+    ) -> None:
+        with self._lock:
+            self.ms = ms
+            if not self._given_up:
+                self.output = output
+                self.outcome = Outcome.DONE if output is not None else self.outcome
+                if raised is not None:
+                    self._broke(raised)
+                results.put(self)
+                return
+        self._late(output, raised)
+
+    def _late(self, output: Output | None, raised: BaseException | None) -> None:
+        """Given up, and ended after all: evidence for whoever settles, never applied by itself."""
+        node, hold = self.setting.graph.nodes[self.task.node], self.setting.hold
+        if not node.journaled or node.atomic:
+            return
+        error = {"type": type(raised).__name__, "message": str(raised)} if raised else None
+        ending = Ending(self.task, self.number, Outcome.DONE, output.to_json() if output else None, error, self.ms)
+        journal.keep_late(hold.id, hold.line, hold.epoch, [ending])
+
+    def _broke(self, error: BaseException) -> None:
+        """Note an error, and what it says of the effect."""
+        node = self.setting.graph.nodes[self.task.node]
+        self._raised = error
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-20))
+        found = {"type": type(error).__name__, "message": str(error), "traceback": trace}
+        self.error = mask({k: _clean(v) for k, v in found.items()}, conf().secrets)
+        if not node.journaled or node.idempotent or node.atomic:
+            self.outcome = Outcome.FAILED
+        elif isinstance(error, (NotDone, *node.not_done)):
+            self.outcome = Outcome.NOT_DONE
+        else:
+            self.outcome = Outcome.UNKNOWN
+
+    def _call(self) -> Output:
+        if not self.setting.graph.nodes[self.task.node].atomic:
+            return self._returned()
+        output = self._atomically()
+        self.recorded = True
+        return output
+
+    def _atomically(self) -> Output:
+        kept: list[Output] = []
+
+        def once() -> dict[str, Any]:
+            kept.append(self._returned())
+            return kept[-1].to_json()
+
+        for tries in range(1, ATOMIC_TRIES + 1):
+            try:
+                journal.atomically(self.setting.hold, self.task, self.number, once)
+                break
+            except OperationalError:
+                connections.close_all()
+                if tries == ATOMIC_TRIES:
+                    raise
+        return kept[-1]
+
+    def _returned(self) -> Output:
+        """Call the node, and check and stage what it returned."""
+        setting, node = self.setting, self.setting.graph.nodes[self.task.node]
+        state = setting.graph.state_for(setting.state, self.task.node)
+        returned = node.fn(state, self._context())
+        if inspect.iscoroutine(returned):
+            returned = asyncio.run(returned)
+        output = output_of(setting.graph, self.task.node, returned, limit=conf().max_value_bytes)
+        secrets = conf().secrets
+        return Output.from_json(mask(output.to_json(), secrets)) if secrets else output
+
+    def _context(self) -> Context:
+        hold, setting = self.setting.hold, self.setting
+        return Context(
+            run_id=hold.id,
+            key=hold.key,
+            task=self.task,
+            attempt=self.number,
+            idempotency_key=idempotency_key(hold.id, hold.line, self.task),
+            input=setting.graph.input_for(setting.input),
+            payload=self.start.payload,
+            error=self.start.error,
+            log=structlog.get_logger("countersign.node").bind(run=hold.key, task=str(self.task)),
+            deadline=self.deadline,
+            secrets=conf().secrets,
+            cancelled=setting.cancelled.is_set,
+            report=self._report,
+            checkpoint=self._ask_checkpoint,
+        )
+
+    def _report(self, done: int, total: int, note: str) -> None:
+        self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": note[:200]})
+
+    def _ask_checkpoint(self) -> None:
+        self.asks_checkpoint = True
+
+
+def launch(
+    setting: Setting, start: Start, number: int, *, timeout: float, results: "queue.SimpleQueue[Attempt]"
+) -> Attempt:
+    """Begin an attempt in its own thread; it puts itself on `results` when it ends, unless it was given up before."""
+    one = Attempt(setting, start, number, time.time() + timeout)
+    threading.Thread(target=one.work, args=(results,), name=str(start.task), daemon=True).start()
+    return one
+
+
+def _clean(text: str) -> str:
+    """Text that has a canonical form: what cannot be written is shown as a question mark."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "?")

@@ -1,0 +1,281 @@
+"""The runner's commits: advance, settle, rest, fail, leave open. Each builds everything first and then moves the head
+once.
+
+Where somebody else wrote to the log meanwhile (a decision, an edit), the commit is built anew from what is there now
+and
+tried again; the nodes do not run again, for the state's change stands.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from django.utils import timezone
+
+from approvals import settlements
+from approvals.models import RequestStatus
+from approvals.opening import Moment, Opening, Reached, prepare
+from approvals.settlements import Rebasing
+from approvals.standing import Asked
+from checkpoints import journal, ledger
+from checkpoints.core import policy, tape
+from checkpoints.core.status import Status
+from checkpoints.events import Draft
+from checkpoints.journal import Entry
+from checkpoints.leases import Hold
+from checkpoints.ledger import Head, Moved, Payload, Point, Turn
+from checkpoints.models.checkpoint import Source
+from orchestrator import diagnostics, shown
+from orchestrator.engine import Task
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.plan import Frontier, Planned, ending, plan
+from orchestrator.engine.reduce import Step, settle_step
+from orchestrator.executor import Finish
+from orchestrator.opened import Kept, Open
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Desk:
+    """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
+    requests.
+    """
+
+    hold: Hold
+    graph: Compiled
+    head: Head
+    input: Any
+    entries: dict[Task, Entry] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    @property
+    def frontier(self) -> Frontier:
+        return Frontier.from_json(self.head.payload.frontier)
+
+    def look(self) -> list[Asked]:
+        """The requests that wait on this line; read anew only where something moved since the last look."""
+        if self.hold.moved:
+            payload = self.head.payload
+            gates = payload.frontier["waiting"] or payload.open.get("asked")
+            self.asked = settlements.waiting(self.hold) if gates else []
+            self.hold.moved = False
+        return self.asked
+
+    def settled(self) -> bool:
+        """Whether a settled gate waits to be applied."""
+        return any(one.request.status == RequestStatus.SETTLED for one in self.look())
+
+    def moved_to(self, head: Head) -> None:
+        """The head is another one: nothing is in hand, and requests may have been opened or applied."""
+        self.head, self.entries = head, {}
+        self.hold.moved = self.hold.moved or bool(head.payload.frontier["waiting"])
+
+
+def repeated(hold: Hold, act: Callable[[], T]) -> T:
+    """Do a fenced act; where the log moved meanwhile, look again, let the act build itself anew, and repeat."""
+    while True:
+        try:
+            return act()
+        except Moved:
+            ledger.look_again(hold)
+            hold.moved = True
+
+
+def advance(
+    desk: Desk, planned: Planned, before: Open, kept: Mapping[Task, Kept], step: Step, *, asks: bool, took_ms: int
+) -> bool:
+    """Commit a superstep: its state, the requests it opens, and what becomes of the run. Gives whether we still have
+    it.
+    """
+    number = desk.hold.superstep + 1
+    reached = _reached(desk, kept, before)
+
+    def act() -> tuple[Head, str]:
+        at = timezone.now()
+        after = plan(desk.graph, step.frontier)
+        status = _status(desk, step.frontier, after)
+        opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(step.state, number, desk.input, at))
+        moved = settlements.rebase(desk.look(), desk.graph, step.state, at=at)
+        stays = policy.stays(
+            desk.graph.checkpoints,
+            policy.Superstep(
+                number,
+                ran=_settings(desk.graph, planned),
+                next=_settings(desk.graph, after),
+                asked=asks,
+                opens_gate=bool(reached),
+                ends=status != Status.RUNNING,
+            ),
+        )
+        point = Point(
+            Source.SUPERSTEP,
+            _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
+            number,
+            nodes=shown.nodes(desk.graph, kept),
+            changed=sorted(step.changes),
+            kept=stays,
+            took_ms=took_ms,
+        )
+        turn = Turn(
+            status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(desk.graph, kept))
+        )
+        lines = [*shown.finished(kept), *opening.lines, *moved.lines, *shown.turned(status, step.frontier)]
+        inside = _inside(desk, opening, moved, listed=any(desk.graph.nodes[t.node].journaled for t in kept))
+        return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
+
+    return _moved(desk, repeated(desk.hold, act))
+
+
+def settle(desk: Desk) -> bool:
+    """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens."""
+
+    def act() -> tuple[Head, str]:
+        at = timezone.now()
+        state = desk.head.payload.state
+        settlement, _ = settlements.settle(desk.look(), desk.graph, state)
+        others = [one for one in desk.asked if one.request not in settlement.requests]
+        if not settlement.settled:
+            moved = settlements.rebase(others, desk.graph, state, at=at)
+            ledger.append(desk.hold, moved.lines, inside=moved.insert)
+            desk.hold.moved = True
+            return desk.head, Status.RUNNING
+        step = settle_step(desk.graph, desk.frontier, state, settlement.settled)
+        after = plan(desk.graph, step.frontier)
+        status = _status(desk, step.frontier, after, apart_from=settlement.requests)
+        moved = settlements.rebase(others, desk.graph, step.state, at=at)
+        point = Point(
+            Source.SETTLEMENT,
+            _payload(desk, step, [], desk.hold.superstep),
+            desk.hold.superstep,
+            nodes=shown.settled(settlement.settled),
+            changed=sorted(step.changes),
+        )
+        turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, "s"))
+        lines = [*shown.applied(settlement.settled), *moved.lines, *shown.turned(status, step.frontier)]
+
+        def inside() -> None:
+            settlement.insert()
+            moved.insert()
+
+        return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
+
+    return _moved(desk, repeated(desk.hold, act))
+
+
+def rest(desk: Desk) -> bool:
+    """Nothing can start and nothing is settled: give the run back as it is. No checkpoint, for nothing happened."""
+    status = Status(ending(desk.graph, desk.frontier))
+    turn = Turn(status, shown.at_node(desk.frontier, None), desk.hold.tape)
+    repeated(desk.hold, lambda: ledger.stop(desk.hold, turn, lines=[]))
+    return False
+
+
+def fail(desk: Desk, error: dict[str, Any]) -> bool:
+    """Stop a run that failed outside its tasks (a limit, a router behind a gate): a failure checkpoint with nothing
+    new.
+    """
+    turn = Turn(Status.FAILED, str(error.get("node", "")), tape.extend(desk.hold.tape, "!"), error=error)
+    lines = [Draft("run_failed", {"code": error["code"], "message": error["message"]})]
+    point = Point(Source.FAILURE, desk.head.payload, desk.hold.superstep, committed=False)
+    repeated(desk.hold, lambda: ledger.commit(desk.hold, desk.head, point, turn, lines=lines))
+    return False
+
+
+def leave_open(
+    desk: Desk,
+    planned: Planned,
+    before: Open,
+    kept: Mapping[Task, Kept],
+    left: Mapping[Task, Finish],
+    *,
+    error: dict[str, Any] | None = None,
+) -> bool:
+    """Commit a superstep that stays open: what finished is kept, human siblings are asked, the rest is for a person or
+    for later.
+    """
+    turn = _stopped(desk, left, error)
+    reached = _reached(desk, kept, before)
+    held = [write for task in reached for write in kept[task].held(task)]
+    tries = {task: one.tries for task, one in left.items() if turn.status == Status.WAITING}
+    open_ = Open(dict(kept), before.asked | set(reached), tries, desk.hold.superstep + 1)
+    unknown = [task for task, one in left.items() if one.outcome == "unknown"]
+
+    def act() -> Head:
+        payload = desk.head.payload
+        state = payload.state
+        moment = Moment(state, desk.hold.superstep, desk.input, timezone.now())
+        opening = prepare(desk.hold, desk.graph, reached, held, moment)
+        still = Payload(state, payload.diagnostics, payload.frontier, payload.versions, open_.to_json())
+        point = Point(
+            Source.FAILURE, still, desk.hold.superstep, nodes=shown.left(desk.graph, kept, left), committed=False
+        )
+        lines = [*shown.unfinished(left), *opening.lines, *shown.stopped(turn)]
+
+        def inside() -> None:
+            opening.insert()
+            journal.mark_unknown(desk.hold, unknown)
+            journal.list_in(desk.hold, ledger.next_seq(desk.head), done_only=True)
+
+        return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside)
+
+    repeated(desk.hold, act)
+    return False
+
+
+def _stopped(desk: Desk, left: Mapping[Task, Finish], error: dict[str, Any] | None) -> Turn:
+    """What an open superstep makes of the run: unknown before failed before waiting."""
+    tape_ = tape.extend(desk.hold.tape, "!")
+    at_node = ", ".join(sorted({task.node for task in left}))
+    for outcome, status in (("unknown", Status.UNKNOWN), ("failed", Status.FAILED)):
+        tasks = [task for task, one in left.items() if one.outcome == outcome]
+        if tasks and not error:
+            return Turn(status, at_node, tape_, error=shown.error(outcome, tasks[0], left[tasks[0]]))
+    if error:
+        return Turn(Status.FAILED, at_node, tape_, error=error)
+    return Turn(Status.WAITING, at_node, desk.hold.tape, due_in=min(one.due_in for one in left.values()))
+
+
+def _reached(desk: Desk, kept: Mapping[Task, Kept], before: Open) -> dict[Task, Reached]:
+    """The gates that are asked now: those of kept tasks whose requests are not open yet."""
+    gates = {task: desk.graph.nodes[task.node].gate for task, one in kept.items() if one.gated}
+    return {task: Reached(gate, kept[task].why) for task, gate in gates.items() if gate and task not in before.asked}
+
+
+def _status(desk: Desk, frontier: Frontier, after: Planned, *, apart_from: Any = ()) -> str:
+    if after.starts:
+        return Status.RUNNING
+    status = Status(ending(desk.graph, frontier))
+    waits = [a for a in desk.look() if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
+    return Status.RUNNING if status == Status.PAUSED and waits else status
+
+
+def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int) -> Payload:
+    before, seq = desk.head.payload, ledger.next_seq(desk.head)
+    return Payload(
+        step.state,
+        diagnostics.after(before.diagnostics, ran, supersteps=supersteps),
+        step.frontier.to_json(),
+        {**before.versions, **dict.fromkeys(step.changes, seq)},
+    )
+
+
+def _settings(graph: Compiled, planned: Planned) -> tuple[str | None, ...]:
+    return tuple(graph.nodes[start.task.node].checkpoint for start in planned.starts)
+
+
+def _inside(desk: Desk, opening: Opening, moved: Rebasing, *, listed: bool) -> Callable[[], None]:
+    def inside() -> None:
+        opening.insert()
+        moved.insert()
+        if listed:
+            journal.list_in(desk.hold, ledger.next_seq(desk.head))
+
+    return inside
+
+
+def _moved(desk: Desk, outcome: tuple[Head, str]) -> bool:
+    head, status = outcome
+    if head is not desk.head:
+        desk.moved_to(head)
+    return status == Status.RUNNING

@@ -1,0 +1,41 @@
+"""A run's label and indexed facts, made from its input when it starts: what lists show and filter without opening a
+payload.
+"""
+
+from typing import Any
+
+from orchestrator.engine.compile import Compiled
+
+
+class _Blank(dict[str, Any]):
+    """A template that names a field which the input lacks still gives a label."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def label(compiled: Compiled, staged: Any, *, key: str) -> str:
+    """The graph's label with the input's fields filled in ("Claim {claim_id}"); else the graph's name and the key."""
+    template = compiled.graph.label
+    if template is None:
+        return f"{compiled.name} · {key}"[:300]
+    try:
+        return template.format_map(_Blank(staged, key=key))[:300]
+    except (ValueError, AttributeError, LookupError):
+        return f"{compiled.name} · {key}"[:300]
+
+
+def facts(compiled: Compiled, staged: Any) -> dict[str, str]:
+    """The graph's facts that are declared `indexed` and read the input: {label: text}."""
+    found = {}
+    for fact in compiled.graph.facts:
+        value = _at(staged, fact.path.removeprefix("input."))
+        if fact.indexed and fact.path.startswith("input.") and value is not None:
+            found[fact.label] = str(value)[:200]
+    return found
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,60 @@
+"""Finding graphs: each installed app's `graphs.py` is imported, and every module-level Graph in it registered."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+from django.apps import apps
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from checkpoints.leases import Claimable
+from checkpoints.models import GraphVersion
+from orchestrator.engine import Graph, registry
+from orchestrator.engine.compile import Compiled
+
+_noted: set[str] = set()
+
+
+def discover() -> list[Compiled]:
+    """Register the graphs of all installed apps. Called once, when Django is ready. Raises `InvalidGraph` naming the
+    graph.
+    """
+    found = []
+    for config in apps.get_app_configs():
+        name = f"{config.name}.graphs"
+        if find_spec(name) is not None:
+            found += [registry.register(graph) for graph in _graphs(import_module(name))]
+    return found
+
+
+def _graphs(module: ModuleType) -> list[Graph]:
+    """Module-level graphs, each once, in the order of their names' appearance."""
+    found = [value for value in vars(module).values() if isinstance(value, Graph)]
+    return list(dict.fromkeys(found))
+
+
+def claimable() -> Claimable:
+    """What this process can work on."""
+    compiled = registry.all()
+    return Claimable(frozenset(c.fingerprint for c in compiled), frozenset(c.name for c in compiled))
+
+
+def note_versions() -> None:
+    """Write down each registered version that was never seen before. Called when a worker starts."""
+    for compiled in registry.all():
+        note_version(compiled)
+
+
+def note_version(compiled: Compiled) -> None:
+    """Write down a version, once a process."""
+    if compiled.fingerprint in _noted:
+        return
+    row = {"name": compiled.name, "version": compiled.version, "fingerprint": compiled.fingerprint}
+    try:
+        with transaction.atomic():
+            GraphVersion.objects.get_or_create(**row, defaults={"first_seen_at": timezone.now()})
+    except IntegrityError:
+        pass  # Another process wrote the same row first.
+    # Only once it is sure to stay: a caller's rollback takes the row with it.
+    transaction.on_commit(lambda: _noted.add(compiled.fingerprint))

@@ -1,0 +1,239 @@
+"""Runs the tasks of one superstep: threads, timeouts, retries, and the journal of write and external tasks.
+
+The only place where user code runs. It gives each task's finish to the runner and writes nothing but the journal.
+"""
+
+import heapq
+import itertools
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoints import journal
+from checkpoints.conf import conf
+from checkpoints.journal import Entry, Intent
+from checkpoints.leases import Hold
+from checkpoints.models.task_result import Outcome
+from orchestrator import attempt
+from orchestrator.attempt import Attempt, Setting
+from orchestrator.engine import Task
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import StaleLease
+from orchestrator.engine.plan import Start
+from orchestrator.engine.reduce import Output
+from orchestrator.heartbeat import Heartbeat
+from orchestrator.opened import safe_again
+
+LONGEST_PAUSE = 5.0
+"""Seconds. A longer pause between two attempts gives the worker back."""
+
+WATCH_SECONDS = 0.25
+"""How often a superstep in hand looks whether its lease is lost or its worker drains."""
+
+
+class Drained(Exception):
+    """The grace period is over: what runs is left as in a crash, and the run goes back to the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How a task came out of this sitting: done, failed, unknown, or later (in `due_in` seconds, after `tries`)."""
+
+    outcome: str
+    output: Output | None = None
+    error: dict[str, Any] | None = None
+    attempt: int = 1
+    ms: int = 0
+    tries: int = 0
+    due_in: float = 0.0
+    asks_checkpoint: bool = False
+
+
+@dataclass(slots=True)
+class _Running:
+    start: Start
+    attempt: int
+    tries: int
+    ends_by: float
+    thread: Attempt
+
+
+@dataclass(slots=True)
+class Executor:
+    """One superstep's sitting."""
+
+    hold: Hold
+    graph: Compiled
+    setting: Setting
+    heart: Heartbeat
+    draining: Callable[[], bool]
+    finished: dict[Task, Finish] = field(default_factory=dict)
+    _running: dict[Task, _Running] = field(default_factory=dict)
+    _later: list[tuple[float, int, Start, int, int]] = field(default_factory=list)
+    _count: Any = field(default_factory=itertools.count)
+    _results: "queue.SimpleQueue[Attempt]" = field(default_factory=queue.SimpleQueue)
+    _drained_at: float | None = None
+
+    def run(
+        self, starts: Sequence[Start], entries: Mapping[Task, Entry], tries: Mapping[Task, int]
+    ) -> dict[Task, Finish]:
+        """Bring each of these tasks to a finish. Raises `StaleLease` and `Drained`."""
+        begin = []
+        for start in starts:
+            entry = entries.get(start.task)
+            known = self._known(start, entry) if entry else None
+            if known:
+                self.finished[start.task] = known
+            else:
+                begin.append(
+                    (start, (entry.attempt if entry else tries.get(start.task, 0)) + 1, tries.get(start.task, 0))
+                )
+        self._begin(begin)
+        while self._running or self._later:
+            self._watch()
+            self._collect(self._wait())
+            self._time_out()
+            self._begin(self._due())
+        return self.finished
+
+    def _known(self, start: Start, entry: Entry) -> Finish | None:
+        """What the journal says of a task: its result, that it is unknown, or (None) that it runs."""
+        if entry.outcome == Outcome.DONE:
+            if entry.input_hash != self.setting.input_hash(start):
+                return Finish("unknown", error=_changed(start.task), attempt=entry.attempt)
+            output = Output.from_json(entry.output or {})
+            return Finish("done", output=output, attempt=entry.attempt, ms=entry.took_ms)
+        lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
+        if lost or entry.outcome == Outcome.UNKNOWN:
+            return Finish("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)
+        return None
+
+    def _begin(self, begin: Sequence[tuple[Start, int, int]]) -> None:
+        """Start these attempts: the intents of all journaled ones in one commit, then the threads."""
+        if not begin:
+            return
+        intents = [
+            Intent(
+                start.task,
+                number,
+                self.graph.nodes[start.task.node].effect,
+                self.setting.input_hash(start),
+                self._timeout(start.task),
+            )
+            for start, number, _ in begin
+            if self.graph.nodes[start.task.node].journaled
+        ]
+        if intents:
+            journal.begin(self.hold, intents)
+        for start, number, tries in begin:
+            timeout = self._timeout(start.task)
+            thread = attempt.launch(self.setting, start, number, timeout=timeout, results=self._results)
+            self._running[start.task] = _Running(start, number, tries + 1, time.monotonic() + timeout, thread)
+
+    def _timeout(self, task: Task) -> float:
+        timeout = self.graph.nodes[task.node].timeout
+        return float(timeout) if timeout is not None else conf().node_timeout
+
+    def _wait(self) -> list[Attempt]:
+        """The attempts that have ended, after waiting for at least one or for the next thing to look at."""
+        moments = [r.ends_by for r in self._running.values()] + [one[0] for one in self._later[:1]]
+        pause = max(0.0, min([*moments, time.monotonic() + WATCH_SECONDS]) - time.monotonic())
+        ended: list[Attempt] = []
+        try:
+            ended.append(self._results.get(timeout=pause))
+            while True:
+                ended.append(self._results.get_nowait())
+        except queue.Empty:
+            return ended
+
+    def _collect(self, ended: Sequence[Attempt]) -> None:
+        """Record what journaled attempts returned, all in one commit, then take each."""
+        mine = [one for one in ended if self._is_current(one)]
+        endings = [one.ending() for one in mine if self.graph.nodes[one.task.node].journaled and not one.recorded]
+        late = {ending.task for ending in journal.record(self.hold, endings)} if endings else set()
+        for one in mine:
+            running = self._running.pop(one.task)
+            if one.task in late:
+                self._take_recorded(running)
+            else:
+                self._take(running, one)
+
+    def _take_recorded(self, running: _Running) -> None:
+        """An atomic attempt that was given up, or whose commit was not acknowledged, had its result: the journal
+        knows.
+        """
+        entry = journal.entries(self.hold).get(running.start.task)
+        known = self._known(running.start, entry) if entry else None
+        if known is None:
+            raise StaleLease("the attempt is over", run=str(self.hold.id), task=str(running.start.task))
+        self.finished[running.start.task] = known
+
+    def _is_current(self, one: Attempt) -> bool:
+        running = self._running.get(one.task)
+        return running is not None and running.thread is one
+
+    def _take(self, running: _Running, one: Attempt) -> None:
+        if one.outcome == Outcome.DONE:
+            self.finished[one.task] = Finish(
+                "done", output=one.output, attempt=one.number, ms=one.ms, asks_checkpoint=one.asks_checkpoint
+            )
+        elif one.outcome == Outcome.UNKNOWN:
+            self.finished[one.task] = Finish("unknown", error=one.error, attempt=one.number, ms=one.ms)
+        else:
+            self._failed(running, one)
+
+    def _failed(self, running: _Running, one: Attempt) -> None:
+        """Plan the next attempt, near or far; or let the task have failed."""
+        retry = self.graph.nodes[one.task.node].retry
+        if retry is None or running.tries >= retry.attempts or not one.retriable(retry):
+            self.finished[one.task] = Finish(
+                "failed", error=one.error, attempt=one.number, ms=one.ms, tries=running.tries
+            )
+            return
+        pause = self.setting.pause(retry, running.tries, one.task)
+        if pause > LONGEST_PAUSE:
+            self.finished[one.task] = Finish(
+                "later", error=one.error, attempt=one.number, tries=running.tries, due_in=pause
+            )
+        else:
+            again = (time.monotonic() + pause, next(self._count), running.start, one.number + 1, running.tries)
+            heapq.heappush(self._later, again)
+
+    def _due(self) -> list[tuple[Start, int, int]]:
+        due = []
+        while self._later and self._later[0][0] <= time.monotonic() and self._drained_at is None:
+            _, _, start, number, tries = heapq.heappop(self._later)
+            due.append((start, number, tries))
+        return due
+
+    def _time_out(self) -> None:
+        """Give up attempts that are past their time. Their threads cannot be ended; what they still do is late."""
+        for running in [r for r in self._running.values() if time.monotonic() > r.ends_by]:
+            one = running.thread
+            if one.abandon(f"no result within {self._timeout(one.task):g} s"):
+                self._collect([one])
+
+    def _watch(self) -> None:
+        if self.heart.lost.is_set():
+            self.setting.cancelled.set()
+            raise StaleLease("the lease was lost", run=str(self.hold.id), epoch=self.hold.epoch)
+        if not self.draining():
+            return
+        self._drained_at = self._drained_at or time.monotonic()
+        # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
+        if time.monotonic() - self._drained_at > conf().grace_seconds or not self._running:
+            self.setting.cancelled.set()
+            raise Drained
+
+
+def _lost(task: Task) -> dict[str, Any]:
+    return {
+        "type": "Lost",
+        "message": f"the worker wrote down that {task} would act, and died before it wrote down that it had",
+    }
+
+
+def _changed(task: Task) -> dict[str, Any]:
+    return {"type": "InputChanged", "message": f"{task} has a recorded result for another input"}

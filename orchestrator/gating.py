@@ -1,0 +1,36 @@
+"""What a finished task means for its superstep: its writes flow, or a gate holds them, or its error takes an error
+edge.
+"""
+
+from orchestrator.commits import Desk
+from orchestrator.engine import Task
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.gate import needs_approval
+from orchestrator.engine.plan import ErrorInfo
+from orchestrator.engine.reduce import Output
+from orchestrator.executor import Finish
+from orchestrator.opened import Kept
+
+
+def kept_of(desk: Desk, task: Task, finish: Finish) -> Kept | None:
+    """What is kept of a finish; None where the task has no result yet (failed, unknown, later)."""
+    if finish.outcome == "done" and finish.output is not None:
+        return _done(desk, task, finish, finish.output)
+    if finish.outcome == "failed" and desk.graph.has_error_edge(task.node) and finish.error is not None:
+        error = ErrorInfo(task.node, finish.error["type"], finish.error["message"], finish.attempt)
+        return Kept(error=error, attempt=finish.attempt, ms=finish.ms)
+    return None
+
+
+def _done(desk: Desk, task: Task, finish: Finish, output: Output) -> Kept:
+    node = desk.graph.nodes[task.node]
+    if not node.gated:
+        return Kept(output, attempt=finish.attempt, ms=finish.ms)
+    if not output.writes:
+        # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
+        raise InvalidValue(
+            f"{task} has a gate but proposed no write; a gated node must propose at least one", node=task.node
+        )
+    # The guard runs once; its answer is stored with the request, or with the decision "not needed".
+    needed, why = needs_approval(node.gate, desk.graph.state_for(desk.head.payload.state), output)
+    return Kept(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)

@@ -1,0 +1,67 @@
+"""The heartbeat of one slice: a thread with its own connection that lengthens the lease and writes progress."""
+
+import threading
+from types import TracebackType
+from typing import Any
+
+import structlog
+from django.db import DatabaseError, connection
+
+from checkpoints import leases
+from checkpoints.conf import conf
+from checkpoints.leases import Hold
+
+log = structlog.get_logger(__name__)
+
+PROGRESS_SECONDS = 1.0
+"""At most so often a node's report reaches the run's row."""
+
+
+class Heartbeat:
+    """Beats while the `with` block runs. `lost` is set as soon as the lease is known to be gone."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._stop = threading.Event()
+        self.lost = threading.Event()
+        self._progress: dict[str, Any] | None = None
+        self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{hold.id}", daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=1)
+
+    def report(self, progress: dict[str, Any]) -> None:
+        """Keep what a node reports until the next beat. Called from node threads."""
+        self._progress = progress
+
+    def _beat(self) -> None:
+        interval = conf().lease_seconds / 3
+        waited = 0.0
+        step = min(interval, PROGRESS_SECONDS)
+        while not self._stop.wait(step):
+            waited += step
+            progress, self._progress = self._progress, None
+            if progress is not None or waited >= interval:
+                waited = 0.0
+                if not self._write(progress):
+                    break
+        connection.close()
+
+    def _write(self, progress: dict[str, Any] | None) -> bool:
+        try:
+            alive = leases.heartbeat(self._hold.id, self._hold.epoch, progress=progress)
+        except DatabaseError as error:
+            # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
+            log.warning("heartbeat_failed", run=str(self._hold.id), error=str(error))
+            connection.close()
+            return True
+        if not alive:
+            self.lost.set()
+        return alive

@@ -1,0 +1,151 @@
+"""What a worker does with one run: load, plan, execute, commit; until it is paused, done or out of time.
+
+Called by the worker's task and by `runs.advance`. The live path and the recovery path are the same: whatever happened
+before, a slice begins with the head, the journal and the gates, and goes on from there.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, connection
+
+from checkpoints import journal, leases, ledger
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.events import Draft
+from checkpoints.leases import Hold
+from checkpoints.ledger import Turn
+from checkpoints.packed import unpack
+from orchestrator import commits, opened
+from orchestrator.attempt import Setting
+from orchestrator.commits import Desk
+from orchestrator.engine import Task, registry
+from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing
+from orchestrator.engine.plan import Planned, check_limits, plan
+from orchestrator.engine.reduce import reduce_step
+from orchestrator.executor import Drained, Executor, Finish
+from orchestrator.gating import kept_of
+from orchestrator.heartbeat import Heartbeat
+from orchestrator.opened import Kept, Open
+
+log = structlog.get_logger(__name__)
+
+
+def never() -> bool:
+    """Nobody asks this process to drain."""
+    return False
+
+
+def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
+    """One slice of one run. Leaves quietly where the lease is not, or no longer, his."""
+    hold = leases.begin(run_id, epoch, worker=worker)
+    if hold is None:
+        return
+    try:
+        with Heartbeat(hold) as heart:
+            _slice(hold, heart, draining)
+    except StaleLease:
+        log.info("lease_lost", run=str(run_id), epoch=epoch)
+    except Drained:
+        leases.give_back(run_id, epoch)
+    except DatabaseError as error:
+        # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
+        log.warning("database_failed", run=str(run_id), error=str(error))
+        connection.close()
+        leases.give_back(run_id, epoch)
+
+
+def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
+    """Supersteps and settlements until the run rests, ends or stops, the worker drains, or time is up."""
+    until = time.monotonic() + conf().slice_seconds
+    desk = _admitted(hold)
+    if desk is None:
+        return
+    while _turn(desk, heart, draining):
+        if draining() or time.monotonic() > until:
+            leases.give_back(hold.id, hold.epoch)
+            return
+
+
+def _admitted(hold: Hold) -> Desk | None:
+    """The run laid out for work; None where it cannot be worked on here and was stopped, by name."""
+    try:
+        graph = registry.by_fingerprint(hold.fingerprint)
+    except UnknownThing:
+        _stop(hold, Status.INCOMPATIBLE, opened.incompatible(hold))
+        return None
+    entries = journal.entries(hold)
+    if hold.claims > conf().max_claims_without_progress:
+        lost = opened.unsettled(graph, entries)
+        message = f"{hold.claims - 1} workers began this run and got no further"
+        _stop(hold, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
+        return None
+    return Desk(hold, graph, ledger.load(hold), unpack(hold.input), entries=entries)
+
+
+def _stop(hold: Hold, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
+    turn = Turn(status, error=error, tape=hold.tape)
+    lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
+    commits.repeated(
+        hold, lambda: ledger.stop(hold, turn, lines=lines, inside=lambda: journal.mark_unknown(hold, unknown))
+    )
+
+
+def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
+    """One superstep or settlement. False: the run is out of our hands."""
+    before = Open.from_json(desk.head.payload.open)
+    try:
+        # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
+        if not (before.superstep or desk.entries) and desk.settled():
+            return commits.settle(desk)
+        planned = plan(desk.graph, desk.frontier)
+        if not planned.starts:
+            return commits.rest(desk)
+        check_limits(desk.graph, planned, desk.hold.superstep + 1)
+        return _superstep(desk, planned, before, heart, draining)
+    except TamperedRow as error:
+        _stop(desk.hold, Status.TAMPERED, opened.error_of(error))
+        return False
+    except (StaleLease, Drained):
+        raise
+    except CountersignError as error:
+        return commits.fail(desk, opened.error_of(error))
+
+
+def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
+    setting = Setting.of(desk, heart)
+    todo = [start for start in planned.starts if start.task not in before.results]
+    executor = Executor(desk.hold, desk.graph, setting, heart, draining)
+    begun = time.monotonic()
+    finishes = executor.run(todo, desk.entries, before.tries)
+    took_ms = int((time.monotonic() - begun) * 1000)
+    kept = dict(before.results)
+    for task, finish in finishes.items():
+        found = kept_of(desk, task, finish)
+        if found is not None:
+            kept[task] = found
+    left = {task: finish for task, finish in finishes.items() if task not in kept}
+    if left:
+        return commits.leave_open(desk, planned, before, kept, left)
+    return _complete(desk, planned, before, kept, finishes, took_ms=took_ms)
+
+
+def _complete(
+    desk: Desk,
+    planned: Planned,
+    before: Open,
+    kept: dict[Task, Kept],
+    finishes: dict[Task, Finish],
+    *,
+    took_ms: int,
+) -> bool:
+    asks = any(finish.asks_checkpoint for finish in finishes.values())
+    try:
+        results = {task: one.result() for task, one in kept.items()}
+        step = reduce_step(desk.graph, planned, desk.head.payload.state, results)
+    except CountersignError as error:
+        return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error))
+    return commits.advance(desk, planned, before, kept, step, asks=asks, took_ms=took_ms)

@@ -1,0 +1,167 @@
+"""What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call these and nothing
+else.
+
+Each verb is one transaction, or joins the caller's. `by=None` means the system (commands without --by). Permissions are
+asked by the faces; what is refused here is refused to everybody.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError, transaction
+
+from checkpoints import files, leases, ledger, wakes
+from checkpoints.conf import conf
+from checkpoints.core.ids import uuid7
+from checkpoints.core.status import Status
+from checkpoints.events import Draft
+from checkpoints.ledger import Payload
+from checkpoints.models import Run
+from checkpoints.packed import unpack
+from orchestrator import describing, diagnostics, runner, settling
+from orchestrator.discovery import note_version
+from orchestrator.engine import canonical, registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing, WrongStatus
+from orchestrator.engine.plan import begin
+
+_KEY = re.compile(r"[^/:\x00]{1,200}")
+_LIKE_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+
+
+def start(
+    graph: str,
+    input: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    by: AbstractBaseUser | None = None,
+    on_behalf_of: AbstractBaseUser | None = None,
+    resume_failed: bool = False,
+) -> Run:
+    """A run of the graph's current version, queued; a worker takes it. Joins the caller's transaction.
+
+    The same key with the same graph and input gives the same run as it is, woken only where it wants a worker (and,
+    with
+    `resume_failed`, resumed where it failed). Raises `UnknownThing` (no such graph), `InvalidValue` (input or key,
+    naming
+    the place), `KeyConflict` (the key has another graph or input).
+    """
+    compiled = registry.current(graph)
+    staged = compiled.stage_input(input, limit=conf().max_value_bytes)
+    files.check_refs(staged, by=by)
+    run = _new(compiled, staged, key=key, by=by, on_behalf_of=on_behalf_of)
+    note_version(compiled)
+    payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
+    try:
+        with transaction.atomic():
+            return ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by))
+    except IntegrityError:
+        return _same(run, by=by, resume_failed=resume_failed)
+
+
+def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf_of: Any) -> Run:
+    if key is not None and (not _KEY.fullmatch(key) or _LIKE_UUID.fullmatch(key)):
+        raise InvalidValue(
+            "a key is 1 to 200 characters without / and :, and not shaped like a UUID", path="key", key=key
+        )
+    new = uuid7()
+    run = Run(
+        id=new, key=key or str(new), graph=compiled.name, version=compiled.version, fingerprint=compiled.fingerprint
+    )
+    run.input_hash = canonical.digest(canonical.dumps(staged))
+    run.started_by, run.on_behalf_of = by, on_behalf_of
+    run.label = describing.label(compiled, staged, key=run.key)
+    run.facts = describing.facts(compiled, staged)
+    return run
+
+
+def _same(wanted: Run, *, by: Any, resume_failed: bool) -> Run:
+    """The run that has the key, if it is the same journey."""
+    run = Run.objects.get(key=wanted.key)
+    if (run.graph, run.input_hash) != (wanted.graph, wanted.input_hash):
+        raise KeyConflict(
+            f"key {run.key} already belongs to a run with another graph or input", key=run.key, run=str(run.id)
+        )
+    if run.status == Status.FAILED and resume_failed:
+        return resume(run.id, by=by)
+    if run.status in (Status.QUEUED, Status.RUNNING):
+        wakes.ring()
+    return run
+
+
+def advance(run_id: UUID | str) -> Run:
+    """Claim the run and work on it here and now, until it is paused, ended, stopped or waits. For commands and tests.
+
+    Does nothing while another lease is live; takes over an expired one.
+    """
+    run = get(run_id)
+    while claim := leases.claim_one(run.id):
+        runner.work(claim.id, claim.epoch)
+    run.refresh_from_db()
+    return run
+
+
+def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
+    """Queue a failed run again, or one that is incompatible here and whose graph is registered now.
+
+    What its open superstep kept is used; only tasks without a result run. Raises `WrongStatus` for any other status: a
+    run that waits for people goes on by their signatures alone.
+    """
+    run = get(run_id)
+    with transaction.atomic():
+        run = ledger.lock(run.id)
+        if run.status == Status.PAUSED:
+            raise WrongStatus(
+                f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
+            )
+        only = frozenset({Status.FAILED, Status.INCOMPATIBLE})
+        ledger.requeue(run, lines=[Draft("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
+    run.refresh_from_db()
+    return run
+
+
+def settle(
+    run_id: UUID | str,
+    task: str,
+    *,
+    happened: bool,
+    output: Any = None,
+    accept_risk: bool = False,
+    by: AbstractBaseUser | None = None,
+    reason: str = "",
+) -> Run:
+    """Say of one task with an unknown outcome: it happened, with this output; or it did not, run it again.
+
+    `output` is checked like a node's return. Raises `UnknownThing` (no such unknown task), `InvalidValue` (output, or
+    no
+    reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes where
+    only time speaks for its end). The last settling queues the run.
+    """
+    run = get(run_id)
+    with transaction.atomic():
+        run = ledger.lock(run.id)
+        settling.settle(run, task, happened=happened, output=output, accept_risk=accept_risk, by=by, reason=reason)
+    run.refresh_from_db()
+    return run
+
+
+def get(run_id: UUID | str) -> Run:
+    """The run of that id or key. Raises `UnknownThing`."""
+    text = str(run_id)
+    found = Run.objects.filter(id=UUID(text)) if _LIKE_UUID.fullmatch(text) else Run.objects.filter(key=text)
+    run = found.first()
+    if run is None:
+        raise UnknownThing(f"there is no run {text[:80]!r}", run=text[:80])
+    return run
+
+
+def input_of(run: Run) -> Any:
+    """The run's input, as it was staged."""
+    return unpack(run.input)
+
+
+def _name(by: AbstractBaseUser | None) -> str:
+    return by.get_username() if by else ""

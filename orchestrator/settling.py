@@ -1,0 +1,123 @@
+"""Settling unknown outcomes: a person says what happened, one task at a time. `runs.settle` calls it under the run's
+lock.
+"""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from checkpoints import ledger, wakes
+from checkpoints.clock import db_now
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.events import Draft
+from checkpoints.models import Run, TaskResult, Worker
+from checkpoints.models.task_result import Outcome
+from checkpoints.packed import pack
+from orchestrator.engine import Task, registry
+from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.reduce import output_of
+
+
+def unknown_tasks(run: Run) -> list[TaskResult]:
+    """The attempts of this run that a person must settle."""
+    return list(TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).order_by("id"))
+
+
+def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: bool, by: Any, reason: str) -> None:
+    """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
+    says.
+    """
+    if not reason.strip():
+        raise InvalidValue("settling an outcome needs a reason", path="reason")
+    row = _row(run, task)
+    if not happened and output is not None:
+        raise InvalidValue("an output goes with 'it happened' only", path="output")
+    if not happened:
+        _require_over(row, accept_risk=accept_risk)
+    row.outcome = Outcome.DONE if happened else Outcome.NOT_DONE
+    row.output = pack(_output(run, row, output)) if happened else b""
+    row.settled_by, row.settled_reason, row.result_at = by, reason, timezone.now()
+    row.save(update_fields=["outcome", "output", "settled_by", "settled_reason", "result_at"])
+    actor = by.get_username() if by else ""
+    facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
+    line = Draft("task_settled", facts, node=row.node, task=row.task, actor=actor)
+    left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
+    if left or run.status != Status.UNKNOWN:
+        ledger.write_lines(run, [line], at=timezone.now())
+    else:
+        _queue(run, line)
+
+
+def _queue(run: Run, line: Draft) -> None:
+    ledger.write_lines(
+        run,
+        [line],
+        at=timezone.now(),
+        status=Status.QUEUED,
+        due_at=db_now(),
+        error=b"",
+        error_code="",
+        claims_since_progress=0,
+        wakes=F("wakes") + 1,
+    )
+    wakes.ring()
+
+
+def _row(run: Run, task: str) -> TaskResult:
+    try:
+        named = Task.parse(task)
+    except ValueError as error:
+        raise UnknownThing(f"there is no task {task!r}; a task is written node:visit:index", task=task) from error
+    for row in unknown_tasks(run):
+        if row.task == str(named):
+            return row
+    raise UnknownThing(f"run {run.key} has no unknown outcome of {task}", task=task)
+
+
+def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
+    compiled = registry.by_fingerprint(run.fingerprint)
+    return output_of(compiled, row.node, output, limit=conf().max_value_bytes).to_json()
+
+
+def may_be_going_on(row: TaskResult) -> str | None:
+    """None where the attempt is surely over, "maybe" where only time says so, else until when it may act (ISO)."""
+    if row.thread_ended_at or _gone(row.worker):
+        return None
+    return "maybe" if timezone.now() > row.over_at else row.over_at.isoformat()
+
+
+def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
+    going_on = may_be_going_on(row)
+    if going_on is None or (going_on == "maybe" and accept_risk):
+        return
+    if going_on == "maybe":
+        raise WrongStatus(
+            f"nobody has seen the worker of {row.task} end; a frozen process could still act. Say so with accept_risk",
+            task=row.task,
+            needs="accept_risk",
+        )
+    raise WrongStatus(f"{row.task} may still be going on until {going_on}", task=row.task, until=going_on)
+
+
+def _gone(worker: Any) -> bool:
+    """Whether that worker is proven gone: it said so, or its process is not there any more on this very host."""
+    row = Worker.objects.filter(id=worker).first() if worker else None
+    if row is None:
+        return False
+    if row.stopped_at is not None:
+        return True
+    return row.host == socket.gethostname() and _started(row.pid) != row.process_started
+
+
+def _started(pid: int) -> int | None:
+    """Start time of a process in clock ticks (field 22 of proc(5) stat), None where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19]) if os.path.exists(f"/proc/{pid}") else None

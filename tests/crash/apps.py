@@ -1,0 +1,16 @@
+"""Arms the kill points where COUNTERSIGN_KILL asks for one."""
+
+import os
+
+from django.apps import AppConfig
+
+
+class CrashConfig(AppConfig):
+    name = "tests.crash"
+    label = "crash"
+
+    def ready(self) -> None:
+        if os.environ.get("COUNTERSIGN_KILL"):
+            from tests.crash import faults
+
+            faults.arm()

@@ -1,0 +1,50 @@
+"""Kill points for worker processes: an app that, once, sends SIGKILL to its own process at a named moment.
+
+The moments wrap the ledger's and the journal's own functions from outside; the product has no hooks for it.
+COUNTERSIGN_KILL names the moment and the node, COUNTERSIGN_KILL_MARK a file that makes it happen only once.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MOMENTS = ("before_intent", "after_intent", "after_effect", "before_commit", "after_commit")
+
+
+def _die(moment: str, nodes: list[str]) -> None:
+    wanted, _, node = os.environ["COUNTERSIGN_KILL"].partition(":")
+    mark = Path(os.environ["COUNTERSIGN_KILL_MARK"])
+    if moment == wanted and node in nodes and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm() -> None:
+    """Wrap the functions that the moments lie before and after."""
+    from checkpoints import journal, ledger
+
+    def around(
+        call: Callable[..., Any], before: str, after: str, nodes: Callable[..., list[str]]
+    ) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                _die(before, nodes(*args, **kwargs))
+            result = call(*args, **kwargs)
+            if after:
+                _die(after, nodes(*args, **kwargs))
+            return result
+
+        return wrapped
+
+    journal.begin = around(
+        journal.begin, "before_intent", "after_intent", lambda hold, intents: [i.task.node for i in intents]
+    )
+    journal.record = around(journal.record, "after_effect", "", lambda hold, endings: [e.task.node for e in endings])
+    ledger.commit = around(
+        ledger.commit,
+        "before_commit",
+        "after_commit",
+        lambda hold, head, point, turn, **_: [n["node"] for n in point.nodes],
+    )
