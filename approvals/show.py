@@ -158,3 +158,8 @@ def paragraphs(found: Sequence[Piece]) -> list[list[Piece]]:
         for text in rest:
             result.append([Piece(piece.state, text)] if text else [])
     return [paragraph for paragraph in result if paragraph]
+
+
+def as_json(value: Any) -> str:
+    """A value as indented JSON, the same that is stored but for the blanks; empty for None."""
+    return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)

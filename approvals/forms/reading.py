@@ -42,6 +42,7 @@ def errors(control: Control) -> list[Control]:
 def place(control: Control, path: str, message: str) -> bool:
     """Put a message beside the control at `path`, or beside the nearest one above it. False where there is none."""
     known = {one.path: one for one in control.walk()}
+    path = path.partition("[")[0]
     while path not in known and path:
         path = path.rpartition(".")[0]
     if not path:

@@ -238,3 +238,26 @@ _STEPS = {
     "incompatible": "orchestrator/_step_resume.html",
     "unknown": "orchestrator/_step_settle.html",
 }
+
+
+@register.filter
+def thousands(number: int) -> str:
+    """A count with separators."""
+    return f"{number:,}"
+
+
+@register.filter
+def checkpoint_count(run: Any) -> str:
+    """How many checkpoints a run has, counted by the number of its head."""
+    return f"{run.head_seq + 1:,}" if run.started_at else "0"
+
+
+@register.filter
+def reason(run: Any) -> str:
+    """The second line under a run's node in lists: why it is where it is."""
+    if run.error_code and run.status in ("failed", "unknown", "incompatible", "tampered"):
+        return str(run.error_code).replace("_", " ")
+    done = run.progress if run.status == "running" and isinstance(run.progress, dict) else {}
+    if done.get("total"):
+        return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()
+    return "waits for people" if run.status == "paused" else ""

@@ -1,0 +1,34 @@
+"""What every page shares: the frame or, for a script that asks for parts, no frame; and what may not be seen is not there."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render as render_template
+
+from approvals import permissions
+from checkpoints.models import Run
+from orchestrator.engine.errors import UnknownThing
+
+FRAME = "orchestrator/base.html"
+PARTS = "orchestrator/part.html"
+
+
+def render(
+    request: HttpRequest, template: str, context: dict[str, Any], *, section: str = "", status: int = 200
+) -> HttpResponse:
+    """A page in the console's frame. `section` marks its place in the bar."""
+    base = PARTS if request.headers.get("X-Fragment") else FRAME
+    answer = render_template(request, template, {**context, "base": base, "section": section}, status=status)
+    # Pages show what this person may see now; a shared computer's cache must not keep them.
+    answer.headers["Cache-Control"] = "no-store" if request.method == "POST" else "private, no-cache"
+    answer.headers["Vary"] = "Cookie, X-Fragment"
+    return answer
+
+
+def visible_run(user: Any, ref: str | UUID) -> Run:
+    """The run of that id or key, or 404 for whoever may not see it."""
+    try:
+        return permissions.visible_run(user, ref)
+    except UnknownThing as error:
+        raise Http404(error.message) from error

@@ -1,0 +1,79 @@
+"""What the review form posts, as decisions; and what a person chose, kept for when the page must be shown again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import QueryDict
+
+from approvals.forms import reading
+from approvals.forms.controls import Control
+
+VERDICTS = ("approve", "edit", "reject")
+
+
+@dataclass(slots=True)
+class Choice:
+    """What was chosen for one write."""
+
+    write: str
+    hash: str
+    verdict: str
+    reason: str
+    control: Control | None = None
+    value: Any = None
+    errors: list[str] = field(default_factory=list)
+
+    def decision(self) -> dict[str, Any]:
+        """As the signing verb wants it."""
+        found: dict[str, Any] = {"write": self.write, "hash": self.hash, "verdict": self.verdict, "reason": self.reason}
+        if self.verdict == "edit":
+            found["value"] = self.value
+        return found
+
+
+def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Choice]:
+    """The choices of the posted form, by write; a write without a verdict is none. `controls` are the edit forms by write.
+
+    An edit's value is read from its form; what cannot be read is marked on the control and noted in `errors`.
+    """
+    found = {}
+    for write in posted.getlist("write"):
+        verdict = posted.get(f"v-{write}", "")
+        if verdict in VERDICTS:
+            found[write] = _choice(posted, write, verdict, controls.get(write))
+    return found
+
+
+def _choice(posted: QueryDict, write: str, verdict: str, control: Control | None) -> Choice:
+    choice = Choice(write, str(posted.get(f"h-{write}", "")), verdict, str(posted.get(f"r-{write}", "")).strip(), control)
+    if control is not None:
+        # Read in any case: what was typed is kept also where another verdict was chosen in the end.
+        value = reading.read(control, posted.dict())
+        choice.value = None if value is reading.ABSENT else value
+        marked = reading.errors(control)
+        if verdict == "edit":
+            choice.errors = [f"{one.label or 'Value'}: {one.error}" for one in marked]
+        else:
+            for one in marked:
+                one.error = ""
+    return choice
+
+
+def refuse(choice: Choice, message: str, found: Sequence[Mapping[str, str]], *, channel: str) -> None:
+    """Note what the verb found wrong: at the fields where that can be told, and in the list at the top.
+
+    `found` is [{path, reason}] as the engine names it, paths beginning with the channel.
+    """
+    choice.errors.append(message)
+    if choice.control is None or choice.verdict != "edit":
+        return
+    for one in found:
+        path = one["path"].removeprefix(channel).lstrip(".")
+        if not reading.place(choice.control, path, one["reason"]):
+            choice.control.error = one["reason"]
+
+
+def unreadable(found: Sequence[Choice]) -> bool:
+    """Whether something could not even be read."""
+    return any(choice.errors for choice in found)

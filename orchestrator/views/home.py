@@ -1,0 +1,58 @@
+"""Signing in, the way in, and the theme."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals import inbox
+from orchestrator.models import Preference
+from orchestrator.templatetags.console import THEME_COOKIE, THEMES
+
+YEAR = 365 * 24 * 3600
+
+
+class SignIn(LoginView):
+    """Django's own, in our look; it brings the person's theme along."""
+
+    template_name = "orchestrator/login.html"
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        answer = super().form_valid(form)
+        kept = Preference.objects.filter(user=form.get_user()).values_list("theme", flat=True).first()
+        if kept:
+            _keep_theme(answer, kept)
+        return answer
+
+
+@login_required
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """To the reviews if something waits for this person, else to the runs."""
+    return redirect("inbox" if inbox.waiting_for(request.user).exists() else "runs")
+
+
+@login_required
+@require_POST
+def theme(request: HttpRequest) -> HttpResponse:
+    """Keep the chosen theme with the account, and in a cookie so that the first paint is right."""
+    chosen = request.POST.get("theme", "")
+    target = request.POST.get("next", "/")
+    if not url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}):
+        target = "/"
+    answer = HttpResponse(status=204) if request.headers.get("X-Fragment") else redirect(target)
+    if chosen in THEMES:
+        Preference.objects.update_or_create(user=request.user, defaults={"theme": chosen})
+        _keep_theme(answer, chosen)
+    return answer
+
+
+def _keep_theme(answer: HttpResponse, chosen: str) -> None:
+    answer.set_cookie(
+        THEME_COOKIE, chosen, max_age=YEAR, samesite="Lax", secure=settings.SESSION_COOKIE_SECURE, httponly=True
+    )

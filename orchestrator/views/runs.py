@@ -1,0 +1,138 @@
+"""The list of runs: tabs by status, filters, pages by key. Reads columns of the run's row only, never a checkpoint."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from approvals import permissions
+from approvals.views.page import render
+from checkpoints.core.status import STOPPED, Status
+from checkpoints.models import Run
+from orchestrator.engine import registry
+
+PAGE = 50
+TABS: list[tuple[str, str, frozenset[str]]] = [
+    ("review", "Needs review", frozenset({Status.PAUSED})),
+    ("running", "Running", frozenset({Status.RUNNING, Status.QUEUED})),
+    ("waiting", "Waiting", frozenset({Status.WAITING})),
+    ("stopped", "Stopped", STOPPED),
+    ("completed", "Completed", frozenset({Status.COMPLETED})),
+    ("rejected", "Rejected", frozenset({Status.REJECTED})),
+    ("cancelled", "Cancelled", frozenset({Status.CANCELLED})),
+]
+COLUMNS = (
+    "id", "key", "graph", "version", "label", "status", "head_seq", "event_seq", "at_node", "tape", "error_code",
+    "progress", "created_at", "started_at", "ended_at",
+)  # fmt: skip
+
+
+@login_required
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """One page of the list."""
+    runs = _filtered(request)
+    counts = {row["status"]: row["n"] for row in runs.order_by().values("status").annotate(n=Count("id"))}
+    tab = request.GET.get("status", "")
+    wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
+    shown = runs.filter(status__in=wanted) if wanted else runs
+    found = list(_before(shown, request.GET.get("before", "")).only(*COLUMNS)[: PAGE + 1])
+    context = {
+        "rows": found[:PAGE],
+        "tabs": list(_tabs(request, tab, counts)),
+        "tab": tab if wanted else "",
+        "total": sum(counts.get(s, 0) for s in wanted) if wanted else sum(counts.values()),
+        "graphs": sorted({graph.name for graph in registry.graphs()}),
+        "graph": request.GET.get("graph", ""),
+        "q": request.GET.get("q", "").strip(),
+        "older": _query(request, before=_cursor(found[PAGE - 1])) if len(found) > PAGE else "",
+        "newest": _query(request, before="") if request.GET.get("before") else "",
+        "news": _query(request, before="", since=str(found[0].id)) if found and not request.GET.get("before") else "",
+        "zone": timezone.get_current_timezone_name(),
+        "may_start": permissions.may(request.user, "start_run"),
+    }
+    return render(request, "orchestrator/runs.html", context, section="runs")
+
+
+@login_required
+@require_safe
+def rows(request: HttpRequest) -> HttpResponse:
+    """The named rows alone, for a list that is on the screen."""
+    wanted = list(_uuids(request.GET.getlist("id")[:PAGE]))
+    runs = permissions.visible_runs(request.user).filter(id__in=wanted).only(*COLUMNS)
+    return render(request, "orchestrator/_run_rows.html", {"rows": runs}, section="runs")
+
+
+@login_required
+@require_safe
+def news(request: HttpRequest) -> JsonResponse:
+    """How many runs match the list's filters and are newer than its first row."""
+    since = next(_uuids([request.GET.get("since", "")]), None)
+    tab = request.GET.get("status", "")
+    wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
+    runs = _filtered(request)
+    runs = runs.filter(status__in=wanted) if wanted else runs
+    # Ids of runs sort by time, so the index of the primary key answers.
+    count = runs.order_by().filter(id__gt=since)[:100].count() if since else 0
+    many = "100 or more" if count == 100 else str(count)
+    return JsonResponse({"count": count, "text": f"{many} new run{'' if count == 1 else 's'}. Show them"})
+
+
+def _filtered(request: HttpRequest) -> "QuerySet[Run]":
+    runs = permissions.visible_runs(request.user)
+    graph, words = request.GET.get("graph", ""), request.GET.get("q", "").strip()[:200]
+    if graph:
+        runs = runs.filter(graph=graph)
+    if words:
+        runs = runs.filter(Q(key__istartswith=words) | Q(label__icontains=words) | _id_prefix(words))
+    return runs
+
+
+def _id_prefix(words: str) -> Q:
+    digits = words.replace("-", "").lower()
+    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+        return Q(pk__in=[])
+    return Q(id__gte=UUID(digits.ljust(32, "0")), id__lte=UUID(digits.ljust(32, "f")))
+
+
+def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
+    text, _, ident = cursor.partition("~")
+    try:
+        at, last = parse_datetime(text), UUID(ident)
+    except ValueError:
+        return runs
+    if not isinstance(at, datetime) or timezone.is_naive(at):
+        return runs
+    return runs.filter(Q(created_at__lt=at) | Q(created_at=at, id__lt=last))
+
+
+def _cursor(run: Run) -> str:
+    return f"{run.created_at.isoformat()}~{run.id}"
+
+
+def _uuids(texts: Iterable[str]) -> Iterable[UUID]:
+    for text in texts:
+        try:
+            yield UUID(text)
+        except ValueError:
+            continue
+
+
+def _query(request: HttpRequest, **changed: str) -> str:
+    kept = {name: request.GET.get(name, "") for name in ("status", "graph", "q", "before")} | changed
+    return urlencode({name: value for name, value in kept.items() if value})
+
+
+def _tabs(request: HttpRequest, tab: str, counts: dict[str, int]) -> Iterable[dict[str, Any]]:
+    yield {"label": "All", "count": sum(counts.values()), "on": not tab, "query": _query(request, status="", before="")}
+    for name, label, statuses in TABS:
+        count = sum(counts.get(status, 0) for status in statuses)
+        yield {"label": label, "count": count, "on": name == tab, "query": _query(request, status=name, before="")}

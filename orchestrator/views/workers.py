@@ -1,0 +1,46 @@
+"""Who is alive and what waits: the page to look at when a run does not move."""
+
+from datetime import timedelta
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Count, Min, Q
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from approvals.views.page import render
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.models import Run, Worker
+
+SHOWN = 50
+
+
+@login_required
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """The workers heard of lately, and how long the queue is. It names hosts and counts, no runs."""
+    now = timezone.now()
+    silent = now - timedelta(seconds=conf().lease_seconds)
+    queued = Q(status=Status.QUEUED)
+    depth = Run.objects.filter(queued | Q(status=Status.RUNNING)).aggregate(
+        queued=Count("id", filter=queued), running=Count("id", filter=~queued), oldest=Min("due_at", filter=queued)
+    )
+    workers = list(Worker.objects.filter(heartbeat_at__gt=now - timedelta(days=1)).order_by("-heartbeat_at")[:SHOWN])
+    alive = [w for w in workers if w.stopped_at is None and w.heartbeat_at > silent]
+    context = {
+        "workers": [(worker, _state(worker, worker in alive)) for worker in workers],
+        "alive": len(alive),
+        "depth": depth,
+        "last": workers[0].heartbeat_at if workers else None,
+        "stuck": not alive and depth["queued"],
+    }
+    return render(request, "orchestrator/workers.html", context, section="workers")
+
+
+def _state(worker: Worker, alive: bool) -> str:
+    if worker.stopped_at is not None:
+        return "stopped"
+    if not alive:
+        return "silent"
+    return "draining" if worker.draining else "alive"

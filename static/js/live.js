@@ -1,0 +1,114 @@
+// A websocket that comes back with the last number it has, and what the bar says about it.
+
+import { announce } from './shell.js';
+
+const PAUSES = [1, 2, 4, 8, 15, 30];
+const QUIET = 2000;      // nothing is shown for shorter drops
+const LONG = 30000;      // after this the page polls
+const GONE = 4404;
+
+const bar = () => document.querySelector('[data-live]');
+
+const show = (text, down) => {
+  const element = bar();
+  if (!element) return;
+  element.hidden = false;
+  element.classList.toggle('down', down);
+  element.querySelector('span').textContent = text;
+};
+
+class Link {
+  constructor({ url, onMessage, onOpen, onPoll }) {
+    Object.assign(this, { url, onMessage, onOpen, onPoll, tries: 0, lostAt: 0, timers: [] });
+    addEventListener('online', () => this.hurry());
+    document.addEventListener('visibilitychange', () => { if (!document.hidden) this.hurry(); });
+    this.open();
+  }
+
+  open() {
+    clearTimeout(this.retry);
+    this.socket = new WebSocket(new URL(this.url(), location.href.replace(/^http/, 'ws')));
+    this.socket.onopen = () => this.opened();
+    this.socket.onmessage = (event) => this.onMessage(JSON.parse(event.data));
+    this.socket.onclose = (event) => this.closed(event.code);
+  }
+
+  opened() {
+    this.timers.forEach(clearTimeout);
+    clearInterval(this.poll);
+    const long = this.lostAt && Date.now() - this.lostAt > QUIET;
+    this.lostAt = 0;
+    this.tries = 0;
+    show(long ? 'Up to date again' : 'Live', false);
+    if (long) { announce('Up to date again.'); setTimeout(() => { if (!this.lostAt) show('Live', false); }, 5000); }
+    this.onOpen?.(this.socket);
+  }
+
+  closed(code) {
+    if (code === GONE) { show('No live updates', true); return; }
+    if (!this.lostAt) {
+      this.lostAt = Date.now();
+      this.timers = [
+        setTimeout(() => { show('Reconnecting', true); announce('Reconnecting. You can keep working.'); }, QUIET),
+        setTimeout(() => this.startPolling(), LONG),
+      ];
+    }
+    const pause = PAUSES[Math.min(this.tries, PAUSES.length - 1)] * 1000 * (0.8 + 0.4 * Math.random());
+    this.tries += 1;
+    this.retry = setTimeout(() => this.open(), pause);
+  }
+
+  startPolling() {
+    show('No live updates', true);
+    let ticks = 0;
+    this.poll = setInterval(() => { ticks += 1; if (!document.hidden || ticks % 6 === 0) this.onPoll?.(); }, 10000);
+  }
+
+  hurry() {
+    if (this.socket.readyState === WebSocket.CLOSED) { this.tries = 0; this.open(); }
+  }
+}
+
+// Follow the log of one run. `onNews(events)` gets all lines of 250 ms at once; in a hidden tab it waits for the return.
+export const followRun = (ref, seq, onNews) => {
+  let last = seq;
+  let waiting = [];
+  let timer = 0;
+  const flush = () => {
+    timer = 0;
+    if (document.hidden || !waiting.length) return;
+    const news = waiting;
+    waiting = [];
+    onNews(news);
+  };
+  document.addEventListener('visibilitychange', flush);
+  return new Link({
+    url: () => `/ws/runs/${encodeURIComponent(ref)}/?after=${last}`,
+    onMessage: (event) => {
+      last = event.seq;
+      waiting.push(event);
+      timer ||= setTimeout(flush, 250);
+    },
+    onPoll: () => onNews([]),
+  });
+};
+
+// Watch the rows of a list. `known()` gives {id: seq}; `onMoved(ids)` gets those that moved within 250 ms.
+export const followRows = (known, onMoved) => {
+  let moved = new Set();
+  let timer = 0;
+  const flush = () => {
+    timer = 0;
+    if (document.hidden || !moved.size) return;
+    const ids = [...moved];
+    moved = new Set();
+    onMoved(ids);
+  };
+  document.addEventListener('visibilitychange', flush);
+  return new Link({
+    url: () => '/ws/runs/',
+    onOpen: (socket) => socket.send(JSON.stringify({ watch: known() })),
+    onMessage: ({ run }) => { moved.add(run); timer ||= setTimeout(flush, 250); },
+    onPoll: () => onMoved(Object.keys(known())),
+  });
+};
