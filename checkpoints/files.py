@@ -14,7 +14,6 @@ from uuid import UUID
 from django.core.files import File
 from django.core.files.storage import default_storage
 from django.utils import timezone
-from pydantic import BaseModel
 
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
@@ -23,6 +22,7 @@ from orchestrator.engine import FileRef
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, UnknownThing
 
 _CHUNK = 1024 * 1024
+_MEMBERS = frozenset({"file", "name", "size", "sha256"})
 
 
 def save_upload(file: IO[bytes], *, name: str, by: Any) -> dict[str, Any]:
@@ -58,42 +58,38 @@ def ref_of(upload: Upload) -> dict[str, Any]:
 
 
 def check_refs(value: Any, *, by: Any) -> None:
-    """Check every `FileRef` within a validated input. `by` None means the system, which may use any upload.
+    """Check every reference within an input (JSON). `by` None means the system, which may use any upload.
 
     Raises `InvalidValue` for a reference to no upload, to another person's that `by` may not see, or to other bytes
     than it states. One query for all of them.
     """
     refs = list(_refs(value))
-    found = Upload.objects.in_bulk({_id_of(ref.file) for ref in refs}) if refs else {}
+    found = Upload.objects.in_bulk({_id_of(ref["file"]) for ref in refs}) if refs else {}
     for ref in refs:
-        upload = found.get(_id_of(ref.file))
+        upload = found.get(_id_of(ref["file"]))
         if upload is None or not _may_use(by, upload):
-            raise InvalidValue(f"there is no uploaded file {ref.file}", file=ref.file)
-        if (upload.size, upload.sha256) != (ref.size, ref.sha256):
-            raise InvalidValue(f"size or sha256 of {ref.name} differ from the uploaded file's", file=ref.file)
+            raise InvalidValue(f"there is no uploaded file {ref['file']}", file=ref["file"])
+        if (upload.size, upload.sha256) != (ref["size"], ref["sha256"]):
+            raise InvalidValue(f"size or sha256 of {ref['name']} differ from the uploaded file's", file=ref["file"])
 
 
-def _refs(value: Any) -> Iterator[FileRef]:
-    if isinstance(value, FileRef):
-        yield value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _refs(getattr(value, name))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _refs(item)
-    elif isinstance(value, list | tuple | set | frozenset):
+def _refs(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if value.keys() >= _MEMBERS:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
         for item in value:
             yield from _refs(item)
 
 
-def _id_of(text: str) -> UUID:
+def _id_of(text: Any) -> UUID:
     try:
-        return UUID(text)
+        return UUID(str(text))
     except ValueError:
         raise InvalidValue(
-            f"{text!r} is no uploaded file: an input names a file by the id that its upload gave, never by a path",
-            file=text,
+            f"{str(text)[:200]!r} is no uploaded file: inputs name files by the id that an upload gave, never by a path",
+            file=str(text)[:200],
         ) from None
 
 

@@ -20,6 +20,8 @@ from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _PAYLOADS = ("change", "snapshot", "seal")
+_WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
+"""Outcomes of nodes that a checkpoint lists and that set nothing in it."""
 _ALIAS = re.compile(
     r"(?P<key>[^/:]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
     r"|(?:line-(?P<line>\d{1,9}):)?step-(?P<step>\d{1,9}))"
@@ -114,6 +116,15 @@ def state_at(checkpoint_id: UUID) -> dict[str, Any]:
     return _state(_read([checkpoint_id])[checkpoint_id])
 
 
+def head_state(run_id: UUID) -> dict[str, Any]:
+    """{input, scratch, artifacts, diagnostics} as they are now, recovery point or not. Raises `UnknownThing`."""
+    head = Checkpoint.objects.filter(run=run_id, id=F("run__head")).select_related("run")
+    found = head.only("run__input", "snapshot", "backend").first()
+    if found is None:
+        raise UnknownThing(f"run {run_id} has no checkpoint", run=str(run_id))
+    return _state(found)
+
+
 def changes(checkpoint: Checkpoint) -> list[Change]:
     """What this checkpoint's state changed against its parent; against nothing for the first of a run. Two queries."""
     found = _read([checkpoint.id, *([checkpoint.parent] if checkpoint.parent else [])])
@@ -152,15 +163,23 @@ def _changes(before: dict[str, Any], checkpoint: Checkpoint) -> Iterator[Change]
 def _authors(checkpoint: Checkpoint) -> dict[str, str]:
     """Channel -> names of the nodes in the checkpoint that last set it. One query."""
     versions: dict[str, int] = snapshot_of(checkpoint)["versions"]
-    nodes = dict(
-        Checkpoint.objects.filter(run=checkpoint.run_id, seq__in=set(versions.values())).values_list("seq", "nodes")
-    )
-    return {channel: ", ".join(n["node"] for n in nodes.get(seq, [])) for channel, seq in versions.items()}
+    setting = Checkpoint.objects.filter(run=checkpoint.run_id, seq__in=set(versions.values()))
+    names = {seq: ", ".join(_setters(nodes)) for seq, nodes in setting.values_list("seq", "nodes")}
+    return {channel: names.get(seq, "") for channel, seq in versions.items()}
+
+
+def _setters(nodes: list[dict[str, Any]]) -> list[str]:
+    return [entry["node"] for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
+
+
+def events(run_id: UUID, *, after: int = 0) -> "QuerySet[RunEvent]":
+    """The lines of a run's log that follow line `after` (0: from the first), in order."""
+    return RunEvent.objects.filter(run=run_id, seq__gt=after).defer("seal").order_by("seq")
 
 
 def events_after(run_id: UUID, seq: int, *, limit: int = 500) -> list[RunEvent]:
-    """Up to `limit` lines of the run's log that follow line `seq` (0: from the first), in order. One query."""
-    return list(RunEvent.objects.filter(run=run_id, seq__gt=seq).order_by("seq")[:limit])
+    """Up to `limit` lines of the run's log that follow line `seq`, in order. One query."""
+    return list(events(run_id, after=seq)[:limit])
 
 
 def payload_of(event: RunEvent) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""What waits for a person, found by one indexed query."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from approvals import inbox
+from approvals.models import ApprovalRequest, RequestReviewer
+from checkpoints.packed import unpack
+from tests.cast import People
+from tests.checkpoints.rows import START, a_request, a_run
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_inbox_holds_what_names_a_person_by_name_group_or_permission(people: People) -> None:
+    people.reviewer.groups.add(Group.objects.create(name="claims"))
+    run = a_run()
+    mine = [a_request(run, p) for p in ("user:rita", "group:claims", "perm:approvals.decide")]
+    a_request(run, "user:ravi", "group:payments")
+    assert list(inbox.waiting_for(people.reviewer)) == mine
+    assert list(inbox.waiting_for(people.nobody)) == []
+
+
+def test_what_names_a_person_twice_waits_once(people: People) -> None:
+    request = a_request(a_run(), "user:rita", "group:reviewer", "perm:approvals.decide")
+    assert list(inbox.waiting_for(people.reviewer)) == [request]
+
+
+def test_what_is_settled_or_can_no_longer_be_decided_does_not_wait(people: People) -> None:
+    a_request(a_run(), "user:rita", status="settled")
+    for status in ("completed", "rejected", "cancelled", "tampered", "incompatible"):
+        a_request(a_run(status=status), "user:rita")
+    failed = a_request(a_run(status="failed"), "user:rita")
+    assert list(inbox.waiting_for(people.reviewer)) == [failed]
+
+
+def test_the_most_urgent_comes_first_and_then_the_oldest(people: People) -> None:
+    run = a_run()
+    old, late, soon = (
+        a_request(run, "user:rita"),
+        a_request(run, "user:rita", deadline=START + timedelta(hours=5)),
+        a_request(run, "user:rita", deadline=START + timedelta(hours=1)),
+    )
+    newest = a_request(run, "user:rita")
+    assert list(inbox.waiting_for(people.reviewer)) == [soon, late, old, newest]
+
+
+def test_the_inbox_takes_one_query_besides_those_for_who_one_is(people: People) -> None:
+    for _ in range(5):
+        a_request(a_run(), "user:rita", title="Pay?")
+    rita = people.reviewer
+    with CaptureQueriesContext(connection) as queries:
+        rows = [(r.run.key, unpack(r.title)) for r in inbox.waiting_for(rita)]
+    assert len(rows) == 5
+    # Groups, permissions of the user, permissions of his groups, the inbox.
+    assert len(queries) == 4
+
+
+def test_the_inbox_is_found_by_index_among_many_requests(people: People) -> None:
+    run = a_run()
+    a_request(run, "user:rita")
+    _fill(run, 3000)
+    plan = inbox.waiting_for(people.reviewer).explain().splitlines()
+    # SQLite goes from the principal to its requests, PostgreSQL from the open requests to their principals.
+    by_index = re.compile(r"SEARCH .* INDEX .*\(principal=\?\)|Index (Only )?Scan using request_open")
+    assert [line for line in plan if by_index.search(line)], plan
+    assert not [line for line in plan if re.search("Seq Scan on approvals_|[0-9] SCAN ", line)], plan
+
+
+def _fill(run: object, number: int) -> None:
+    first = ApprovalRequest.objects.get()
+    names = [f.name for f in ApprovalRequest._meta.concrete_fields if f.name not in ("id", "visit", "status")]
+    common = {name: getattr(first, name) for name in names}
+    made = ApprovalRequest.objects.bulk_create(
+        ApprovalRequest(**common, visit=10_000 + n, status="applied") for n in range(number)
+    )
+    RequestReviewer.objects.bulk_create(RequestReviewer(request=r, principal=f"user:u{n}") for n, r in enumerate(made))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def test_the_requests_of_visible_runs_are_listed_newest_first(people: People) -> None:
+    first, second = a_request(a_run(), "user:ravi"), a_request(a_run(), "user:rita", status="applied")
+    assert list(inbox.visible_requests(people.auditor)) == [second, first]
+    assert list(inbox.visible_requests(people.reviewer)) == [second]

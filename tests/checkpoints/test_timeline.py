@@ -1,0 +1,159 @@
+"""A run's history is read as it was written."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from checkpoints import timeline
+from checkpoints.models import Checkpoint, Run
+from orchestrator.engine.errors import UnknownThing
+from tests.checkpoints.rows import a_checkpoint, a_run, an_event, missing
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> Run:
+    """Three supersteps: `fetch` sets notes, `assess` sets risk and adds a note, `look` changes a nested value."""
+    run = a_run(key="CLM-7", input={"amount": "10.00"})
+    a_checkpoint(run, 0, scratch={"notes": [], "risk": 0, "case": {}})
+    a_checkpoint(
+        run, 1, scratch={"notes": ["a"], "risk": 0, "case": {}}, versions={"notes": 1}, nodes=[{"node": "fetch"}]
+    )
+    a_checkpoint(
+        run,
+        2,
+        scratch={"notes": ["a", "b"], "risk": 3, "case": {"open": True}},
+        versions={"notes": 2, "risk": 2, "case": 2},
+        nodes=[{"node": "assess"}],
+        diagnostics={"count": 1},
+    )
+    return run
+
+
+def test_the_list_is_newest_first_and_goes_on_before_a_seq(run: Run) -> None:
+    assert [c.seq for c in timeline.list_checkpoints(run.id)] == [2, 1, 0]
+    assert [c.seq for c in timeline.list_checkpoints(run.id, limit=1, before=2)] == [1]
+
+
+def test_the_list_reads_no_payload_and_takes_one_query(run: Run) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        listed = timeline.list_checkpoints(run.id)
+        assert [timeline.alias_of(c) for c in listed] == ["CLM-7:at-2", "CLM-7:at-1", "CLM-7:initial"]
+    assert len(queries) == 1
+    assert 'snapshot"' not in queries[0]["sql"]
+    assert {"snapshot", "change"} <= listed[0].get_deferred_fields()
+
+
+def test_a_recovery_point_is_in_no_list_and_behind_no_alias(run: Run) -> None:
+    point = a_checkpoint(run, 3, kept=False)
+    assert [c.seq for c in timeline.list_checkpoints(run.id)] == [2, 1, 0]
+    for name in (str(point.id), "CLM-7:at-3", "CLM-7:step-3"):
+        with pytest.raises(UnknownThing):
+            timeline.get_checkpoint(name)
+
+
+def test_each_alias_names_its_checkpoint(run: Run) -> None:
+    a_checkpoint(run, 3, superstep=2, source="settlement")
+    wanted = {"initial": 0, "at-1": 1, "at-2": 2, "step-1": 1, "step-2": 3, "line-1:step-2": 3}
+    assert {name: timeline.get_checkpoint(f"CLM-7:{name}").seq for name in wanted} == wanted
+
+
+def test_a_step_is_that_of_the_current_line_and_older_lines_are_named(run: Run) -> None:
+    a_checkpoint(run, 3, superstep=2, line=2)
+    Run.objects.filter(id=run.id).update(line=2)
+    assert timeline.get_checkpoint("CLM-7:step-2").seq == 3
+    assert timeline.get_checkpoint("CLM-7:line-1:step-2").seq == 2
+    with pytest.raises(UnknownThing):
+        timeline.get_checkpoint("CLM-7:step-1")
+
+
+def test_all_aliases_of_a_checkpoint_lead_back_to_it(run: Run) -> None:
+    a_checkpoint(run, 3, superstep=2, source="settlement")
+    for checkpoint in timeline.list_checkpoints(run.id):
+        names = timeline.aliases(checkpoint)
+        assert f"CLM-7:at-{checkpoint.seq}" in names
+        assert {timeline.get_checkpoint(name).id for name in names} == {checkpoint.id}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "CLM-7", "CLM-7:", "CLM-7:step-", "CLM-7:step-9", "CLM-8:initial", "CLM%:initial", "a:b:initial", "x" * 300],
+)
+def test_what_names_no_checkpoint_is_unknown(run: Run, name: str) -> None:
+    with pytest.raises(UnknownThing):
+        timeline.get_checkpoint(name)
+
+
+def test_the_state_holds_the_four_partitions_and_takes_one_query(run: Run) -> None:
+    checkpoint = timeline.get_checkpoint("CLM-7:at-2")
+    with CaptureQueriesContext(connection) as queries:
+        state = timeline.state_at(checkpoint.id)
+    assert len(queries) == 1
+    assert state == {
+        "input": {"amount": "10.00"},
+        "scratch": {"notes": ["a", "b"], "risk": 3, "case": {"open": True}},
+        "artifacts": {},
+        "diagnostics": {"count": 1},
+    }
+
+
+def test_the_state_now_is_that_of_the_recovery_point(run: Run) -> None:
+    a_checkpoint(run, 3, kept=False, scratch={"risk": 9})
+    assert timeline.head_state(run.id)["scratch"] == {"risk": 9}
+
+
+def test_a_change_says_path_values_and_the_node_that_set_it(run: Run) -> None:
+    changes = timeline.changes(timeline.get_checkpoint("CLM-7:at-2"))
+    assert [(c.partition, c.path, c.kind, c.before, c.after, c.set_by) for c in changes] == [
+        ("scratch", "case.open", "added", None, True, "assess"),
+        ("scratch", "notes[1]", "added", None, "b", "assess"),
+        ("scratch", "risk", "changed", 0, 3, "assess"),
+        ("diagnostics", "count", "added", None, 1, ""),
+    ]
+
+
+def test_the_changes_of_the_first_checkpoint_are_the_defaults(run: Run) -> None:
+    changes = timeline.changes(timeline.get_checkpoint("CLM-7:initial"))
+    assert [(c.path, c.kind, c.after) for c in changes] == [
+        ("case", "added", {}),
+        ("notes", "added", []),
+        ("risk", "added", 0),
+    ]
+
+
+def test_a_diff_goes_from_the_first_to_the_second_whatever_their_order(run: Run) -> None:
+    first, last = timeline.get_checkpoint("CLM-7:initial").id, timeline.get_checkpoint("CLM-7:at-2").id
+    assert [(c.path, c.before, c.after) for c in timeline.diff(first, last) if c.path == "risk"] == [("risk", 0, 3)]
+    assert [(c.path, c.before, c.after) for c in timeline.diff(last, first) if c.path == "risk"] == [("risk", 3, 0)]
+    assert timeline.diff(last, last) == []
+
+
+def test_a_diff_of_two_runs_compares_their_inputs_too(run: Run) -> None:
+    other = a_run(input={"amount": "20.00"})
+    there = a_checkpoint(other, 0, scratch={"notes": [], "risk": 0, "case": {}})
+    changes = timeline.diff(timeline.get_checkpoint("CLM-7:initial").id, there.id)
+    assert [(c.partition, c.path, c.after) for c in changes] == [("input", "amount", "20.00")]
+
+
+def test_a_diff_with_nothing_is_unknown_and_its_reads_are_bounded(run: Run) -> None:
+    here = timeline.get_checkpoint("CLM-7:at-2").id
+    with pytest.raises(UnknownThing):
+        timeline.diff(here, missing())
+    with CaptureQueriesContext(connection) as queries:
+        timeline.diff(timeline.get_checkpoint("CLM-7:initial").id, here)
+    assert len(queries) == 3  # the alias, both payloads, the nodes
+
+
+def test_the_log_goes_on_after_the_line_that_was_seen(run: Run) -> None:
+    for seq in (1, 2, 3):
+        an_event(run, seq, payload={"n": seq})
+    an_event(a_run(), 2)
+    assert [(e.seq, timeline.payload_of(e)) for e in timeline.events_after(run.id, 1)] == [(2, {"n": 2}), (3, {"n": 3})]
+    assert [e.seq for e in timeline.events_after(run.id, 0, limit=2)] == [1, 2]
+    assert timeline.events_after(run.id, 3) == []
+
+
+def test_the_full_payload_can_be_read(run: Run) -> None:
+    checkpoint = Checkpoint.objects.get(run=run, seq=1)
+    assert timeline.snapshot_of(checkpoint)["versions"] == {"notes": 1}
