@@ -15,7 +15,7 @@ lint: .venv/.lint
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
-	.venv/bin/lint-imports
+	.venv/bin/lint-imports --no-cache
 
 check:
 	.ci/run

@@ -37,6 +37,8 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_q",
 ]
+if DEMO:
+    INSTALLED_APPS += DEMO_APPS
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -169,16 +171,16 @@ COUNTERSIGN = {
     ),
 }
 
-# For the stock `manage.py qcluster`; `manage.py worker` sets its own in its own process.
+# What `manage.py worker` goes by, and the stock `manage.py qcluster` too.
+SLICE_TIMEOUT = env.whole("COUNTERSIGN_SLICE_TIMEOUT", default=300, least=1)
 Q_CLUSTER = {
     "name": "countersign",
-    "orm": "default",
+    "broker_class": "orchestrator.worker.broker.RunBroker",
     "workers": COUNTERSIGN.get("WORKERS", 2),
     "queue_limit": COUNTERSIGN.get("WORKERS", 2),
     "bulk": 1,
-    "poll": 0.05,
-    "timeout": 300,
-    "retry": 1200,
+    "timeout": SLICE_TIMEOUT,
+    "retry": 4 * SLICE_TIMEOUT,
     "ack_failures": True,
     "max_attempts": 1,
     "save_limit": -1,
