@@ -1,4 +1,4 @@
-"""django-q2's configuration for our cluster. Set in the worker's own process; a project's other tasks stay untouched."""
+"""django-q2's configuration for our cluster. Set in the worker's own process; other tasks stay untouched."""
 
 from typing import Any
 

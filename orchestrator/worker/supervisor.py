@@ -1,4 +1,4 @@
-"""Keeps a cluster running: starts it again when it ends by itself, after growing pauses. Called by `manage.py worker`."""
+"""Keeps a cluster running, starts it again when it ends by itself, after growing pauses. For `manage.py worker`."""
 
 import time
 

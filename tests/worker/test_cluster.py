@@ -1,0 +1,136 @@
+"""Real clusters, whose processes are killed, frozen and drained."""
+
+import os
+import signal
+import time
+
+import pytest
+from django.core.management import call_command
+
+from checkpoints.models import Run, Worker
+from tests.processes import until
+from tests.worker.clusters import begun, children, cluster, ended, send, slow, status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def gone(started):
+    """Wait until nothing of it is left."""
+    until(lambda: not started.alive(), seconds=20, what="all processes to end")
+
+
+@pytest.mark.parametrize("role", ["idle worker", "pusher", "monitor", "sentinel"])
+def test_a_process_that_others_wait_for_is_killed_and_the_cluster_starts_again(tmp_path, role):
+    with cluster(tmp_path) as started:
+        first = started.row()
+        victim = {
+            "idle worker": lambda: started.workers()[0],
+            "pusher": started.pusher,
+            "monitor": started.monitor,
+            "sentinel": started.sentinel,
+        }[role]()
+        old = children(started.main.pid) + children(started.sentinel())
+        send(victim, signal.SIGKILL)
+        until(lambda: first.pid not in children(started.main.pid), what="the old cluster to end")
+        started.ready()
+        assert not set(old) & set(started.alive())
+        first.refresh_from_db()
+        assert first.stopped_at is not None
+        ended(*(slow() for _ in range(4)))
+
+
+def test_a_busy_worker_is_killed_and_neither_its_run_nor_its_slot_is_lost(tmp_path):
+    with cluster(tmp_path) as started:
+        victim_run = slow(1.5)
+        begun(victim_run)
+        send(started.busy(), signal.SIGKILL)
+        both = [slow(0.5), slow(0.5)]
+        for run in both:
+            begun(run)
+        assert [status(run) for run in both] == ["running", "running"]
+        ended(victim_run, *both)
+        assert started.main.poll() is None
+
+
+def test_a_signal_to_the_whole_group_stops_it_cleanly(tmp_path):
+    with cluster(tmp_path) as started:
+        os.killpg(started.main.pid, signal.SIGTERM)
+        assert started.main.wait(15) == 0
+        gone(started)
+
+
+def test_a_signal_to_every_process_stops_it_cleanly(tmp_path):
+    with cluster(tmp_path) as started:
+        for pid in started.alive():
+            send(pid, signal.SIGTERM)
+        assert started.main.wait(15) == 0
+        gone(started)
+
+
+def test_a_killed_main_process_leaves_nothing_alive(tmp_path):
+    with cluster(tmp_path) as started:
+        begun(run := slow(30))
+        send(started.main.pid, signal.SIGKILL)
+        gone(started)
+        assert status(run) == "running"
+
+
+def test_a_drain_gives_runs_back_within_the_grace_period(tmp_path):
+    with cluster(tmp_path) as started:
+        begun(run := slow(30))
+        started.main.send_signal(signal.SIGTERM)
+        asked = time.monotonic()
+        assert started.main.wait(15) == 0
+        assert time.monotonic() - asked < 4.0
+        row = Run.objects.get(id=run.id)
+        assert (row.status, row.lease_until, row.leased_by) == ("queued", None, None)
+        assert Worker.objects.get().stopped_at is not None
+        gone(started)
+
+
+def test_a_run_that_ends_within_the_grace_period_is_not_given_back(tmp_path):
+    with cluster(tmp_path, COUNTERSIGN_GRACE_SECONDS="10") as started:
+        begun(run := slow(1.5))
+        started.main.send_signal(signal.SIGTERM)
+        assert started.main.wait(15) == 0
+        saved = Run.objects.get(id=run.id)
+        assert (saved.status, saved.superstep) in {("queued", 1), ("completed", 1)}
+
+
+def test_the_drain_command_ends_workers_from_outside(tmp_path, capsys):
+    with cluster(tmp_path) as started:
+        call_command("drain")
+        assert started.main.wait(10) == 0
+        assert "All have ended." in capsys.readouterr().out
+
+
+def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
+    with cluster(tmp_path, COUNTERSIGN_WORKERS="1") as one, cluster(tmp_path, COUNTERSIGN_WORKERS="1") as other:
+        begun(slow(30))
+        waits = []
+        for _ in range(5):
+            started_at = time.monotonic()
+            ended(slow())
+            waits.append(time.monotonic() - started_at)
+        assert max(waits) < 2.0, waits
+        assert one.main.poll() is other.main.poll() is None
+
+
+def test_a_frozen_pusher_is_noticed_and_the_cluster_starts_again(tmp_path):
+    with cluster(tmp_path) as started:
+        first = started.sentinel()
+        send(started.pusher(), signal.SIGSTOP)
+        run = slow()
+        until(lambda: first not in children(started.main.pid), seconds=25, what="the watchdog")
+        ended(run, seconds=10)
+        assert "nothing was claimed" in started.log.read_text()
+
+
+def test_the_stock_command_of_django_q_works_in_this_project(tmp_path):
+    with cluster(tmp_path, "qcluster") as started:
+        ended(*(slow() for _ in range(4)))
+        victim_run = slow(1.0)
+        begun(victim_run)
+        ended(victim_run)
+        started.main.send_signal(signal.SIGTERM)
+        assert started.main.wait(20) == 0

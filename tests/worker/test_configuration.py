@@ -1,0 +1,63 @@
+"""The worker refuses what cannot work safely, and leaves another project's own queue alone."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+from django_q.conf import Conf
+
+from orchestrator.worker.configuration import BROKER, configure, least_timeout
+
+
+@pytest.fixture(autouse=True)
+def conf_of_django_q(monkeypatch):
+    """What `configure` sets is undone."""
+    for name, value in list(vars(Conf).items()):
+        if name.isupper():
+            monkeypatch.setattr(Conf, name, value)
+
+
+def refusal(settings, **given):
+    settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER, **given}
+    with pytest.raises(ImproperlyConfigured) as caught:
+        configure()
+    return str(caught.value)
+
+
+def test_the_settings_of_this_project_are_taken(settings):
+    settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER, "workers": 7, "timeout": 500, "retry": 2000}
+    configure()
+    assert (Conf.WORKERS, Conf.TIMEOUT, Conf.RETRY, Conf.PREFIX) == (7, 500, 2000, "here")
+
+
+def test_a_queue_for_other_tasks_is_not_touched_and_not_used(settings):
+    settings.Q_CLUSTER = given = {"name": "theirs", "orm": "default", "workers": 9, "timeout": 5, "retry": 6}
+    settings.COUNTERSIGN = {"WORKERS": 3}
+    configure()
+    assert (Conf.WORKERS, Conf.BROKER_CLASS, Conf.PREFIX) == (3, BROKER, "countersign")
+    assert given == {"name": "theirs", "orm": "default", "workers": 9, "timeout": 5, "retry": 6}
+
+
+def test_without_a_queue_in_the_settings_the_timeout_covers_a_slice_and_its_longest_node(settings):
+    del settings.Q_CLUSTER
+    configure()
+    assert Conf.TIMEOUT == least_timeout()
+    assert Conf.RETRY > Conf.TIMEOUT
+    assert (Conf.ACK_FAILURES, Conf.SAVE_LIMIT, Conf.SCHEDULER) == (True, -1, False)
+
+
+def test_a_retry_that_is_not_longer_than_the_timeout_is_refused(settings):
+    assert "must be greater than" in refusal(settings, timeout=1000, retry=1000)
+
+
+def test_a_timeout_shorter_than_a_slice_with_its_longest_node_is_refused(settings):
+    assert f"may take {least_timeout()} s" in refusal(settings, timeout=least_timeout() - 1, retry=9999)
+
+
+def test_a_connection_pool_is_refused(settings, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": True})
+    assert "connection pool" in refusal(settings)
+
+
+def test_a_new_connection_for_each_slice_is_refused(settings, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    assert "CONN_MAX_AGE" in refusal(settings)
