@@ -1,6 +1,10 @@
 """What every test may ask for."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from django.test import TransactionTestCase
 
 from tests import cast
 
@@ -9,3 +13,19 @@ from tests import cast
 def people(db: None) -> cast.People:
     """The cast: see `tests.cast`."""
     return cast.People()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def emptying_is_allowed_between_tests() -> Iterator[None]:
+    """Lift the triggers on decisions for the flush after a test with real transactions, and for nothing else."""
+    from approvals import guard
+
+    flush = TransactionTestCase._fixture_teardown
+
+    def teardown(case: Any) -> None:
+        with guard.lifted():
+            flush(case)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
+        yield
