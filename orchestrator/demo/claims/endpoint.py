@@ -1,0 +1,104 @@
+"""The other side of the payment: a small payment service, as an outside company would run it.
+
+It keeps every call, and holds one payment per idempotency key: the same key with the same order gets the same answer.
+"""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.crypto import constant_time_compare
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
+from pydantic import ValidationError
+
+from orchestrator.demo.claims.models import Payment, PaymentCall
+from orchestrator.demo.claims.payments import TOKEN_HEADER, token
+from orchestrator.demo.claims.values import PaymentOrder
+
+LARGEST = 16 * 1024
+KEPT = 4000
+LOOPBACK = ("127.0.0.1", "::1")
+
+
+class Refusal(Exception):
+    """A call that is not paid."""
+
+    def __init__(self, status: HTTPStatus, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+@csrf_exempt
+@require_http_methods(["GET", "POST"])
+def payments(request: HttpRequest) -> HttpResponse:
+    """POST makes a payment; GET lists payments and calls, newest first, 200 of each."""
+    if not _known(request):
+        return _problem(HTTPStatus.FORBIDDEN, f"call from this machine, or send {TOKEN_HEADER}")
+    if request.method == "GET":
+        return JsonResponse(_books())
+    key = request.headers.get("Idempotency-Key", "")
+    status, answer = _answer(request, key)
+    # A row for every call, refused ones too: who looks for a doubled payment must see what really came.
+    PaymentCall.objects.create(idempotency_key=key[:200], body=_text(request), status=status)
+    return JsonResponse(answer, status=status)
+
+
+def _known(request: HttpRequest) -> bool:
+    local = request.META.get("REMOTE_ADDR") in LOOPBACK and "X-Forwarded-For" not in request.headers
+    return local or constant_time_compare(request.headers.get(TOKEN_HEADER, ""), token())
+
+
+def _answer(request: HttpRequest, key: str) -> tuple[int, dict[str, Any]]:
+    try:
+        payment = _hold(_order(request, key), key)
+    except Refusal as refusal:
+        return refusal.status, {"detail": refusal.detail}
+    amount = f"{payment.amount:.2f}"
+    return HTTPStatus.CREATED, {
+        "payment": payment.pk, "status": "accepted", "amount": amount, "currency": payment.currency
+    }  # fmt: skip
+
+
+def _order(request: HttpRequest, key: str) -> PaymentOrder:
+    if not 1 <= len(key) <= 200 or not key.isprintable():
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the header Idempotency-Key must have 1 to 200 characters")
+    if request.content_type != "application/json":
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json")
+    if len(request.body) > LARGEST:
+        raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body must have at most {LARGEST} bytes")
+    try:
+        return PaymentOrder.model_validate(json.loads(request.body))
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, wrong[:1000]) from None
+    except (ValueError, RecursionError):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
+
+
+def _hold(order: PaymentOrder, key: str) -> Payment:
+    wanted = order.model_dump()
+    try:
+        with transaction.atomic():
+            return Payment.objects.create(idempotency_key=key, **wanted)
+    except IntegrityError:
+        held = Payment.objects.get(idempotency_key=key)
+    if any(getattr(held, name) != value for name, value in wanted.items()):
+        raise Refusal(HTTPStatus.CONFLICT, "this idempotency key has already paid another order")
+    return held
+
+
+def _books() -> dict[str, Any]:
+    paid = Payment.objects.values("id", "idempotency_key", "claim_id", "payee", "account", "amount", "currency", "at")
+    calls = PaymentCall.objects.values("idempotency_key", "status", "body", "at")
+    return {"payments": list(paid[:200]), "calls": list(calls[:200])}
+
+
+def _text(request: HttpRequest) -> str:
+    return request.body[:KEPT].decode("utf-8", "replace").replace("\x00", "�")
+
+
+def _problem(status: HTTPStatus, detail: str) -> JsonResponse:
+    return JsonResponse({"detail": detail}, status=status)

@@ -1,0 +1,32 @@
+"""A mail backend that writes each message as a file of its own, `<time>-<id>.eml`, which any mail program opens.
+
+Named in EMAIL_BACKEND; the folder is EMAIL_FILE_PATH. Nothing leaves the machine.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.core.mail.backends.base import BaseEmailBackend
+from django.utils import timezone
+
+
+class EmailBackend(BaseEmailBackend):
+    """Sending is writing. A message appears under its name only when it is complete."""
+
+    def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
+        """Write them all and give their number. Raises `OSError` where the folder cannot be written."""
+        folder = Path(settings.EMAIL_FILE_PATH)
+        folder.mkdir(parents=True, exist_ok=True)
+        for message in email_messages:
+            _write(folder, message.message().as_bytes(linesep="\r\n"))
+        return len(email_messages)
+
+
+def _write(folder: Path, content: bytes) -> None:
+    name = f"{timezone.now():%Y%m%d-%H%M%S}-{uuid4().hex[:12]}"
+    unfinished = folder / f"{name}.part"
+    unfinished.write_bytes(content)
+    unfinished.rename(folder / f"{name}.eml")
