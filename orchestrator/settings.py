@@ -154,6 +154,11 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "3.1.0"}
 
+if DEMO:
+    # The demo's letters become .eml files.
+    EMAIL_BACKEND = "orchestrator.demo.claims.mail.EmailBackend"
+EMAIL_FILE_PATH = DATA_DIR / "letters"
+
 MODE = "Production" if PRODUCTION else "Demo" if DEMO else "Development"
 # Only what the environment gives; the rest has its default in checkpoints.conf.
 COUNTERSIGN = {
