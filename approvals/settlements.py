@@ -4,7 +4,7 @@ re-bases.
 Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,8 @@ from checkpoints.models import PendingWrite
 from checkpoints.packed import unpack
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.engine.reduce import Settled, WriteValue
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.reduce import Settled, WriteValue, settleable
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -50,7 +51,6 @@ class Settlement:
 
     settled: list[Settled]
     requests: list[ApprovalRequest]
-    state: State
 
     def insert(self) -> None:
         """Mark the requests as applied, in the caller's transaction."""
@@ -71,24 +71,23 @@ def any_settled(hold: Hold) -> bool:
     return ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status=RequestStatus.SETTLED).exists()
 
 
-def settle(asked: Sequence[Asked], compiled: Compiled, state: State) -> tuple[Settlement, list[Asked]]:
-    """What applying the settled gates gives, and the requests that come back because an earlier one moved their base.
+def settle(asked: Sequence[Asked], compiled: Compiled, frontier: Frontier, state: State) -> Settlement:
+    """The settled gates that apply. Left out is one whose base an earlier one moves: re-basing opens it again.
 
     Raises `TamperedRow` where a write is not what was signed.
     """
     ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
-    done = Settlement([], [], state)
-    back = []
     for one in ready:
         _verify(one)
-        if any(_base_moved(row, compiled, state) for row in _approved(one)):
-            back.append(one)
-            continue
-        values = tuple(WriteValue(row.channel, unpack(row.value), row.label or None) for row in _approved(one))
-        state = _reduced(compiled, state, values)
-        done.settled.append(Settled(one.task, values, str(one.outcome)))
-        done.requests.append(one.request)
-    return done, back
+    current = [one for one in ready if not any(_base_moved(row, compiled, state) for row in _approved(one))]
+    settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
+    tasks = {one.task for one in settled}
+    return Settlement(list(settled), [one.request for one in current if one.task in tasks])
+
+
+def _settled(one: Asked) -> Settled:
+    values = tuple(WriteValue(row.channel, unpack(row.value), row.label or None) for row in _approved(one))
+    return Settled(one.task, values, str(one.outcome))
 
 
 def _approved(one: Asked) -> list[PendingWrite]:
@@ -115,16 +114,6 @@ def _base_moved(row: PendingWrite, compiled: Compiled, state: State) -> bool:
 def _base(row: PendingWrite, compiled: Compiled, state: State) -> writes.Base:
     shows = writes.base_of(row).shows
     return writes.base_in(state, row.channel, bound=compiled.channels[row.channel].bound, shows=shows)
-
-
-def _reduced(compiled: Compiled, state: State, values: Iterable[WriteValue]) -> State:
-    """The state after these writes: only to see which bases they move."""
-    after = {partition: dict(channels) for partition, channels in state.items()}
-    for value in values:
-        partition = next(p for p in after if value.channel in after[p])
-        old = after[partition][value.channel]
-        after[partition][value.channel], _ = compiled.channels[value.channel].reduce(old, value.value)
-    return after
 
 
 def rebase(asked: Sequence[Asked], compiled: Compiled, state: State, *, at: datetime) -> Rebasing:

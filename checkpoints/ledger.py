@@ -157,7 +157,7 @@ def commit(
     written.
     """
     at, new = timezone.now(), uuid7()
-    saved = {"checkpoint": str(new), "superstep": point.superstep, "source": point.source}
+    saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source)}
     shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in point.nodes]
     opening = [Draft("checkpoint_saved", {**saved, "nodes": shown, "kept": point.kept})]
     rows, end = events.number(hold.id, hold.end, [*opening, *lines], at=at)
@@ -252,7 +252,8 @@ def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
 def _row(
     run: UUID, new: UUID, point: Point, *, parent: UUID | None, seq: int, line: int, end: LogEnd, at: datetime
 ) -> Checkpoint:
-    data = canonical.dumps(point.payload.document())
+    # Every part of the document was normalised when it was staged; to walk it again would cost more than the commit.
+    data = canonical.encode(point.payload.document())
     kept = backend("database").put(str(new), codec.pack(data))
     return Checkpoint(
         id=new,

@@ -1,6 +1,7 @@
-"""Floor 3 as a Django app: makes the roles after each migrate."""
+"""Floor 3 as a Django app: finds the graphs, makes the roles after each migrate."""
 
 from django.apps import AppConfig
+from django.core.checks import register
 from django.db.models.signals import post_migrate
 
 
@@ -12,6 +13,10 @@ class OrchestratorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from orchestrator import checks, discovery
         from orchestrator.roles import make_roles
 
         post_migrate.connect(make_roles, sender=self)
+        for check in (checks.check_settings, checks.check_graphs, checks.check_atomic_nodes):
+            register(check)
+        discovery.discover()

@@ -133,7 +133,7 @@ def settle(desk: Desk) -> bool:
     def act() -> tuple[Head, str]:
         at = timezone.now()
         state = desk.head.payload.state
-        settlement, _ = settlements.settle(desk.look(), desk.graph, state)
+        settlement = settlements.settle(desk.look(), desk.graph, desk.frontier, state)
         others = [one for one in desk.asked if one.request not in settlement.requests]
         if not settlement.settled:
             moved = settlements.rebase(others, desk.graph, state, at=at)

@@ -32,5 +32,5 @@ def _done(desk: Desk, task: Task, finish: Finish, output: Output) -> Kept:
             f"{task} has a gate but proposed no write; a gated node must propose at least one", node=task.node
         )
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
-    needed, why = needs_approval(node.gate, desk.graph.state_for(desk.head.payload.state), output)
+    needed, why = needs_approval(node.gate, desk.graph.state_for(desk.head.payload.state), desk.graph.proposal(output.writes))
     return Kept(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)

@@ -4,6 +4,8 @@ call.
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +34,28 @@ def outside(ctx: Any, what: str) -> None:
     """An effect that cannot be taken back: a line in a file that no database knows of."""
     with (Path(ctx.input.folder or os.environ.get("COUNTERSIGN_DATA_DIR", "/tmp")) / "outside.log").open("a") as log:
         log.write(f"{what} {ctx.idempotency_key}\n")
+
+
+_HOOKS: dict[str, Callable[[], Any]] = {}
+_FROM_VISIT = [1]
+_LEFT = [0]
+
+
+@contextmanager
+def hooked(hooks: dict[str, Callable[[], Any]], *, times: int = 1, from_visit: int = 1) -> Iterator[None]:
+    """While the block runs, these nodes call their hook, at most `times` in all, from that visit on."""
+    _HOOKS.update(hooks)
+    _LEFT[0], _FROM_VISIT[0] = times, from_visit
+    try:
+        yield
+    finally:
+        _HOOKS.clear()
+
+
+def _hook(ctx: Any) -> None:
+    if ctx.node in _HOOKS and _LEFT[0] > 0 and ctx.visit >= _FROM_VISIT[0]:
+        _LEFT[0] -= 1
+        _HOOKS[ctx.node]()
 
 
 # --- the crash story without a gate: an idempotent payment, a letter that is not -----------------------------------
@@ -112,11 +136,13 @@ def ask(state: Ledger, ctx: Any) -> list[Write]:
 @beside.node()
 def move(state: Ledger, ctx: Any) -> dict[str, Any]:
     time.sleep(ctx.input.seconds)
+    _hook(ctx)
     return {"total": 1, "notes": [f"move {ctx.visit}"]}
 
 
 @beside.node()
 def rewrite(state: Ledger, ctx: Any) -> dict[str, Any]:
+    _hook(ctx)
     return {"letter": "moved by a branch"}
 
 

@@ -1,0 +1,46 @@
+"""System checks: settings that can be read, graphs without warnings, atomic nodes that fit into a lease."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
+
+from checkpoints.conf import conf
+from orchestrator.engine import registry
+
+
+def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.E001: COUNTERSIGN has an unknown setting, or one of a wrong type or value."""
+    try:
+        conf()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="orchestrator.E001")]
+    return []
+
+
+def check_graphs(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.W001: what the compiler warns of. An invalid graph stops the start-up itself, by name."""
+    return [
+        Warning(f"graph {compiled.name}: {warning}", id="orchestrator.W001")
+        for compiled in registry.all()
+        for warning in compiled.warnings
+    ]
+
+
+def check_atomic_nodes(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.E002: an atomic node may take longer than half the lease, so its lease could run out under it."""
+    if check_settings(app_configs):
+        return []
+    most = conf().lease_seconds / 2
+    return [
+        Error(
+            f"graph {compiled.name}: atomic node {node.name} may take {node.timeout:g} s, over half the lease ({most:g} s)",
+            hint="give the node a shorter timeout, or COUNTERSIGN a longer LEASE_SECONDS",
+            id="orchestrator.E002",
+        )
+        for compiled in registry.all()
+        for node in compiled.nodes.values()
+        if node.atomic and node.timeout is not None and node.timeout > most
+    ]
