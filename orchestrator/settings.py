@@ -22,6 +22,7 @@ CSRF_TRUSTED_ORIGINS = env.words("COUNTERSIGN_TRUSTED_ORIGINS")
 DEMO_APPS = ["orchestrator.demo.claims", "orchestrator.demo.imports"]
 INSTALLED_APPS = [
     "daphne",
+    "django_q",
     "orchestrator",
     "approvals",
     "checkpoints",
@@ -35,7 +36,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "django_htmx",
-    "django_q",
 ]
 if DEMO:
     INSTALLED_APPS += DEMO_APPS

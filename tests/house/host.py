@@ -9,6 +9,7 @@ from tests.house.commands import ROOT, run
 
 APPS = (
     "daphne",
+    "django_q",
     "orchestrator",
     "approvals",
     "checkpoints",
