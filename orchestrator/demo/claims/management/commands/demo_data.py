@@ -1,0 +1,66 @@
+"""`manage.py demo_data`: people to log in as and runs to look at. `up --demo` calls it; repeating it is harmless."""
+
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from orchestrator.demo.claims import payments
+from orchestrator.demo.people import Person, make_people
+from orchestrator.demo.samples import Sample, start_samples
+
+PAUSE = 0.25
+
+
+class Command(BaseCommand):
+    """Refuses to run on a real installation: it prints passwords."""
+
+    help = "Makes the demo's people and starts its runs; what exists is left as it is."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--wait", type=float, default=20.0, help="seconds to wait for a worker to take the new runs (default 20)"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Make, start, wait a little, and say where to look."""
+        if not (settings.DEBUG or getattr(settings, "DEMO", False)):
+            raise CommandError("demo_data makes people with printed passwords: set COUNTERSIGN_DEMO=true to allow it")
+        people = make_people()
+        (operator,) = (person.user for person in people if person.role == "operator")
+        started = start_samples(operator)
+        _wait([run for _, run in started], seconds=options["wait"])
+        self._say_people(people)
+        self._say_runs(started)
+
+    def _say_people(self, people: list[Person]) -> None:
+        parts = urlsplit(payments.url())
+        site = f"{parts.scheme}://{parts.netloc}"
+        self.stdout.write(f"\nConsole   {site}/\nReviews   {site}/reviews/\nOutside   {site}/demo/\n\nLog in as")
+        for person in people:
+            password = person.password or "(changed since)"
+            self.stdout.write(f"  {person.user.get_username():8} {password:16} {person.role}")
+
+    def _say_runs(self, started: list[tuple[Sample, Run]]) -> None:
+        self.stdout.write("\nRuns")
+        for sample, run in started:
+            self.stdout.write(f"  {run.key:14} {run.status:10} {sample.will}")
+        self.stdout.write("")
+        if any(run.status == Status.QUEUED for _, run in started):
+            self.stdout.write("Some are still queued: they go on as soon as a worker runs.")
+
+
+def _wait(started: list[Run], *, seconds: float) -> None:
+    """Until each run rests, or the time is over."""
+    until = time.monotonic() + seconds
+    while True:
+        for run in started:
+            run.refresh_from_db(fields=["status"])
+        moving = any(run.status in (Status.QUEUED, Status.RUNNING, Status.WAITING) for run in started)
+        if not moving or time.monotonic() >= until:
+            return
+        time.sleep(PAUSE)
