@@ -8,7 +8,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from uuid import UUID
 
 from django.core.files import File
@@ -18,7 +18,6 @@ from django.utils import timezone
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Upload
-from orchestrator.engine import FileRef
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, UnknownThing
 
 _CHUNK = 1024 * 1024
@@ -88,7 +87,7 @@ def _id_of(text: Any) -> UUID:
         return UUID(str(text))
     except ValueError:
         raise InvalidValue(
-            f"{str(text)[:200]!r} is no uploaded file: inputs name files by the id that an upload gave, never by a path",
+            f"{str(text)[:200]!r} is no uploaded file: an input names one by the id that its upload gave",
             file=str(text)[:200],
         ) from None
 
@@ -97,10 +96,17 @@ def _may_use(by: Any, upload: Upload) -> bool:
     return by is None or upload.by_id == by.pk or bool(by.has_perm("checkpoints.view_run"))
 
 
-def open_ref(ref: FileRef | Mapping[str, Any]) -> File:
+class Reference(Protocol):
+    """The engine's `FileRef`, or anything else that names an upload."""
+
+    @property
+    def file(self) -> Any: ...
+
+
+def open_ref(ref: Reference | Mapping[str, Any]) -> File:
     """Open the file that a reference names, for reading bytes; the caller closes it. Raises `UnknownThing`."""
-    name = ref.file if isinstance(ref, FileRef) else str(ref["file"])
+    name = ref["file"] if isinstance(ref, Mapping) else ref.file
     upload = Upload.objects.filter(id=_id_of(name)).first()
     if upload is None or not default_storage.exists(upload.stored_as):
-        raise UnknownThing(f"the uploaded file {name} is gone", file=name)
+        raise UnknownThing(f"the uploaded file {name} is gone", file=str(name))
     return default_storage.open(upload.stored_as, "rb")

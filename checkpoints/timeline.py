@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from checkpoints.core.diff import differences, written
-from checkpoints.models import Checkpoint, RunEvent
+from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.models.task_result import Outcome
 from checkpoints.packed import unpack
 from checkpoints.payloads import backend
 from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
+_BY_ADDRESS = ("node", "visit", "index", "position")
 _PAYLOADS = ("change", "snapshot", "seal")
 _WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
@@ -170,6 +172,29 @@ def _authors(checkpoint: Checkpoint) -> dict[str, str]:
 
 def _setters(nodes: list[dict[str, Any]]) -> list[str]:
     return [entry["node"] for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
+
+
+def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:
+    """The writes that gates held at that checkpoint, each at its revision of then, by task and position."""
+    payload = snapshot_of(checkpoint)
+    visits = [key.rpartition(":")[0::2] for key in payload["frontier"].get("waiting", {})]
+    visits += [task.rpartition(":")[0].rpartition(":")[0::2] for task in payload["open"].get("asked", [])]
+    if not visits:
+        return []
+    wanted = Q()
+    for node, visit in visits:
+        wanted |= Q(node=node, visit=int(visit))
+    then = PendingWrite.objects.filter(wanted, run=checkpoint.run_id, line=checkpoint.line)
+    newest: dict[UUID, PendingWrite] = {}
+    for row in then.filter(staged_at__lte=checkpoint.created_at).order_by(*_BY_ADDRESS, "revision"):
+        newest[row.write] = row
+    return list(newest.values())
+
+
+def results_at(checkpoint: Checkpoint) -> "QuerySet[TaskResult]":
+    """The recorded results that count at that checkpoint, without their outputs, in the order they came to count."""
+    done = TaskResult.objects.filter(run=checkpoint.run_id, outcome=Outcome.DONE, seq__lte=checkpoint.seq)
+    return done.defer("output", "error", "seal").order_by("seq", "id")
 
 
 def events(run_id: UUID, *, after: int = 0) -> "QuerySet[RunEvent]":

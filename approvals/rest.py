@@ -1,0 +1,69 @@
+"""What every face of the API shares: bodies and queries that refuse what they do not know, and cursor pages.
+
+Serializers and views of approvals and orchestrator build on it. It knows no endpoint.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+
+class Body(serializers.Serializer[Any]):
+    """A posted object. A field that it does not have is an error, not ignored."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = sorted(str(name) for name in data if name not in self.fields)
+            if unknown:
+                raise serializers.ValidationError({name: ["There is no such field."] for name in unknown})
+        return super().to_internal_value(data)
+
+
+class Query(Body):
+    """The query of a list. Paging's own parameters are known to each."""
+
+    cursor = serializers.CharField(required=False)
+    page_size = serializers.IntegerField(required=False, min_value=1)
+
+
+def read(body: type[Body], data: Any) -> dict[str, Any]:
+    """The checked content of a body or query. Raises DRF's `ValidationError` naming each field that is wrong."""
+    given = body(data=data if not hasattr(data, "dict") else data.dict())
+    given.is_valid(raise_exception=True)
+    content: dict[str, Any] = given.validated_data
+    return content
+
+
+class Pages(CursorPagination):
+    """Pages by position, so that a new row shifts nothing: {next, previous, results}. No count is taken."""
+
+    page_size = 50
+    max_page_size = 200
+    page_size_query_param = "page_size"
+
+
+class LongPages(Pages):
+    """For the lines of a log, which are many and small."""
+
+    page_size = 200
+    max_page_size = 1000
+
+
+def page(
+    request: Request,
+    rows: "QuerySet[Any]",
+    out: type[serializers.BaseSerializer[Any]],
+    *,
+    by: tuple[str, ...],
+    pages: type[Pages] = Pages,
+) -> Response:
+    """One page of `rows`, ordered `by` columns (the last one unique), as `out` writes them. One query."""
+    paging = pages()
+    paging.ordering = by
+    found = paging.paginate_queryset(rows, request)
+    return paging.get_paginated_response(out(found, many=True).data)

@@ -1,0 +1,162 @@
+"""Rows of the ledger in the Django admin: to look at, never to change. Payloads are shown unpacked.
+
+`ReadOnlyRows` serves the apps above as well.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db.models import BinaryField, Model, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from checkpoints import models
+from checkpoints.core.codec import UnknownFormat
+from checkpoints.packed import unpack
+
+Field = str | Callable[[Any], Any]
+
+if TYPE_CHECKING:
+    Base = admin.ModelAdmin[Any]
+else:
+    Base = admin.ModelAdmin  # generic in its stubs only
+
+
+class ReadOnlyRows(Base):
+    """Rows that nobody adds, changes or deletes here."""
+
+    show_full_result_count = False
+    list_per_page = 50
+    actions: Any = None
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
+        """Without payloads; a row that is opened reads its own."""
+        return super().get_queryset(request).defer(*_binary(self.model))
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return shown_fields(self.model)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return shown_fields(self.model)
+
+
+def _binary(model: type[Model]) -> list[str]:
+    return [field.name for field in model._meta.concrete_fields if isinstance(field, BinaryField)]
+
+
+@cache
+def shown_fields(model: type[Model]) -> tuple[Field, ...]:
+    """Every column: payloads unpacked, seals left out, which say nothing to a reader."""
+    binary = set(_binary(model))
+    names = [field.name for field in model._meta.concrete_fields if field.name != "seal"]
+    return tuple(_unpacked(name) if name in binary else name for name in names)
+
+
+def _unpacked(name: str) -> Callable[[Any], SafeString]:
+    @admin.display(description=name.replace("_", " "))
+    def show(row: Any) -> SafeString:
+        return format_html("<pre>{}</pre>", _text(getattr(row, name)))
+
+    show.__name__ = f"{name}_unpacked"
+    return show
+
+
+def _text(kept: bytes) -> str:
+    try:
+        return json.dumps(unpack(kept or b""), indent=2, ensure_ascii=False)
+    except UnknownFormat as error:
+        return str(error)
+
+
+@admin.register(models.Run)
+class RunAdmin(ReadOnlyRows):
+    """Runs."""
+
+    list_display = ("key", "graph", "status", "at_node", "superstep", "created_at")
+    list_filter = ("status", "graph")
+    search_fields = ("key", "label")
+
+
+@admin.register(models.Checkpoint)
+class CheckpointAdmin(ReadOnlyRows):
+    """Checkpoints."""
+
+    list_display = ("run_id", "seq", "superstep", "line", "source", "committed", "kept", "stored_size", "created_at")
+    list_filter = ("source", "graph")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.PendingWrite)
+class PendingWriteAdmin(ReadOnlyRows):
+    """Revisions of pending writes."""
+
+    list_display = ("run_id", "task", "position", "channel", "revision", "reason", "staged_at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.TaskResult)
+class TaskResultAdmin(ReadOnlyRows):
+    """The journal."""
+
+    list_display = ("run_id", "task", "attempt", "effect", "outcome", "intent_at", "result_at")
+    list_filter = ("outcome", "effect")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.LateResult)
+class LateResultAdmin(ReadOnlyRows):
+    """Results that came too late."""
+
+    list_display = ("run_id", "task", "attempt", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.RunEvent)
+class RunEventAdmin(ReadOnlyRows):
+    """Lines of logs."""
+
+    list_display = ("run_id", "seq", "type", "task", "actor", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.GraphVersion)
+class GraphVersionAdmin(ReadOnlyRows):
+    """Versions of graphs."""
+
+    list_display = ("name", "version", "fingerprint", "first_seen_at")
+
+
+@admin.register(models.Upload)
+class UploadAdmin(ReadOnlyRows):
+    """Uploaded files."""
+
+    list_display = ("name", "size", "by", "at")
+    list_select_related = ("by",)
+
+
+@admin.register(models.Worker)
+class WorkerAdmin(ReadOnlyRows):
+    """Workers."""
+
+    list_display = ("host", "pid", "started_at", "heartbeat_at", "stopped_at", "busy", "slots")
+
+
+@admin.register(models.AuditLine)
+class AuditLineAdmin(ReadOnlyRows):
+    """The audit log."""
+
+    list_display = ("at", "actor_name", "kind", "run", "request")
+    list_filter = ("kind",)

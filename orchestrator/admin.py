@@ -1,0 +1,55 @@
+"""Tokens and answered requests in the Django admin: to look at, and to revoke."""
+
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from checkpoints.admin import ReadOnlyRows
+from orchestrator.models import ApiToken, IdempotencyRecord
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyRows):
+    """Tokens. Whoever may change them may revoke them; none is changed otherwise."""
+
+    list_display = ("hint", "user", "name", "created_at", "expires_at", "revoked_at")
+    list_select_related = ("user",)
+    actions = ("revoke",)
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("orchestrator.change_apitoken"))  # type: ignore[union-attr]
+
+    @admin.action(description="Revoke", permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
+        """End these tokens now."""
+        queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
+
+
+@admin.register(IdempotencyRecord)
+class IdempotencyRecordAdmin(ReadOnlyRows):
+    """Answered requests. The answer is JSON, not a packed payload, and stays closed here."""
+
+    list_display = ("user", "method", "path", "status", "created_at")
+    list_select_related = ("user",)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("user", "method", "path", "key", "body_hash", "status", "created_at")
+
+    get_readonly_fields = get_fields
+
+
+def close_queue_admin() -> None:
+    """Take django-q2's own pages away, which run any function that one names. Only where its cluster is ours alone."""
+    if getattr(settings, "Q_CLUSTER", {}).get("broker_class") != "orchestrator.worker.broker.RunBroker":
+        return
+    for model in apps.get_app_config("django_q").get_models():
+        if admin.site.is_registered(model):
+            admin.site.unregister(model)
+
+
+close_queue_admin()

@@ -1,0 +1,134 @@
+"""One checkpoint as the API gives it: everything that semantics says a checkpoint answers, as of then."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from approvals.models import Decision
+from checkpoints import timeline
+from checkpoints.models import Checkpoint, PendingWrite, TaskResult
+from checkpoints.packed import unpack
+from checkpoints.writes import base_of
+from orchestrator.api.serializers import CheckpointLine, StateOut
+from orchestrator.engine import registry
+from orchestrator.engine.errors import UnknownThing
+from orchestrator.engine.plan import Frontier, skipped
+
+
+class HeldOut(serializers.ModelSerializer[PendingWrite]):
+    """A write that a gate held at that point."""
+
+    id = serializers.UUIDField(source="write")
+    value = serializers.SerializerMethodField()
+    base = serializers.SerializerMethodField()
+
+    class Meta:
+        model = PendingWrite
+        fields = ["id", "task", "position", "channel", "label", "value", "revision", "base", "staged_at", "hash"]
+        read_only_fields = fields
+
+    def get_value(self, row: PendingWrite) -> Any:
+        return unpack(row.value)
+
+    def get_base(self, row: PendingWrite) -> Any:
+        return base_of(row).value
+
+
+class ResultOut(serializers.ModelSerializer[TaskResult]):
+    """A recorded result that counted at that point."""
+
+    class Meta:
+        model = TaskResult
+        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at"]
+        read_only_fields = fields
+
+
+class ApprovalOut(serializers.ModelSerializer[Decision]):
+    """A decision that had been made by then."""
+
+    by = serializers.CharField(source="by_name")
+
+    class Meta:
+        model = Decision
+        fields = ["id", "task", "write", "channel", "revision", "verdict", "by", "at"]
+        read_only_fields = fields
+
+
+class CheckpointOut(CheckpointLine):
+    """One checkpoint. `skipped` is null where this process lacks the graph's version, `memory` where there is none."""
+
+    aliases = serializers.SerializerMethodField()
+    state = serializers.SerializerMethodField()
+    pending_writes = serializers.SerializerMethodField()
+    channel_versions = serializers.SerializerMethodField()
+    node_results = serializers.SerializerMethodField()
+    visited = serializers.SerializerMethodField()
+    skipped = serializers.SerializerMethodField()
+    paused = serializers.SerializerMethodField()
+    pending_edges = serializers.SerializerMethodField()
+    approvals = serializers.SerializerMethodField()
+    memory = serializers.SerializerMethodField()
+    metrics = serializers.SerializerMethodField()
+    hashes = serializers.SerializerMethodField()
+    signature = serializers.SerializerMethodField()
+
+    class Meta(CheckpointLine.Meta):
+        fields = [
+            *CheckpointLine.Meta.fields, "aliases", "state", "pending_writes", "channel_versions", "node_results",
+            "visited", "skipped", "paused", "pending_edges", "approvals", "memory", "metrics", "hashes", "signature",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def to_representation(self, instance: Checkpoint) -> dict[str, Any]:
+        self.payload = timeline.snapshot_of(instance)
+        self.frontier = Frontier.from_json(self.payload["frontier"])
+        return super().to_representation(instance)
+
+    def get_aliases(self, row: Checkpoint) -> list[str]:
+        return timeline.aliases(row)
+
+    def get_state(self, row: Checkpoint) -> StateOut:
+        state = {name: self.payload[name] for name in timeline.PARTITIONS if name != "input"}
+        return {"input": unpack(row.run.input), **state}  # type: ignore[return-value]
+
+    def get_pending_writes(self, row: Checkpoint) -> list[dict[str, Any]]:
+        return list(HeldOut(timeline.held_at(row), many=True).data)
+
+    def get_channel_versions(self, row: Checkpoint) -> dict[str, int]:
+        return dict(self.payload["versions"])
+
+    def get_node_results(self, row: Checkpoint) -> list[dict[str, Any]]:
+        return list(ResultOut(timeline.results_at(row), many=True).data)
+
+    def get_visited(self, row: Checkpoint) -> list[str]:
+        return list(self.frontier.visited)
+
+    def get_skipped(self, row: Checkpoint) -> list[str] | None:
+        try:
+            return skipped(registry.by_fingerprint(row.fingerprint), self.frontier)
+        except UnknownThing:
+            return None
+
+    def get_paused(self, row: Checkpoint) -> list[str]:
+        return sorted(self.frontier.waiting)
+
+    def get_pending_edges(self, row: Checkpoint) -> dict[str, int]:
+        return self.frontier.tokens
+
+    def get_approvals(self, row: Checkpoint) -> list[dict[str, Any]]:
+        made = Decision.objects.filter(run=row.run_id, event_seq__lte=row.event_seq).order_by("event_seq")
+        columns = [name for name in ApprovalOut.Meta.fields if name != "by"]
+        return list(ApprovalOut(made.only(*columns, "by_name"), many=True).data)
+
+    def get_memory(self, row: Checkpoint) -> None:
+        return None
+
+    def get_metrics(self, row: Checkpoint) -> dict[str, int]:
+        return {"took_ms": row.took_ms}
+
+    def get_hashes(self, row: Checkpoint) -> dict[str, str]:
+        names = ("change", "content", "snapshot", "event")
+        return {name: getattr(row, f"{name}_hash") for name in names}
+
+    def get_signature(self, row: Checkpoint) -> dict[str, str] | None:
+        return {"key": row.seal_key, "seal": bytes(row.seal).hex()} if row.seal else None

@@ -1,0 +1,46 @@
+"""Reading bodies: JSON objects of bounded size, and nothing else."""
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
+
+from orchestrator.engine.errors import PayloadTooLarge
+
+
+class JSONObjects(BaseParser):
+    """A JSON object, read no further than the limit, whatever length was announced."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        most = most_bytes()
+        data = stream.read(most + 1)
+        if len(data) > most:
+            raise too_large(most)
+        try:
+            # Python's own reader: integers stay whole, so one that is too large is refused rather than rounded.
+            value = json.loads(data.decode(), parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"malformed JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise ParseError("the body must be a JSON object")
+        return value
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def most_bytes() -> int:
+    """The largest body in bytes."""
+    return settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 8 * 1024 * 1024
+
+
+def too_large(most: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"the body is larger than {most} bytes", most=most)

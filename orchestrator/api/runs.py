@@ -1,0 +1,133 @@
+"""Endpoints of runs: list, start, one, its checkpoints and log, and the verbs that steer it."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from approvals.permissions import visible_run, visible_runs
+from approvals.rest import LongPages, page, read
+from checkpoints import timeline
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.api.serializers import (
+    CheckpointLine,
+    EventOut,
+    EventsQuery,
+    NoBody,
+    RunLine,
+    RunOut,
+    RunsQuery,
+    SettleBody,
+    StartBody,
+)
+from orchestrator.engine import registry
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.models import ApiToken
+from orchestrator.starting import require, start_for
+
+_COLUMNS = [*RunLine.Meta.fields, "started_by__username", "on_behalf_of__username"]
+
+
+class Runs(APIView):
+    """The runs that the caller may see, newest first; and the start of one."""
+
+    scopes = {"POST": "start"}
+
+    @extend_schema(parameters=[RunsQuery], responses=RunLine(many=True))
+    def get(self, request: Request) -> Response:
+        rows = _narrowed(visible_runs(request.user), read(RunsQuery, request.query_params))
+        rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
+        return page(request, rows, RunLine, by=("-created_at", "-id"))
+
+    @extend_schema(request=StartBody, responses={201: RunOut, 200: RunOut})
+    def post(self, request: Request) -> Response:
+        body = read(StartBody, request.data)
+        _require_principal(request, body)
+        started = start_for(request.user, body.pop("graph"), body.pop("input"), **body)
+        return Response(RunOut(started.run).data, status=201 if started.new else 200)
+
+
+def _require_principal(request: Request, body: dict[str, Any]) -> None:
+    """A token is nobody: where a gate wants four eyes, it must say for whom the run is started."""
+    if not isinstance(request.auth, ApiToken) or body.get("on_behalf_of"):
+        return
+    gates = [node.gate for node in registry.current(body["graph"]).nodes.values()]
+    if any(gate and gate.four_eyes for gate in gates):
+        message = "this graph has a gate with four eyes, so a token must say on whose behalf it starts"
+        raise InvalidValue(message, path="on_behalf_of")
+
+
+def _narrowed(rows: "QuerySet[Run]", wanted: dict[str, Any]) -> "QuerySet[Run]":
+    filters = {
+        "graph": "graph",
+        "key": "key",
+        "status": "status__in",
+        "since": "created_at__gte",
+    }
+    return rows.filter(**{lookup: wanted[name] for name, lookup in filters.items() if name in wanted})
+
+
+class OneRun(APIView):
+    """One run, by id or key."""
+
+    @extend_schema(responses=RunOut)
+    def get(self, request: Request, run: str) -> Response:
+        return Response(RunOut(visible_run(request.user, run)).data)
+
+
+class RunCheckpoints(APIView):
+    """The kept checkpoints of a run, newest first: metadata only."""
+
+    @extend_schema(responses=CheckpointLine(many=True))
+    def get(self, request: Request, run: str) -> Response:
+        rows = timeline.rows(visible_run(request.user, run).id)
+        return page(request, rows, CheckpointLine, by=("-seq",))
+
+
+class RunEvents(APIView):
+    """The log of a run from a line on, in order."""
+
+    @extend_schema(parameters=[EventsQuery], responses=EventOut(many=True))
+    def get(self, request: Request, run: str) -> Response:
+        after = read(EventsQuery, request.query_params)["after"]
+        rows = timeline.events(visible_run(request.user, run).id, after=after)
+        return page(request, rows, EventOut, by=("seq",), pages=LongPages)
+
+
+class Resume(APIView):
+    """Queue a failed run again."""
+
+    scopes = {"POST": "steer"}
+
+    @extend_schema(request=NoBody, responses=RunOut)
+    def post(self, request: Request, run: str) -> Response:
+        read(NoBody, request.data)
+        found = visible_run(request.user, run)
+        require(request.user, "steer_run")
+        return Response(RunOut(runs.resume(found.id, by=request.user)).data)
+
+
+class Settle(APIView):
+    """Say whether an effect with an unknown outcome happened."""
+
+    scopes = {"POST": "steer"}
+
+    @extend_schema(request=SettleBody, responses=RunOut)
+    def post(self, request: Request, run: str) -> Response:
+        body = read(SettleBody, request.data)
+        found = visible_run(request.user, run)
+        require(request.user, "settle_task")
+        settled = runs.settle(
+            found.id,
+            body["task"],
+            happened=body["happened"],
+            output=body.get("output"),
+            accept_risk=body["accept_risk"],
+            by=request.user,
+            reason=body["reason"],
+        )
+        return Response(RunOut(settled).data)

@@ -1,0 +1,25 @@
+"""The API described by itself: OpenAPI 3.1 at /api/v1/schema/."""
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.views import SpectacularJSONAPIView
+
+from orchestrator.api.base import Api
+
+
+class Schema(SpectacularJSONAPIView):
+    """What can be asked, and what is answered."""
+
+    urlconf = "orchestrator.urls_api"
+    permission_classes = Api.permission_classes
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How a token is sent; the library finds it by its being a subclass."""
+
+    target_class = "orchestrator.api.auth.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "apiKey", "in": "header", "name": "Authorization", "description": "Token <token>"}

@@ -1,0 +1,237 @@
+"""Runs, checkpoints, events and graphs as the API takes and gives them."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from approvals.rest import Body, Query
+from checkpoints import timeline
+from checkpoints.core.status import Status
+from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
+from checkpoints.packed import unpack
+from orchestrator import settling
+from orchestrator.engine.identity import Task, idempotency_key
+
+
+class StartBody(Body):
+    """What starts a run."""
+
+    graph = serializers.CharField(max_length=200)
+    input = serializers.JSONField()
+    key = serializers.CharField(max_length=200, required=False, allow_null=True)
+    on_behalf_of = serializers.CharField(required=False, allow_null=True, help_text="A user's name.")
+    resume_failed = serializers.BooleanField(default=False)
+
+
+class NoBody(Body):
+    """Nothing is posted."""
+
+
+class SettleBody(Body):
+    """What a person knows of an unknown outcome."""
+
+    task = serializers.CharField(help_text="node:visit:index")
+    happened = serializers.BooleanField()
+    output = serializers.JSONField(required=False, allow_null=True, help_text="What the node would have returned.")
+    reason = serializers.CharField(max_length=10_000)
+    accept_risk = serializers.BooleanField(default=False)
+
+
+class StatusList(serializers.CharField):
+    """One status, or several with commas between."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        words = [word.strip() for word in str(super().to_internal_value(data)).split(",")]
+        unknown = [word for word in words if word not in set(Status)]
+        if unknown:
+            raise serializers.ValidationError(f"No such status: {', '.join(unknown)}.")
+        return words
+
+
+class RunsQuery(Query):
+    """What a list of runs can be narrowed to."""
+
+    graph = serializers.CharField(required=False)
+    status = StatusList(required=False)
+    key = serializers.CharField(required=False)
+    since = serializers.DateTimeField(required=False, help_text="Started at this time or later.")
+
+
+class EventsQuery(Query):
+    """Where to go on in a log."""
+
+    after = serializers.IntegerField(required=False, min_value=0, default=0)
+
+
+class DiffQuery(Body):
+    """What to compare with."""
+
+    against = serializers.CharField(required=False, help_text="Id or alias; without it, the parent.")
+
+
+class Person(serializers.CharField):
+    """A user's name, or null."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(read_only=True, allow_null=True, **kwargs)
+
+    def to_representation(self, value: Any) -> str:
+        return str(value.get_username())
+
+
+class RunLine(serializers.ModelSerializer[Run]):
+    """A run in a list: columns only."""
+
+    started_by = Person()
+    on_behalf_of = Person()
+
+    class Meta:
+        model = Run
+        fields = [
+            "id", "key", "graph", "version", "fingerprint", "label", "facts", "status", "line", "superstep", "head",
+            "head_seq", "event_seq", "decisions", "durable", "at_node", "tape", "error_code", "progress", "started_by",
+            "on_behalf_of", "parent_run", "parent_task", "origin_checkpoint", "created_at", "started_at", "ended_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class WaitingOut(serializers.Serializer[Any]):
+    """A request that the run waits for."""
+
+    request = serializers.UUIDField(source="id")
+    task = serializers.CharField()
+    title = serializers.SerializerMethodField()
+
+    def get_title(self, request: Any) -> str:
+        return unpack(request.title) or ""
+
+
+class UnknownOut(serializers.Serializer[Any]):
+    """A task whose outcome a person must settle. The key is the one that the call carried, to look it up by."""
+
+    task = serializers.CharField()
+    attempt = serializers.IntegerField()
+    intent_at = serializers.DateTimeField()
+    idempotency_key = serializers.SerializerMethodField()
+
+    def get_idempotency_key(self, row: TaskResult) -> str:
+        return idempotency_key(row.run_id, row.line, Task(row.node, row.visit, row.index))
+
+
+class RunOut(RunLine):
+    """One run, with its input, why it stopped, what it waits for, and what must be settled."""
+
+    input = serializers.SerializerMethodField()
+    error = serializers.SerializerMethodField()
+    paused = serializers.SerializerMethodField()
+    unknown = serializers.SerializerMethodField()
+
+    class Meta(RunLine.Meta):
+        fields = [*RunLine.Meta.fields, "input", "error", "paused", "unknown"]
+        read_only_fields = fields
+
+    def get_input(self, run: Run) -> dict[str, Any]:
+        return unpack(run.input) or {}
+
+    def get_error(self, run: Run) -> dict[str, Any] | None:
+        error: dict[str, Any] | None = unpack(run.error)
+        return error
+
+    def get_paused(self, run: Run) -> list[dict[str, Any]]:
+        waiting = run.requests.filter(status="open").only("id", "node", "visit", "index", "title").order_by("id")
+        return list(WaitingOut(waiting, many=True).data)
+
+    def get_unknown(self, run: Run) -> list[dict[str, Any]]:
+        return list(UnknownOut(settling.unknown_tasks(run), many=True).data)
+
+
+class EventOut(serializers.ModelSerializer[RunEvent]):
+    """A line of a run's log."""
+
+    payload = serializers.SerializerMethodField()
+
+    class Meta:
+        model = RunEvent
+        fields = ["seq", "type", "at", "node", "task", "actor", "payload", "hash"]
+        read_only_fields = fields
+
+    def get_payload(self, event: RunEvent) -> dict[str, Any]:
+        return timeline.payload_of(event)
+
+
+class CheckpointLine(serializers.ModelSerializer[Checkpoint]):
+    """A checkpoint in a list: metadata only."""
+
+    alias = serializers.SerializerMethodField()
+    graph_fingerprint = serializers.CharField(source="fingerprint")
+    format_version = serializers.IntegerField(source="format")
+    event_position = serializers.IntegerField(source="event_seq")
+
+    class Meta:
+        model = Checkpoint
+        fields = [
+            "id", "alias", "run", "graph", "version", "graph_fingerprint", "format_version", "seq", "superstep", "line",
+            "source", "parent", "created_at", "committed", "nodes", "changed", "event_position", "took_ms",
+            "stored_size", "state_size",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_alias(self, checkpoint: Checkpoint) -> str:
+        return timeline.alias_of(checkpoint)
+
+
+class StateOut(serializers.Serializer[Any]):
+    """The state by partition."""
+
+    input = serializers.JSONField()
+    scratch = serializers.JSONField()
+    artifacts = serializers.JSONField()
+    diagnostics = serializers.JSONField()
+
+
+class ChangeOut(serializers.Serializer[timeline.Change]):
+    """One path that differs."""
+
+    partition = serializers.CharField()
+    path = serializers.CharField()
+    kind = serializers.ChoiceField(choices=["added", "removed", "changed"])
+    before = serializers.JSONField()
+    after = serializers.JSONField()
+    set_by = serializers.CharField()
+
+
+class DiffOut(serializers.Serializer[Any]):
+    """What differs at one checkpoint against another; `against` is null where there is nothing before it."""
+
+    checkpoint = serializers.CharField()
+    against = serializers.CharField(allow_null=True)
+    changes = ChangeOut(many=True)
+
+
+class UploadOut(serializers.Serializer[Any]):
+    """A reference that an input can carry."""
+
+    file = serializers.UUIDField()
+    name = serializers.CharField()
+    size = serializers.IntegerField()
+    sha256 = serializers.CharField()
+
+
+class GraphLine(serializers.Serializer[Any]):
+    """A graph in the catalogue: its current version."""
+
+    name = serializers.CharField()
+    version = serializers.CharField()
+    fingerprint = serializers.CharField()
+    doc = serializers.CharField()
+    warnings = serializers.ListField(child=serializers.CharField())
+
+
+class GraphOut(GraphLine):
+    """One graph: what it takes, what it holds, how it goes."""
+
+    nodes = serializers.ListField(child=serializers.DictField())
+    edges = serializers.ListField(child=serializers.DictField())
+    input_schema = serializers.DictField()
+    state_schema = serializers.DictField()
+    mermaid = serializers.CharField()

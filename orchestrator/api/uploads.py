@@ -1,0 +1,44 @@
+"""The endpoint that takes files."""
+
+from typing import Any
+
+from django.core.files.uploadedfile import UploadedFile
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.parsers import MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from checkpoints import files
+from checkpoints.conf import conf
+from orchestrator.api.serializers import UploadOut
+from orchestrator.starting import require
+
+_WRAPPING = 64 * 1024
+"""Bytes that a form may take around its file."""
+
+
+class UploadBody(serializers.Serializer[Any]):
+    """A form with one file."""
+
+    file = serializers.FileField()
+
+
+class Uploads(APIView):
+    """Keep a file, and give the reference by which an input names it."""
+
+    scopes = {"POST": "start"}
+    parser_classes = [MultiPartParser]
+
+    def most_bytes(self) -> int:
+        return conf().max_upload_bytes + _WRAPPING
+
+    @extend_schema(request={"multipart/form-data": UploadBody}, responses={201: UploadOut})
+    def post(self, request: Request) -> Response:
+        require(request.user, "start_run")
+        file = request.data.get("file")
+        if not isinstance(file, UploadedFile) or len(request.data) != 1:
+            raise ValidationError({"file": ["Post a form with one file, in the field named file."]})
+        return Response(files.save_upload(file.file, name=file.name or "", by=request.user), status=201)

@@ -1,0 +1,63 @@
+"""Probes: /healthz says that this process answers, /readyz that it can do its work. Open to everybody, so they tell no names."""
+
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Min
+from django.http import HttpRequest, JsonResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from checkpoints.conf import conf
+from checkpoints.core.status import Status
+from checkpoints.models import Run, Worker
+
+
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    """Always 200: no database is asked."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """200 where database, migrations and a live worker are there, else 503 naming what is not."""
+    try:
+        checks: dict[str, Any] = {"database": True, "migrations": migrated(), "worker": worker_alive()}
+        waits = oldest_due_seconds()
+    except DatabaseError:
+        checks, waits = {"database": False, "migrations": False, "worker": False}, None
+    ready = all(checks.values())
+    answer = {"status": "ready" if ready else "not ready", **checks, "oldest_due_seconds": waits}
+    return JsonResponse(answer, status=200 if ready else 503)
+
+
+def migrated() -> bool:
+    """Whether no migration waits. Found once, it is not asked again: migrations are not undone under a running process."""
+    if not _migrated():
+        _migrated.cache_clear()
+        return False
+    return True
+
+
+@cache
+def _migrated() -> bool:
+    executor = MigrationExecutor(connection)
+    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+
+
+def worker_alive() -> bool:
+    """Whether a worker has given a sign of life within a lease, and is not about to stop."""
+    since = timezone.now() - timedelta(seconds=conf().lease_seconds)
+    return Worker.objects.filter(stopped_at=None, draining=False, heartbeat_at__gte=since).exists()
+
+
+def oldest_due_seconds() -> float | None:
+    """For how long the run that waits longest for a worker has been due; None where none is."""
+    now = timezone.now()
+    due = Run.objects.filter(status__in=[Status.QUEUED, Status.WAITING], due_at__lte=now)
+    oldest = due.aggregate(oldest=Min("due_at"))["oldest"]
+    return round((now - oldest).total_seconds(), 3) if oldest else None

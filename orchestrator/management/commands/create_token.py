@@ -1,0 +1,34 @@
+"""`manage.py create_token USER`: make a token for the API, printed once and nowhere kept."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from orchestrator import tokens
+from orchestrator.management import told
+
+
+class Command(BaseCommand):
+    """Make an API token."""
+
+    help = "Make a token that acts as a user. It is printed once; only its digest is kept."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("user")
+        parser.add_argument(
+            "--scopes", nargs="+", default=[*tokens.SCOPES], metavar="SCOPE", help=f"of {', '.join(tokens.SCOPES)}"
+        )
+        parser.add_argument("--name", default="", help="what it is for, to tell tokens apart")
+        parser.add_argument("--days", type=int, help="for how long it is good; without it, until it is revoked")
+        told.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = told.person(options["user"])
+        if user is None:
+            raise CommandError("name a user")
+        scopes = [word for given in options["scopes"] for word in given.split(",") if word]
+        with told.one_clear_line():
+            text = tokens.make(user, scopes=scopes, name=options["name"], days=options["days"])
+        self.stdout.write(json.dumps({"token": text, "scopes": scopes}) if options["as_json"] else text)

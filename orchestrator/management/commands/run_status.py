@@ -1,0 +1,26 @@
+"""`manage.py run_status RUN`: where a run stands and what it waits for."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from orchestrator import runs
+from orchestrator.management import told
+
+
+class Command(BaseCommand):
+    """Tell how a run stands."""
+
+    help = "Tell where a run stands. Exit codes: 0 completed or going on, 1 no such run, 3 ended otherwise, 4 stopped."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", help="id or key")
+        told.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with told.one_clear_line():
+            run = runs.get(options["run"])
+        self.stdout.write(told.as_json(run) if options["as_json"] else told.as_text(run))
+        if code := told.exit_code(run.status):
+            raise SystemExit(code)

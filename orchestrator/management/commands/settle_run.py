@@ -1,0 +1,53 @@
+"""`manage.py settle_run RUN TASK`: say whether an effect with an unknown outcome happened."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from orchestrator import runs
+from orchestrator.management import told
+
+
+class Command(BaseCommand):
+    """Settle an unknown outcome."""
+
+    help = "Settle a task with an unknown outcome: it happened, with this output, or it did not and runs again."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", help="id or key")
+        parser.add_argument("task", help="node:visit:index")
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("--happened", action="store_true", help="it happened")
+        which.add_argument("--did-not", action="store_true", help="it did not happen; it runs again")
+        parser.add_argument("--output", metavar="FILE", help="with --happened: what it returned, as JSON")
+        parser.add_argument("--reason", required=True, help="how you know")
+        parser.add_argument("--accept-risk", action="store_true", help="with --did-not: only time says it is over; yes")
+        told.add_by(parser)
+        told.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["did_not"] and options["output"]:
+            raise CommandError("--output goes with --happened")
+        with told.one_clear_line():
+            run = runs.settle(
+                options["run"],
+                options["task"],
+                happened=options["happened"],
+                output=_output(options["output"]),
+                accept_risk=options["accept_risk"],
+                by=told.person(options["by"]),
+                reason=options["reason"],
+            )
+        self.stdout.write(told.as_json(run) if options["as_json"] else told.as_text(run))
+
+
+def _output(path: str | None) -> Any:
+    if path is None:
+        return None
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"cannot read the output from {path}: {error}") from error

@@ -1,0 +1,89 @@
+"""`manage.py start_run GRAPH [INPUT.json]`: start a run, and with --wait follow it until it rests or ends."""
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from checkpoints import files
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.management import told
+from orchestrator.management.watching import watch
+
+
+class Command(BaseCommand):
+    """Start a run of a graph."""
+
+    help = "Start a run. Exit codes: 0 started (--wait: completed or at rest), 1 refused, 3 ended otherwise, 4 stopped."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("graph", help="name of a registered graph")
+        parser.add_argument("input", nargs="?", help="a file with the input as a JSON object; - reads standard input")
+        parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of the input")
+        parser.add_argument("--file", action="append", default=[], metavar="NAME=PATH", help="upload into a field")
+        parser.add_argument("--key", help="the run's key: starting it again gives the same run")
+        parser.add_argument("--wait", action="store_true", help="follow the run until it rests or ends")
+        told.add_by(parser)
+        told.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        by = told.person(options["by"])
+        with told.one_clear_line():
+            given = _input(options["input"]) | dict(_pair(text) for text in options["set"])
+            given |= {name: _upload(path, by) for name, path in map(_named, options["file"])}
+            run = runs.start(options["graph"], given, key=options["key"], by=by)
+        if not options["wait"]:
+            return self._tell(run, options["as_json"])
+        if not options["as_json"]:
+            self.stdout.write(f"{run.key}  {run.graph}")
+        quiet = options["as_json"]
+        run = watch(run.id, (lambda line: None) if quiet else self.stdout.write, self.stderr.write)
+        self._tell(run, quiet)
+        if code := told.exit_code(run.status):
+            sys.exit(code)
+        return None
+
+    def _tell(self, run: Run, as_json: bool) -> None:
+        self.stdout.write(told.as_json(run) if as_json else told.as_text(run))
+
+
+def _input(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        given = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"cannot read the input from {path}: {error}") from error
+    if not isinstance(given, dict):
+        raise CommandError(f"the input in {path} is no JSON object")
+    return given
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise CommandError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """A field and its value: text, which the types of the input convert; objects, lists and null are JSON."""
+    name, value = _named(text)
+    if not value.startswith(("{", "[")) and value != "null":
+        return name, value
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        raise CommandError(f"the value of {name} begins like JSON and is none: {error}") from error
+
+
+def _upload(path: str, by: Any) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as file:
+            return files.save_upload(file, name=Path(path).name, by=by)
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from error

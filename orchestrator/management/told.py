@@ -1,0 +1,96 @@
+"""What commands share: who acts, one clear line for a refusal, and runs as people and machines read them."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import CommandError
+
+from checkpoints.core.status import ENDS, STOPPED, Status
+from checkpoints.models import Run
+from checkpoints.packed import unpack
+from orchestrator.engine.errors import CountersignError
+
+WORKING = frozenset({Status.QUEUED, Status.RUNNING})
+ENDED_OTHERWISE, STOPPED_CODE = 3, 4
+"""Exit codes: 0 completed or at rest, 3 ended without completing, 4 stopped until a person acts; 1 is a refusal."""
+
+
+def add_by(parser: ArgumentParser) -> None:
+    """`--by USER`."""
+    parser.add_argument("--by", metavar="USER", help="act as this user; without it, as the system")
+
+
+def add_json(parser: ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of text")
+
+
+def person(name: str | None) -> Any:
+    """The active user of that name; None, the system, for none. Raises `CommandError`."""
+    if name is None:
+        return None
+    users = get_user_model()
+    found = users._default_manager.filter(**{users.USERNAME_FIELD: name, "is_active": True}).first()
+    if found is None:
+        raise CommandError(f"there is no active user {name}")
+    return found
+
+
+@contextmanager
+def one_clear_line() -> Iterator[None]:
+    """Turn a refusal into the one line that a command fails with."""
+    try:
+        yield
+    except CountersignError as error:
+        raise CommandError(f"{error.message} [{error.code}]") from error
+
+
+def exit_code(status: str) -> int:
+    """What a command that watched a run ends with."""
+    if status in STOPPED:
+        return STOPPED_CODE
+    return ENDED_OTHERWISE if status in ENDS and status != Status.COMPLETED else 0
+
+
+def as_dict(run: Run) -> dict[str, Any]:
+    """A run for machines."""
+    waiting = run.requests.filter(status="open").order_by("id")
+    return {
+        "id": str(run.id),
+        "key": run.key,
+        "graph": run.graph,
+        "version": run.version,
+        "status": run.status,
+        "superstep": run.superstep,
+        "at_node": run.at_node,
+        "progress": run.progress,
+        "error": unpack(run.error),
+        "waiting": [{"request": str(r.id), "task": r.task, "title": unpack(r.title)} for r in waiting],
+    }
+
+
+def as_json(run: Run) -> str:
+    """A run as one line of JSON."""
+    return json.dumps(as_dict(run), ensure_ascii=False)
+
+
+def as_text(run: Run) -> str:
+    """A run for people, a few lines."""
+    told = as_dict(run)
+    lines = [f"{run.key}  {run.graph} {run.version}  {run.status}, superstep {run.superstep}"]
+    lines += [f"  at {run.at_node}"] if run.at_node else []
+    lines += [f"  {progress(run)}"] if run.progress else []
+    lines += [f"  {told['error']['message']} [{told['error']['code']}]"] if told["error"] else []
+    lines += [f"  waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in told["waiting"]]
+    return "\n".join(lines)
+
+
+def progress(run: Run) -> str:
+    """What the node in hand reports."""
+    told = run.progress or {}
+    text = f"{told.get('done', 0)} of {told.get('total', 0)}"
+    return f"{text} {told['note']}" if told.get("note") else text

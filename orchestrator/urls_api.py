@@ -1,0 +1,32 @@
+"""Addresses of the API, version 1, and of the probes. A project includes them at its root."""
+
+from django.urls import include, path, re_path
+
+from approvals import urls as approvals
+from orchestrator import health
+from orchestrator.api import checkpoints, graphs, nothing, runs, schema, uploads
+from orchestrator.api.base import mount
+
+v1 = [
+    path("graphs/", mount(graphs.Graphs), name="graphs"),
+    path("graphs/<str:name>/", mount(graphs.OneGraph), name="graph"),
+    path("runs/", mount(runs.Runs), name="runs"),
+    path("runs/<str:run>/", mount(runs.OneRun), name="run"),
+    path("runs/<str:run>/checkpoints/", mount(runs.RunCheckpoints), name="run-checkpoints"),
+    path("runs/<str:run>/events/", mount(runs.RunEvents), name="run-events"),
+    path("runs/<str:run>/resume/", mount(runs.Resume), name="resume"),
+    path("runs/<str:run>/settle/", mount(runs.Settle), name="settle"),
+    path("checkpoints/<str:checkpoint>/", mount(checkpoints.OneCheckpoint), name="checkpoint"),
+    path("checkpoints/<str:checkpoint>/state/", mount(checkpoints.CheckpointState), name="checkpoint-state"),
+    path("checkpoints/<str:checkpoint>/diff/", mount(checkpoints.CheckpointDiff), name="checkpoint-diff"),
+    path("uploads/", mount(uploads.Uploads), name="uploads"),
+    *approvals.patterns(mount),
+    path("schema/", mount(schema.Schema), name="schema"),
+    re_path(r"^.*/$", mount(nothing.Nothing)),
+]
+
+urlpatterns = [
+    path("api/v1/", include((v1, "api"))),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+]
