@@ -54,6 +54,8 @@ def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
     if isinstance(proposed, str) and (len(proposed) > LETTER or "\n" in proposed):
         before = now if isinstance(now, str) and not adds else ""
         return Shown("text", paragraphs=paragraphs(pieces(before, proposed)))
+    if adds and isinstance(proposed, list) and len(proposed) == 1 and isinstance(proposed[0], Mapping):
+        proposed = proposed[0]
     if isinstance(proposed, list):
         before = now if isinstance(now, list) and not adds else []
         return Shown("items", items=list(_items(before, proposed)))
@@ -65,6 +67,10 @@ def _rows(now: Any, proposed: Any) -> Iterator[Row]:
     if not isinstance(proposed, Mapping):
         yield _row("Value", _Leaf(now), _Leaf(proposed))
         return
+    if isinstance(proposed.get("before"), Mapping) and "after" in proposed:
+        # A value that says itself what it changes: shown as that change, the rest of it below.
+        yield from _rows(proposed["before"], proposed["after"] or dict.fromkeys(proposed["before"]))
+        proposed = {key: value for key, value in proposed.items() if key not in ("before", "after")}
     before = dict(_leaves(now)) if isinstance(now, Mapping) else {}
     after = dict(_leaves(proposed))
     for path in [*after, *(path for path in before if path not in after)]:

@@ -66,6 +66,9 @@ EVENTS = {
     "effect_result": "result recorded",
     "run_incompatible": "run cannot go on with this version",
     "run_tampered": "a record does not match its seal",
+    "task_unknown": "outcome unknown",
+    "approval_not_needed": "needed no approval",
+    "gate_applied": "signatures applied",
     "warning": "warning",
 }
 """Event type -> the words of the log."""

@@ -2,14 +2,18 @@
 
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
 urlpatterns = [
-    path("login/", LoginView.as_view(template_name="orchestrator/login.html"), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
+    path("", include("approvals.urls_pages")),
+    path("", include("orchestrator.urls_pages")),
 ]
+
+handler400 = "orchestrator.views.errors.bad_request"
+handler403 = "orchestrator.views.errors.forbidden"
+handler404 = "orchestrator.views.errors.not_found"
+handler500 = "orchestrator.views.errors.server_error"
 
 if apps.is_installed("orchestrator.demo.claims"):
     urlpatterns += [

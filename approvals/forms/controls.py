@@ -10,6 +10,8 @@ from typing import Any
 
 KEYS_OF_A_FILE = {"file", "name", "size", "sha256"}
 RADIO_UP_TO = 5
+MOST_ITEMS = 20
+"""Items up to which a list or dictionary is edited item by item."""
 LONG = 80
 """Characters from which a text is edited in an area."""
 
@@ -30,7 +32,7 @@ class Control:
     children: list["Control"] = field(default_factory=list)
     item: str = ""
     nullable: bool = False
-    default: Any = None
+    key: str = ""
 
     def walk(self) -> "list[Control]":
         """The control and all below it."""
@@ -38,7 +40,11 @@ class Control:
 
 
 def root(schema: Mapping[str, Any], *, prefix: str, value: Any = None, label: str = "") -> Control:
-    """The control of a whole value. Names of controls begin with `prefix`."""
+    """The control of a whole value. Names of controls begin with `prefix`.
+
+    With a value, lists of objects and open dictionaries get a control for each item that is there; without one, they are
+    written as JSON, for nobody knows how many there will be.
+    """
     return _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=value, required=True)
 
 
@@ -55,23 +61,52 @@ def _control(
     plain, nullable = resolved(schema, defs)
     kind, item = kind_of(plain, defs, value)
     hint = str(schema.get("description") or plain.get("description") or "")
-    default = schema.get("default")
     control = Control(kind, name, path, label, hint, required and not nullable, item=item, nullable=nullable)
-    control.default = default
-    value = default if value is None else value
+    value = schema.get("default") if value is None else value
     if kind == "group":
-        given = value if isinstance(value, Mapping) else {}
-        control.children = _children(plain, defs, control, given)
+        control.children = _children(plain, defs, control, value if isinstance(value, Mapping) else {})
+    elif kind == "map":
+        control.children = _entries(plain, defs, control, value)
+    elif kind == "rows":
+        control.children = _rows(plain, defs, control, value)
     elif kind in ("choice", "radio"):
         control.choices = [(str(v), humanise(str(v))) for v in choices_of(plain)]
-        control.value = "" if value is None else str(value)
-    elif kind == "json":
-        control.value = "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
-    elif kind == "lines":
-        control.value = "\n".join(str(one) for one in value) if isinstance(value, list) else ""
-    else:
-        control.value = value
+    control.value = _shown(kind, value)
     return control
+
+
+def _shown(kind: str, value: Any) -> Any:
+    """A value as its control shows it."""
+    if kind == "json":
+        return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+    if kind == "lines":
+        return "\n".join(str(one) for one in value) if isinstance(value, list) else ""
+    if kind in ("choice", "radio"):
+        return "" if value is None else str(value)
+    return value
+
+
+def _entries(
+    schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Mapping[str, Any]
+) -> list[Control]:
+    inner = schema.get("additionalProperties", {})
+    return [_child(inner, defs, parent, str(key), label=str(key), value=one, required=True) for key, one in value.items()]
+
+
+def _rows(schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Sequence[Any]) -> list[Control]:
+    inner = schema.get("items", {})
+    return [
+        _control(
+            inner,
+            defs,
+            name=f"{parent.name}.{n}",
+            path=f"{parent.path}[{n}]",
+            label=f"Item {n + 1}" if len(value) > 1 else "",
+            value=one,
+            required=True,
+        )
+        for n, one in enumerate(value)
+    ]
 
 
 def _children(
@@ -79,17 +114,33 @@ def _children(
 ) -> list[Control]:
     required = schema.get("required", ())
     return [
-        _control(
+        _child(
             inner,
             defs,
-            name=f"{parent.name}.{key}",
-            path=f"{parent.path}.{key}" if parent.path else key,
+            parent,
+            key,
             label=str(inner.get("title") or "") or humanise(key),
             value=value.get(key),
             required=key in required,
         )
         for key, inner in schema["properties"].items()
     ]
+
+
+def _child(
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    parent: Control,
+    key: str,
+    *,
+    label: str,
+    value: Any,
+    required: bool,
+) -> Control:
+    path = f"{parent.path}.{key}" if parent.path else key
+    child = _control(schema, defs, name=f"{parent.name}.{key}", path=path, label=label, value=value, required=required)
+    child.key = key
+    return child
 
 
 def resolved(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
@@ -125,15 +176,29 @@ def kind_of(schema: Mapping[str, Any], defs: Mapping[str, Any], value: Any) -> t
     if values and all(isinstance(one, str) for one in values):
         return ("radio" if len(values) <= RADIO_UP_TO else "choice"), ""
     found = schema.get("type")
-    if found == "object" and schema.get("properties"):
-        return "group", ""
+    if found == "object":
+        return _object(schema, value), ""
     if found == "array":
-        item, _ = resolved(schema.get("items", {}), defs)
-        kind, _ = kind_of(item, defs, None)
-        return ("lines", kind) if kind in ("text", "whole", "number", "money", "date") else ("json", "")
+        return _list(schema, defs, value)
     if found == "string":
         return _text(schema, value), ""
     return _TYPES.get(str(found), "json"), ""
+
+
+def _object(schema: Mapping[str, Any], value: Any) -> str:
+    if schema.get("properties"):
+        return "group"
+    flat = isinstance(value, Mapping) and 0 < len(value) <= MOST_ITEMS and isinstance(schema.get("additionalProperties"), Mapping)
+    return "map" if flat else "json"
+
+
+def _list(schema: Mapping[str, Any], defs: Mapping[str, Any], value: Any) -> tuple[str, str]:
+    item, _ = resolved(schema.get("items", {}), defs)
+    kind, _ = kind_of(item, defs, None)
+    if kind in ("text", "whole", "number", "money", "date"):
+        return "lines", kind
+    few = isinstance(value, list) and 0 < len(value) <= MOST_ITEMS
+    return ("rows", "") if kind == "group" and few else ("json", "")
 
 
 def _text(schema: Mapping[str, Any], value: Any) -> str:

@@ -15,9 +15,11 @@ ABSENT: Any = object()
 
 def read(control: Control, posted: Mapping[str, Any]) -> Any:
     """The value of the control and those below, `ABSENT` where it was left empty. Marks errors on the controls."""
-    if control.kind == "group":
-        found = {child.path.rpartition(".")[2]: read(child, posted) for child in control.children}
+    if control.kind in ("group", "map"):
+        found = {child.key: read(child, posted) for child in control.children}
         return {key: value for key, value in found.items() if value is not ABSENT}
+    if control.kind == "rows":
+        return [value for value in (read(child, posted) for child in control.children) if value is not ABSENT]
     if control.kind == "bool":
         control.value = control.name in posted
         return control.value
@@ -42,9 +44,8 @@ def errors(control: Control) -> list[Control]:
 def place(control: Control, path: str, message: str) -> bool:
     """Put a message beside the control at `path`, or beside the nearest one above it. False where there is none."""
     known = {one.path: one for one in control.walk()}
-    path = path.partition("[")[0]
-    while path not in known and path:
-        path = path.rpartition(".")[0]
+    while path and path not in known:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
     if not path:
         return False
     known[path].error = message

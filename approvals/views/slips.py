@@ -9,7 +9,7 @@ from uuid import UUID
 from approvals import show
 from approvals.core import Standing
 from approvals.forms import controls
-from approvals.forms.controls import Control
+from approvals.forms.controls import Control, humanise
 from approvals.models import Decision, RequestStatus
 from approvals.standing import Asked
 from approvals.views.inbox import asked_of, name_of
@@ -46,6 +46,7 @@ class Slip:
     raw: str
     raw_now: str
     current: str
+    beside: list[dict[str, str]]
     adds: bool
     standing: Standing
     open: bool
@@ -167,11 +168,12 @@ def _slip(
         row=row,
         request=asked.request.id,
         title=row.label or f"{row.node} sets {row.channel}",
-        say=str(shown.get("reversible") or "Changes the state of the run once it is approved."),
+        say=_say(shown.get("reversible")),
         shown=show.compare(base.value, value, adds=adds),
         raw=show.as_json(value),
         raw_now=show.as_json(base.value),
         current=_current(base.value, adds),
+        beside=[{"label": humanise(name), "text": show.visible(show.as_json(other)) or "not set"} for name, other in base.shows.items()],
         adds=adds,
         standing=standing,
         open=is_open,
@@ -183,10 +185,18 @@ def _slip(
     )
 
 
+def _say(reversible: Any) -> str:
+    if isinstance(reversible, str) and reversible:
+        return reversible
+    if reversible is not None:
+        return "Can be undone." if reversible else "Cannot be undone."
+    return "Becomes part of the run once it is approved."
+
+
 def _current(value: Any, adds: bool) -> str:
     if not adds:
         return ""
-    return f"It is combined with what is there: {show.text_of(value) or 'nothing yet'}."
+    return f"It is combined with what is there. When it was proposed that was: {show.text_of(value) or 'nothing'}."
 
 
 def _stale(row: PendingWrite) -> str:

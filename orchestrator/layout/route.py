@@ -28,6 +28,10 @@ class Placed:
         return self.y + self.height
 
     @property
+    def half(self) -> float:
+        return self.width / 2
+
+    @property
     def centre(self) -> float:
         return self.x + self.width / 2
 

@@ -261,3 +261,16 @@ def reason(run: Any) -> str:
     if done.get("total"):
         return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()
     return "waits for people" if run.status == "paused" else ""
+
+
+@register.filter
+def words(text: str) -> list[str]:
+    """The words of a text, for loops."""
+    return text.split()
+
+
+@register.filter
+def time_only(at: datetime) -> SafeString:
+    """Hours and minutes, the exact time on hover."""
+    local = timezone.localtime(at)
+    return _time(local, date_format(local, "H:i"))

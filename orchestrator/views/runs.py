@@ -50,7 +50,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "tabs": list(_tabs(request, tab, counts)),
         "tab": tab if wanted else "",
         "total": sum(counts.get(s, 0) for s in wanted) if wanted else sum(counts.values()),
-        "graphs": sorted({graph.name for graph in registry.graphs()}),
+        "graphs": sorted({compiled.name for compiled in registry.all()}),
         "graph": request.GET.get("graph", ""),
         "q": request.GET.get("q", "").strip(),
         "older": _query(request, before=_cursor(found[PAGE - 1])) if len(found) > PAGE else "",

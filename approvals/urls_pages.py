@@ -1,0 +1,12 @@
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts."""
+
+from django.urls import path
+
+from approvals.views import inbox, receipt, review
+
+urlpatterns = [
+    path("reviews/", inbox.page, name="inbox"),
+    path("reviews/<str:ref>/", review.page, name="review"),
+    path("reviews/<str:ref>/sign/", review.sign, name="sign"),
+    path("receipts/<uuid:receipt_id>/", receipt.page, name="receipt"),
+]

@@ -1,0 +1,111 @@
+"""The catalogue of graphs, and one graph: its drawing, nodes, gates in words, input, and how to start it from code."""
+
+import json
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from approvals import permissions
+from approvals.forms import controls
+from approvals.views.page import render
+from checkpoints.models import GraphVersion
+from orchestrator.engine import registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.effect import EFFECTS
+from orchestrator.engine.errors import UnknownThing
+from orchestrator.labels import STATUS
+from orchestrator.layout import paint
+
+
+@login_required
+@require_safe
+def catalogue(request: HttpRequest) -> HttpResponse:
+    """Each graph that is registered here, in its current version."""
+    since = timezone.now() - timedelta(days=1)
+    runs = permissions.visible_runs(request.user).filter(created_at__gt=since).order_by()
+    counts: dict[str, dict[str, int]] = {}
+    for row in runs.values("graph", "status").annotate(n=Count("id")):
+        counts.setdefault(row["graph"], {})[row["status"]] = row["n"]
+    names = sorted({compiled.name for compiled in registry.all()})
+    graphs = [_card(registry.current(name), counts.get(name, {})) for name in names]
+    may_start = permissions.may(request.user, "start_run")
+    return render(request, "orchestrator/graphs.html", {"graphs": graphs, "may_start": may_start}, section="graphs")
+
+
+def _card(compiled: Compiled, counts: dict[str, int]) -> dict[str, Any]:
+    effects = Counter("human" if node.gated else node.effect for node in compiled.nodes.values())
+    return {
+        "name": compiled.name,
+        "version": compiled.version,
+        "doc": sentence_of(compiled),
+        "effects": [(effect, effects[effect]) for effect in EFFECTS if effects[effect]],
+        "runs": [(STATUS[s].label, n) for s, n in sorted(counts.items())],  # type: ignore[index]
+        "warnings": len(compiled.warnings),
+    }
+
+
+def sentence_of(compiled: Compiled) -> str:
+    """What the author says of the graph, in one line: of its state, else of its input."""
+    for model in (compiled.state_model, compiled.input_model):
+        text = (model.__doc__ or "").strip()
+        if text:
+            return text.splitlines()[0]
+    return ""
+
+
+def current(name: str) -> Compiled:
+    """The graph's current version here, or 404."""
+    try:
+        return registry.current(name)
+    except UnknownThing as error:
+        raise Http404(error.message) from error
+
+
+@login_required
+@require_safe
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    """One graph, as registered now."""
+    compiled = current(name)
+    entry = compiled.catalogue()
+    drawing = paint.of_graph(compiled.nodes, compiled.edges)
+    seen = GraphVersion.objects.filter(name=name)[:20]
+    context = {
+        "compiled": compiled,
+        "doc": sentence_of(compiled),
+        "picture": paint.plain(drawing, name=name),
+        "nodes": [(node, _ways(compiled, str(node["name"]))) for node in entry["nodes"]],  # type: ignore[union-attr,call-overload]
+        "fields": controls.root(compiled.schemas["input"], prefix="i").children,
+        "schema": compiled.schemas["input"],
+        "mermaid": entry["mermaid"],
+        "call": _call(request, compiled),
+        "versions": list(seen),
+        "may_start": permissions.may(request.user, "start_run"),
+    }
+    return render(request, "orchestrator/graph.html", context, section="graphs")
+
+
+def _ways(compiled: Compiled, node: str) -> list[str]:
+    found = []
+    for edge in compiled.edges:
+        if edge.source == node:
+            word = edge.when or edge.label or {"goto": "goto", "send": "sends"}.get(edge.kind, "")
+            found.append(f"{edge.target} ({word})" if word else edge.target)
+    return found
+
+
+def _call(request: HttpRequest, compiled: Compiled) -> str:
+    """A call that starts a run, ready to be completed."""
+    example = {key: "…" for key in compiled.schemas["input"].get("required", ())}
+    body = json.dumps({"graph": compiled.name, "input": example, "key": "…"}, ensure_ascii=False)
+    address = request.build_absolute_uri(reverse("home"))
+    return (
+        f"curl -X POST {address}api/v1/runs/ \\\n  -H 'Authorization: Token …' \\\n"
+        f"  -H 'Content-Type: application/json' \\\n  -d '{body}'"
+    )

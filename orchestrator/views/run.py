@@ -1,0 +1,218 @@
+"""The run page: where a run is, every checkpoint, what each changed, and the one next step. And resuming a stopped run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals import permissions
+from approvals.models import ApprovalRequest, RequestStatus
+from approvals.views.inbox import asked_of
+from approvals.views.page import render, visible_run
+from checkpoints import audit, timeline
+from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
+from checkpoints.models import Checkpoint, Run
+from checkpoints.models.checkpoint import Source
+from orchestrator import runs
+from orchestrator.engine import plan, registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import CountersignError, UnknownThing
+from orchestrator.engine.frontier import Frontier, visit_of
+from orchestrator.layout import paint
+from orchestrator.views import run_details, run_timeline
+from orchestrator.views.run_details import TABS
+from orchestrator.views.run_problem import problem_of
+from orchestrator.views.run_timeline import STOPPED, WHY, url
+
+WINDOW = 60
+AROUND = 8
+POLICIES = {
+    "every_node": "every superstep",
+    "explicit": "where a node says so",
+    "none": "start, gates and end",
+    "manual": "where a node asks for it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """What the run asks of people now."""
+
+    writes: int
+    mine: bool
+    of: str
+
+
+@login_required
+@require_safe
+def page(request: HttpRequest, ref: str) -> HttpResponse:
+    """The run at the checkpoint `at`; without it, at the newest."""
+    run = visible_run(request.user, ref)
+    rows, newest = _window(run, request.GET.get("at", ""))
+    at = _chosen(rows, request.GET.get("at", ""))
+    tab = request.GET.get("tab", "changed")
+    context = _context(request, run, rows, at, newest=newest, tab=tab if tab in TABS else "changed")
+    return render(request, "orchestrator/run.html", {"page": context}, section="runs")
+
+
+@login_required
+@require_POST
+def resume(request: HttpRequest, ref: str) -> HttpResponse:
+    """Queue a stopped run again."""
+    run = visible_run(request.user, ref)
+    if not permissions.may(request.user, "steer_run"):
+        audit.record("refused_resume", actor=request.user, run=run.id)
+        raise PermissionDenied("You may not steer runs, so nothing was resumed.")
+    try:
+        runs.resume(run.id, by=request.user)  # type: ignore[arg-type]
+    except CountersignError as error:
+        messages.warning(request, f"Not resumed: {error.message}.", extra_tags="bad")
+    return redirect("run", run.id)
+
+
+def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
+    """Up to `WINDOW` checkpoints around the wanted one, newest first; and the newest of all."""
+    rows = timeline.list_checkpoints(run.id, limit=WINDOW)
+    if not rows:
+        raise Http404("the run has no checkpoint")
+    newest = rows[0]
+    if wanted.isdecimal() and int(wanted) < rows[-1].seq:
+        rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=int(wanted) + WINDOW // 2)
+    return rows, newest
+
+
+def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
+    if not wanted:
+        return rows[0]
+    found = next((row for row in rows if wanted.isdecimal() and row.seq == int(wanted)), None)
+    if found is None:
+        raise Http404(f"the run has no checkpoint {wanted[:20]}")
+    return found
+
+
+def _context(
+    request: HttpRequest, run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str
+) -> dict[str, Any]:
+    compiled = _compiled(run)
+    at = timeline.get_checkpoint(at.id)
+    snapshot = timeline.snapshot_of(at)
+    columns = run_timeline.columns(run, rows, at, newest=newest.seq, tab=tab)
+    past = at.seq != newest.seq
+    asks = _asks(run, request.user)
+    events = _events(run, at, past)
+    earlier = rows[-1].seq
+    may_settle = permissions.may(request.user, "settle_task")
+    return {
+        "run": run,
+        "at": at,
+        "newest": newest,
+        "past": past,
+        "tab": tab,
+        "now_url": url(run, at=None, tab=tab),
+        "columns": columns,
+        "newest_first": columns[::-1],
+        "here": next(column for column in columns if column.here),
+        "todo": _todo(compiled, run, snapshot) if newest.seq == rows[0].seq else [],
+        "total": newest.seq + 1,
+        "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
+        "steps": run_timeline.steps(run, at.seq, newest.seq, tab),
+        "picture": _picture(compiled, run, at, snapshot, past=past) if compiled else None,
+        "policy": _policy(compiled),
+        "same_version": compiled is not None and _is_current(compiled),
+        "registered": any(one.name == run.graph for one in registry.all()),
+        "problem": problem_of(run, may_steer=permissions.may(request.user, "steer_run"), may_settle=may_settle),
+        "may_settle": may_settle,
+        "review_writes": asks.writes,
+        "mine": asks.mine,
+        "asked_of": asks.of,
+        "alias": timeline.alias_of(at),
+        "why": WHY[Source(at.source)],
+        "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
+        "events": events,
+        "first_event": events[0].seq if events else 0,
+        "last_event": events[-1].seq if events else 0,
+        "events_url": url(run, at=at.seq if past else None, tab="events"),
+        **_detail(request, run, at, snapshot, tab, past=past),
+    }
+
+
+def _detail(
+    request: HttpRequest, run: Run, at: Checkpoint, snapshot: dict[str, Any], tab: str, *, past: bool
+) -> dict[str, Any]:
+    detail = TABS[tab][1](at, snapshot, request.GET.dict())
+    counts = {"writes": len(run_details.held(snapshot)) or None, tab: detail["count"]}
+    tabs = [
+        {
+            "label": label,
+            "on": name == tab,
+            "href": url(run, at=at.seq if past else None, tab=name),
+            "count": counts.get(name) if name == tab else None,
+        }
+        for name, (label, _) in TABS.items()
+    ]
+    return {"tabs": tabs, "detail": detail, "detail_template": f"orchestrator/_tab_{tab}.html"}
+
+
+def _events(run: Run, at: Checkpoint, past: bool) -> list[Any]:
+    """A few lines up to this point and after it; at the newest checkpoint the end of the log."""
+    start = max(0, at.event_seq - AROUND // 2 - 1) if past else max(0, run.event_seq - AROUND)
+    return run_details.around(timeline.events_after(run.id, start, limit=AROUND))
+
+
+def _compiled(run: Run) -> Compiled | None:
+    try:
+        return registry.by_fingerprint(run.fingerprint)
+    except UnknownThing:
+        return None
+
+
+def _is_current(compiled: Compiled) -> bool:
+    return registry.current(compiled.name) is compiled
+
+
+def _policy(compiled: Compiled | None) -> str:
+    if compiled is None:
+        return "unknown here"
+    policy = compiled.checkpoints
+    return POLICIES[policy] if isinstance(policy, str) else f"every {policy} supersteps"
+
+
+def _asks(run: Run, user: Any) -> Asks:
+    if run.status in CLOSED_TO_DECISIONS:
+        return Asks(0, False, "")
+    requests = list(ApprovalRequest.objects.filter(run=run, line=run.line, status=RequestStatus.OPEN))
+    names = sorted({p for one in requests for p in one.policy["reviewers"]})
+    mine = bool(names) and not set(names).isdisjoint(permissions.principals_of(user))
+    return Asks(sum(one.writes for one in requests), mine, asked_of(names, user))
+
+
+def _todo(compiled: Compiled | None, run: Run, snapshot: dict[str, Any]) -> list[str]:
+    """The nodes that come next, as dashed columns at the end of the tape."""
+    if compiled is None or run.status in ENDS:
+        return []
+    edges = plan.pending_edges(Frontier.from_json(snapshot["frontier"]))
+    return [compiled.edge[edge].target for edge in edges if edge in compiled.edge][:3]
+
+
+def _picture(compiled: Compiled, run: Run, at: Checkpoint, snapshot: dict[str, Any], *, past: bool) -> paint.Picture:
+    frontier = Frontier.from_json(snapshot["frontier"])
+    ended = run.status in ENDS and not past
+    stopped = {entry["node"] for entry in at.nodes if entry["outcome"] in STOPPED}
+    waiting = {visit_of(key)[0] for key in run_details.held(snapshot)}
+    going = {start.task.node for start in plan.plan(compiled, frontier).starts}
+    moment = paint.Moment(
+        visits=frontier.visits,
+        here=() if ended else waiting or {entry["node"] for entry in at.nodes},
+        running=going if run.status == Status.RUNNING and not past else (),
+        failed=stopped,
+        skipped=plan.skipped(compiled, frontier),
+        pending=plan.pending_edges(frontier),
+    )
+    drawing = paint.of_graph(compiled.nodes, compiled.edges)
+    return paint.paint(drawing, compiled.edges, moment, title=f"Graph {run.graph} at checkpoint {at.seq}")

@@ -1,0 +1,189 @@
+"""The tabs of the run page: what changed, the state, the writes held, the results, the log. Reads of one checkpoint."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from approvals import show
+from checkpoints import timeline
+from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.packed import unpack
+from checkpoints.timeline import PARTITIONS, Change
+from orchestrator.engine.frontier import visit_of
+from orchestrator.views.run_timeline import url
+
+MOST_CHANGES = 300
+LONG = 160
+"""Characters from which a value of the state is folded."""
+CUT = 32 * 1024
+"""Characters of one value that are shown; more is said to be there."""
+EVENTS = 200
+SIGNS = {"changed": ("~", "chg", "changed"), "added": ("+", "new", "added"), "removed": ("−", "del", "removed")}
+
+
+def changed(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """What this checkpoint changed against its parent, by partition."""
+    found = timeline.changes(checkpoint)
+    shown = found[:MOST_CHANGES]
+    groups = [
+        {
+            "name": name,
+            "rows": [_change(one) for one in shown if one.partition == name],
+            "total": sum(1 for one in found if one.partition == name),
+        }
+        for name in ("scratch", "artifacts", "diagnostics", "input")
+    ]
+    return {"groups": groups, "total": len(found), "shown": len(shown), "cut": len(found) > len(shown), "count": len(found)}
+
+
+def _change(one: Change) -> dict[str, Any]:
+    sign, css, word = SIGNS[one.kind]
+    stem, dot, leaf = one.path.rpartition(".")
+    return {
+        "sign": sign,
+        "css": css,
+        "word": word,
+        "stem": stem + dot,
+        "leaf": leaf or "all",
+        "before": None if one.kind == "added" else compact(one.before),
+        "after": None if one.kind == "removed" else compact(one.after),
+        "who": one.set_by or ("engine" if one.partition == "diagnostics" else ""),
+    }
+
+
+def compact(value: Any) -> str:
+    """A value as one line of JSON, cut where it is long."""
+    text = show.visible(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= 400 else f"{text[:400]}…"
+
+
+def state(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """The whole state by partition, long values folded."""
+    parts = []
+    for name in PARTITIONS:
+        value = unpack(checkpoint.run.input) if name == "input" else snapshot[name]
+        rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) else []
+        parts.append({"name": name, "rows": rows, "size": sum(row["size"] for row in rows)})
+    order = ("scratch", "artifacts", "input", "diagnostics")
+    return {"parts": sorted(parts, key=lambda part: order.index(part["name"])), "count": None}
+
+
+def _leaf(key: str, value: Any) -> dict[str, Any]:
+    line = json.dumps(value, ensure_ascii=False)
+    long = len(line) > LONG or isinstance(value, dict)
+    text = show.visible(show.as_json(value) if long and value is not None else line)
+    cut = len(text) > CUT
+    return {"key": key, "long": long, "text": text[:CUT] + ("\n… cut here" if cut else ""), "size": len(line.encode())}
+
+
+def writes(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """The writes that gates held at this checkpoint, each in the revision of then."""
+    visits = {visit_of(key) for key in held(snapshot)}
+    rows: dict[Any, PendingWrite] = {}
+    if visits:
+        found = PendingWrite.objects.filter(
+            run=checkpoint.run_id, line=checkpoint.line, node__in={n for n, _ in visits}, visit__in={v for _, v in visits}
+        )
+        for row in found.order_by("node", "visit", "index", "position", "revision"):
+            if row.write not in rows or row.staged_at <= checkpoint.created_at:
+                rows[row.write] = row
+    shown = [row for row in rows.values() if (row.node, row.visit) in visits]
+    for row in shown:
+        row.text = compact(unpack(row.value))  # type: ignore[attr-defined]
+    return {"rows": shown, "count": len(shown)}
+
+
+def held(snapshot: dict[str, Any]) -> set[str]:
+    """The visits ("node:visit") that a gate holds in this snapshot, those of an open superstep too."""
+    asked = {task.rpartition(":")[0] for task in snapshot.get("open", {}).get("asked", ())}
+    return {*snapshot["frontier"].get("waiting", {}), *asked}
+
+
+def results(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """What the nodes of this checkpoint gave: the journal's rows, and for the others that nothing was kept."""
+    entries = checkpoint.nodes
+    journal = TaskResult.objects.filter(
+        run=checkpoint.run_id, line=checkpoint.line, node__in={e["node"] for e in entries}
+    ).select_related("settled_by")
+    kept = [row for row in journal if any((e["node"], e.get("visit", 1)) == (row.node, row.visit) for e in entries)]
+    done = {(row.node, row.visit) for row in kept}
+    rows = [_result(row) for row in kept]
+    rows += [_unkept(entry) for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
+    return {"rows": rows, "count": len(rows)}
+
+
+def _result(row: TaskResult) -> dict[str, Any]:
+    output = unpack(row.output)
+    return {
+        "task": row.task,
+        "effect": row.effect,
+        "outcome": {"done": "done, reused on replay", "not_done": "did not happen"}.get(row.outcome, row.outcome),
+        "attempt": row.attempt,
+        "settled_by": row.settled_by.get_username() if row.settled_by else "",
+        "ms": row.took_ms,
+        "output": show.as_json(output),
+        "kept": "nothing recorded",
+    }
+
+
+def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
+    tasks = f" × {entry['tasks']}" if entry["tasks"] > 1 else ""
+    human = entry["effect"] == "human"
+    return {
+        "task": f"{entry['node']}:{entry.get('visit', 1)}{tasks}",
+        "effect": entry["effect"],
+        "outcome": {"held": "waits for people"}.get(entry["outcome"], entry["outcome"]),
+        "attempt": 1,
+        "ms": entry["ms"],
+        "output": "",
+        "kept": "kept as pending writes" if human else "not recorded, it would run again",
+    }
+
+
+def events(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """Two hundred lines of the log, from the number asked for."""
+    given = query.get("e", "")
+    start = int(given) if given.isdecimal() else max(0, checkpoint.run.event_seq - EVENTS)
+    rows = [told(row) for row in timeline.events_after(checkpoint.run_id, start, limit=EVENTS)]
+    at = int(query["at"]) if query.get("at", "").isdecimal() else None
+    last = rows[-1].seq if rows else start
+    return {
+        "rows": rows,
+        "count": checkpoint.run.event_seq,
+        "older": url(checkpoint.run, at=at, tab="events", e=str(max(0, start - EVENTS))) if start else "",
+        "newer": url(checkpoint.run, at=at, tab="events", e=str(last)) if last < checkpoint.run.event_seq else "",
+    }
+
+
+def told(event: RunEvent) -> RunEvent:
+    """The line with a few words of its payload."""
+    payload = timeline.payload_of(event)
+    event.more = show.visible(_words(event.type, payload))[:200]  # type: ignore[attr-defined]
+    return event
+
+
+def _words(kind: str, payload: dict[str, Any]) -> str:
+    if kind == "checkpoint_saved":
+        return f"superstep {payload.get('superstep', '')}"
+    if kind in ("gate_applied", "request_settled"):
+        return str(payload.get("outcome", ""))
+    if kind == "decision_signed":
+        return str(payload.get("verdict", ""))
+    if kind == "task_settled":
+        return "it happened" if payload.get("happened") else "it did not happen"
+    return str(payload.get("message", ""))
+
+
+Detail = Callable[[Checkpoint, dict[str, Any], dict[str, str]], dict[str, Any]]
+TABS: dict[str, tuple[str, Detail]] = {
+    "changed": ("What changed", changed),
+    "state": ("State", state),
+    "writes": ("Pending writes", writes),
+    "results": ("Node results", results),
+    "events": ("Events", events),
+}
+
+
+def around(events_: Iterable[RunEvent]) -> list[RunEvent]:
+    """Lines for the side column."""
+    return [told(event) for event in events_]

@@ -1,0 +1,141 @@
+"""Settling unknown outcomes: a person says of each task whether it happened. Two equal answers, no default, both with a reason."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from approvals import permissions, show
+from approvals.views.page import render, visible_run
+from checkpoints import audit
+from checkpoints.models import LateResult, Run, TaskResult
+from checkpoints.packed import unpack
+from orchestrator import runs, settling
+from orchestrator.engine import Task, identity, registry
+from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
+
+
+@dataclass(slots=True)
+class Open:
+    """One task whose outcome is unknown, as its panel shows it; with what was typed, when it is shown again."""
+
+    row: TaskResult
+    doc: str
+    key: str
+    going_on: str | None
+    evidence: str
+    error: str
+    answer: str = ""
+    output: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def needs_risk(self) -> bool:
+        """Whether only time says that the attempt is over, so that running it again wants an extra yes."""
+        return self.going_on == "maybe"
+
+    @property
+    def too_early(self) -> bool:
+        return self.going_on not in (None, "maybe")
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def page(request: HttpRequest, ref: str) -> HttpResponse:
+    """Every unknown outcome of the run; posted, one of them is settled."""
+    run = visible_run(request.user, ref)
+    may = permissions.may(request.user, "settle_task")
+    if request.method != "POST":
+        return _shown(request, run, may)
+    if not may:
+        audit.record("refused_settle", actor=request.user, run=run.id)
+        return _shown(request, run, may, status=403)
+    return _settle(request, run)
+
+
+def _settle(request: HttpRequest, run: Run) -> HttpResponse:
+    posted = {name: request.POST.get(name, "") for name in ("task", "answer", "output", "reason")}
+    try:
+        happened = _answer(posted["answer"])
+        output = _output(posted["output"]) if happened else None
+        runs.settle(
+            run.id,
+            posted["task"],
+            happened=happened,
+            output=output,
+            accept_risk=request.POST.get("accept_risk") == "yes",
+            by=request.user,  # type: ignore[arg-type]
+            reason=posted["reason"].strip(),
+        )
+    except CountersignError as error:
+        status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
+        return _shown(request, visible_run(request.user, run.id), True, status=status, posted=posted, message=error.message)
+    messages.success(request, f"{posted['task']} is settled: {'it happened' if happened else 'it did not, so it runs again'}.")
+    left = settling.unknown_tasks(run)
+    return redirect("settle" if left else "run", run.id)
+
+
+def _answer(word: str) -> bool:
+    if word not in ("yes", "no"):
+        raise InvalidValue("Choose which is true: it happened, or it did not.")
+    return word == "yes"
+
+
+def _output(text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidValue(f"The output is no JSON: {error.msg}, line {error.lineno}, column {error.colno}.") from error
+
+
+def _shown(
+    request: HttpRequest,
+    run: Run,
+    may: bool,
+    *,
+    status: int = 200,
+    posted: dict[str, str] | None = None,
+    message: str = "",
+) -> HttpResponse:
+    rows = settling.unknown_tasks(run)
+    tasks = [_open(run, row, late) for row, late in zip(rows, _evidence(run, rows), strict=True)]
+    for one in tasks:
+        if posted and one.row.task == posted["task"]:
+            one.answer, one.output, one.reason, one.message = posted["answer"], posted["output"], posted["reason"], message
+    context = {"run": run, "tasks": tasks, "may": may, "message": message}
+    return render(request, "orchestrator/settle.html", context, section="runs", status=status)
+
+
+def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
+    """Results that came too late to be accepted, by task. One query."""
+    late = {(one.task, one.attempt): one for one in LateResult.objects.filter(run=run)} if rows else {}
+    found = [late.get((row.task, row.attempt)) for row in rows]
+    return [show.as_json(unpack(one.output)) if one else "" for one in found]
+
+
+def _open(run: Run, row: TaskResult, evidence: str) -> Open:
+    error = unpack(row.error) or {}
+    return Open(
+        row=row,
+        doc=_doc(run, row.node),
+        key=identity.idempotency_key(run.id, row.line, Task(row.node, row.visit, row.index)),
+        going_on=settling.may_be_going_on(row),
+        evidence=evidence,
+        error=str(error.get("message", "")),
+    )
+
+
+def _doc(run: Run, node: str) -> str:
+    try:
+        return registry.by_fingerprint(run.fingerprint).nodes[node].doc
+    except (UnknownThing, KeyError):
+        return ""

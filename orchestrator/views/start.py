@@ -1,0 +1,157 @@
+"""Starting a run: a form from the graph's input schema, or the input as JSON. Both go the way that the API goes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.files.uploadedfile import UploadedFile
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from approvals import permissions
+from approvals.forms import controls, reading
+from approvals.forms.controls import Control
+from approvals.views.page import render
+from checkpoints import files
+from checkpoints.models import Upload
+from orchestrator import starting
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge
+from orchestrator.views.graphs import current, sentence_of
+
+
+@dataclass(slots=True)
+class StartForm:
+    """The form as it is shown, with what was typed and what is wrong."""
+
+    root: Control
+    key: str = ""
+    mode: str = "form"
+    text: str = "{}"
+    text_error: str = ""
+    key_error: str = ""
+    message: str = ""
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    value: Any = None
+
+    @property
+    def sound(self) -> bool:
+        return not (self.problems or self.text_error or self.key_error or self.message)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    """The form; posted, the run, or the form again with every error at its field."""
+    compiled = current(name)
+    form = StartForm(controls.root(compiled.schemas["input"], prefix="i"))
+    if request.method != "POST":
+        return _shown(request, compiled, form)
+    if not permissions.may(request.user, "start_run"):
+        return _shown(request, compiled, form, status=403)
+    _read(form, request)
+    if not form.sound:
+        return _shown(request, compiled, form, status=422)
+    try:
+        with transaction.atomic():
+            started = starting.start_for(request.user, compiled.name, form.value, key=form.key or None)
+    except CountersignError as error:
+        return _shown(request, compiled, form, status=_refused(form, error))
+    if not started.new:
+        messages.info(request, "A run with this key and this input was there already. This is it.")
+    return redirect("run", started.run.id)
+
+
+def _shown(request: HttpRequest, compiled: Compiled, form: StartForm, *, status: int = 200) -> HttpResponse:
+    gates = [node for node in compiled.nodes.values() if node.gated]
+    context = {
+        "compiled": compiled,
+        "doc": sentence_of(compiled),
+        "form": form,
+        "gates": gates,
+        "may_start": permissions.may(request.user, "start_run"),
+    }
+    return render(request, "orchestrator/start.html", context, section="graphs", status=status)
+
+
+def _read(form: StartForm, request: HttpRequest) -> None:
+    form.key = request.POST.get("key", "").strip()
+    form.mode = "json" if request.POST.get("mode") == "json" else "form"
+    form.text = request.POST.get("json", "")
+    posted: dict[str, Any] = {**request.POST.dict(), **_uploads(form, request)}
+    value = reading.read(form.root, posted)
+    if form.mode == "json":
+        _read_json(form)
+        for control in form.root.walk():
+            control.error = ""
+        return
+    form.value = value
+    form.problems = [(control.label, control.error) for control in reading.errors(form.root)]
+
+
+def _read_json(form: StartForm) -> None:
+    try:
+        form.value = reading.parse_json(form.root, form.text)
+    except ValueError as error:
+        form.text_error = str(error)
+        return
+    if not isinstance(form.value, dict):
+        form.text_error = "An input is an object: it begins with { and ends with }."
+
+
+def _uploads(form: StartForm, request: HttpRequest) -> dict[str, Any]:
+    """The uploaded files as references; one that was kept from the last try counts where no new one was chosen."""
+    found: dict[str, Any] = {}
+    for control in form.root.walk():
+        if control.kind != "file":
+            continue
+        given = request.FILES.get(control.name)
+        if isinstance(given, UploadedFile):
+            found[control.name] = _saved(form, control, given, by=request.user)
+        elif kept := _kept(request.POST.get(f"{control.name}.kept", ""), by=request.user):
+            found[control.name] = files.ref_of(kept)
+    return found
+
+
+def _saved(form: StartForm, control: Control, given: UploadedFile, *, by: Any) -> dict[str, Any] | None:
+    try:
+        return files.save_upload(given, name=given.name or "file", by=by)  # type: ignore[arg-type]
+    except PayloadTooLarge as error:
+        form.problems.append((control.label, error.message))
+        return None
+
+
+def _kept(ident: str, *, by: Any) -> Upload | None:
+    try:
+        return Upload.objects.filter(id=UUID(ident), by=by).first() if ident else None
+    except ValueError:
+        return None
+
+
+def _refused(form: StartForm, error: CountersignError) -> int:
+    """Put a refusal where it belongs on the form; gives the status of the answer."""
+    if isinstance(error, KeyConflict):
+        form.key_error = f"{form.key} already ran with another input. Choose another key, or start it exactly as before."
+        return 409
+    if isinstance(error, Forbidden):
+        form.message = "You may not start runs."
+        return 403
+    if isinstance(error, InvalidValue) and error.facts.get("path") == "key":
+        form.key_error = error.message
+    elif form.mode == "json":
+        form.text_error = error.message
+    else:
+        _place(form, error)
+    return 422
+
+
+def _place(form: StartForm, error: CountersignError) -> None:
+    found = error.facts.get("errors") or [{"path": str(error.facts.get("path", "")), "reason": error.message}]
+    for one in found:
+        if not reading.place(form.root, one["path"], one["reason"]):
+            form.message = error.message
+    form.problems = [(control.label, control.error) for control in reading.errors(form.root)]
