@@ -69,7 +69,7 @@ class Desk:
     def moved_to(self, head: Head) -> None:
         """The head is another one: nothing is in hand, and requests may have been opened or applied."""
         self.head, self.entries = head, {}
-        self.hold.moved = self.hold.moved or bool(head.payload.frontier["waiting"])
+        self.hold.moved = True
 
 
 def repeated(hold: Hold, act: Callable[[], T]) -> T:

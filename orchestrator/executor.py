@@ -101,7 +101,8 @@ class Executor:
     def _known(self, start: Start, entry: Entry) -> Finish | None:
         """What the journal says of a task: its result, that it is unknown, or (None) that it runs."""
         if entry.outcome == Outcome.DONE:
-            if entry.input_hash != self.setting.input_hash(start):
+            # Where a person settled it, he has said that this output is the one.
+            if not entry.settled and entry.input_hash != self.setting.input_hash(start):
                 return Finish("unknown", error=_changed(start.task), attempt=entry.attempt)
             output = Output.from_json(entry.output or {})
             return Finish("done", output=output, attempt=entry.attempt, ms=entry.took_ms)
