@@ -126,7 +126,8 @@ class RunBroker(Broker):
 
     def set_stat(self, key: str, value: str, timeout: int) -> None:
         """The sentinel's cycle, in which it frees what its dead workers held. The statistic itself is our own row."""
-        if self.board.slots.free_all_but({child.pid for child in multiprocessing.active_children()}):
+        alive = {child.pid or 0 for child in multiprocessing.active_children()}
+        if self.board.slots.free_all_but(alive):
             self.board.ring()
         self.board.sentinel_is_well()
 

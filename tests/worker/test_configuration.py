@@ -40,7 +40,7 @@ def test_a_queue_for_other_tasks_is_not_touched_and_not_used(settings):
 def test_without_a_queue_in_the_settings_the_timeout_covers_a_slice_and_its_longest_node(settings):
     del settings.Q_CLUSTER
     configure()
-    assert Conf.TIMEOUT == least_timeout()
+    assert least_timeout() == Conf.TIMEOUT
     assert Conf.RETRY > Conf.TIMEOUT
     assert (Conf.ACK_FAILURES, Conf.SAVE_LIMIT, Conf.SCHEDULER) == (True, -1, False)
 
