@@ -1,0 +1,123 @@
+"""Canonical JSON and hashes: the one byte form of a value, which is stored and hashed. Everybody calls it.
+
+UTF-8, keys sorted, no spaces, numbers as orjson writes them. It never guesses: what has no canonical form is refused.
+"""
+
+import hashlib
+from typing import Any
+
+import orjson
+
+from orchestrator.engine.errors import InvalidValue
+
+LARGEST = 2**53 - 1
+"""The largest integer that every JSON reader keeps exact."""
+
+DEEPEST = 100
+
+Json = Any
+"""A plain JSON value: dict with str keys, list, str, int, float, bool, None."""
+
+
+def dumps(value: Any) -> bytes:
+    """The canonical bytes of a JSON value (tuples count as lists). Raises `InvalidValue` naming the path of what is
+    not JSON.
+    """
+    return encode(normalised(value))
+
+
+def encode(value: Json) -> bytes:
+    """The canonical bytes of a value that is known to be normalised: staged here before, or read from canonical
+    bytes.
+    """
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def loads(data: bytes) -> Json:
+    """The value of canonical bytes."""
+    return orjson.loads(data)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of the bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def framed(*parts: bytes | str | int | None) -> bytes:
+    """The parts in one unambiguous row: each is a letter for its type, its length in bytes, a colon, its bytes."""
+    return b"".join(_frame(part) for part in parts)
+
+
+def framed_hash(*parts: bytes | str | int | None) -> str:
+    """SHA-256 over the framed parts, in hex."""
+    return digest(framed(*parts))
+
+
+def _frame(part: bytes | str | int | None) -> bytes:
+    if part is None:
+        return b"n0:"
+    if isinstance(part, bytes):
+        return b"b%d:%b" % (len(part), part)
+    kind, data = (b"s", part.encode()) if isinstance(part, str) else (b"i", str(int(part)).encode())
+    return b"%b%d:%b" % (kind, len(data), data)
+
+
+def path_text(path: tuple[str | int, ...]) -> str:
+    """A path as people read it: `rows[3].name`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def normalised(value: Any, *, path: tuple[str | int, ...] = ()) -> Json:
+    """The value with tuples as lists and -0.0 as 0.0, in fresh containers. Raises `InvalidValue` naming the path."""
+    return _normalised(value, path, 0)
+
+
+def _normalised(value: Any, path: tuple[str | int, ...], depth: int) -> Json:
+    kind = type(value)
+    if kind is str:
+        return _text(value, path)
+    if kind is int:
+        return value if -LARGEST <= value <= LARGEST else _refuse(path, "is an integer beyond ±(2^53 - 1)")
+    if value is None or kind is bool:
+        return value
+    if kind is float:
+        return _number(value, path)
+    if depth >= DEEPEST:
+        return _refuse(path, f"is nested deeper than {DEEPEST}")
+    if kind is dict:
+        return {_key(k, path): _normalised(v, (*path, k), depth + 1) for k, v in value.items()}
+    if kind is list or kind is tuple:
+        return [_normalised(v, (*path, n), depth + 1) for n, v in enumerate(value)]
+    return _refuse(path, f"is a {kind.__name__}, which is not JSON; give the channel a type that knows it")
+
+
+def _key(key: Any, path: tuple[str | int, ...]) -> str:
+    if type(key) is not str:
+        return str(_refuse(path, f"has the key {key!r}; keys must be text"))
+    return _text(key, path)
+
+
+def _text(value: str, path: tuple[str | int, ...]) -> str:
+    if "\x00" in value:
+        _refuse(path, "holds a NUL character")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            _refuse(path, "holds half of a surrogate pair")
+    return value
+
+
+def _number(value: float, path: tuple[str | int, ...]) -> float:
+    if value != value or value in (float("inf"), float("-inf")):
+        _refuse(path, f"is {value}, which JSON cannot hold")
+    return value if value else 0.0
+
+
+def _refuse(path: tuple[str | int, ...], reason: str) -> Json:
+    # A key may itself be what cannot be shown, so the path is cleaned before it goes into a message.
+    where = path_text(tuple(p if isinstance(p, int) else str(p).encode("utf-8", "replace").decode() for p in path))
+    raise InvalidValue(f"{where or 'the value'} {reason}", path=where, reason=reason)

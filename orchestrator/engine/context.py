@@ -1,0 +1,87 @@
+"""What a node is given beside the state. The executor and `play` make one per attempt; nodes only read and call it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+from uuid import UUID
+
+from orchestrator.engine.canonical import Json
+from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frontier import ErrorInfo
+from orchestrator.engine.identity import Task
+
+
+class Context:
+    """`ctx`. `attempt` from 1; `deadline` in seconds since the epoch (None: no limit); `payload` of a `Send`, else
+    None; `error` behind an error edge, else None; `secrets` are masked wherever they are written.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: UUID,
+        key: str,
+        task: Task,
+        idempotency_key: str,
+        input: Any,
+        attempt: int = 1,
+        payload: Json = None,
+        args: Any = None,
+        error: ErrorInfo | None = None,
+        log: Any = None,
+        deadline: float | None = None,
+        secrets: Mapping[str, str] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        report: Callable[[int, int, str], None] | None = None,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.key = key
+        self.node, self.visit, self.index = task
+        self.attempt = attempt
+        self.idempotency_key = idempotency_key
+        self.input = input
+        self.payload = payload
+        self.args = args
+        self.error = error
+        self.log = log
+        self.deadline = deadline
+        self.secrets = dict(secrets or {})
+        self._cancelled = cancelled
+        self._report = report
+        self._checkpoint = checkpoint
+
+    @property
+    def task(self) -> Task:
+        return Task(self.node, self.visit, self.index)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody wants this run to stop; long work should look now and then and leave."""
+        return self._cancelled() if self._cancelled else False
+
+    def report(self, done: int, total: int, note: str = "") -> None:
+        """Show progress on the run's page."""
+        if self._report:
+            self._report(done, total, note)
+
+    def checkpoint(self) -> None:
+        """Ask that the superstep in hand be kept in the timeline."""
+        if self._checkpoint:
+            self._checkpoint()
+
+    @property
+    def memory(self) -> NoReturn:
+        """Memory is not in this version."""
+        raise _missing("ctx.memory")
+
+    def ask(self, channel: str, prompt: str, schema: Any) -> NoReturn:
+        """Asking people for a value is not in this version; propose one, and let them edit it."""
+        raise _missing("ctx.ask")
+
+    def sleep_until(self, time: Any) -> NoReturn:
+        """Timers are not in this version."""
+        raise _missing("ctx.sleep_until")
+
+
+def _missing(what: str) -> CountersignError:
+    return CountersignError("not_available", f"this version has no {what}", what=what)

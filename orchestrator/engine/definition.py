@@ -1,0 +1,63 @@
+"""What a graph declares, before anything is checked: the list that `Graph` writes and the compiler reads."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from orchestrator.engine.errors import InvalidGraph
+from orchestrator.engine.gate import Fact
+from orchestrator.engine.node import Branch, Edge, Node
+from orchestrator.engine.retry import Interval
+
+ARROWS = {"edge": ">", "branch": ">", "error": ">", "goto": "=>", "send": "~>"}
+
+
+def edge_id(source: str, target: str, kind: str, *, label: str | None = None, when: str | None = None) -> str:
+    """The edge's readable name: `a>b`, `a>b?label`, `a>b!approved`, `a=>b` (goto), `a~>b` (send)."""
+    mark = f"?{label}" if label is not None else f"!{when}" if when else ""
+    return f"{source}{ARROWS[kind]}{target}{mark}"
+
+
+def label_text(label: Any) -> str:
+    """A router's label as text: True is `true`, 3 is `3`. Raises `TypeError` for what can be no label."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    if isinstance(label, str):
+        return str.__str__(label)
+    if isinstance(label, int):
+        return str(int(label))
+    raise TypeError(f"{label!r} is no label; a label is text")
+
+
+@dataclass(eq=False)
+class Definition:
+    """A graph as declared. `frozen` once it is registered."""
+
+    name: str
+    _: KW_ONLY
+    version: str = "1"
+    current: bool | None = None
+    input: type[BaseModel]
+    state: type[BaseModel]
+    checkpoints: str | Interval = "every_node"
+    snapshot: str | int = "bytes"
+    memory: str = "live"
+    payloads: str = "database"
+    label: str | None = None
+    facts: Sequence[Fact] = ()
+    encrypted: bool = False
+    on_save_error: str = "fail"
+    reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
+    max_supersteps: int = 1000
+    nodes: list[Node] = field(default_factory=list, init=False, repr=False)
+    edges: list[Edge] = field(default_factory=list, init=False, repr=False)
+    branches: list[Branch] = field(default_factory=list, init=False, repr=False)
+    faults: list[str] = field(default_factory=list, init=False, repr=False)
+    frozen: bool = field(default=False, init=False, repr=False)
+
+    def must_be_open(self) -> None:
+        """Refuse a change after registration."""
+        if self.frozen:
+            raise InvalidGraph(f"graph {self.name} is registered and can no longer change", graph=self.name)

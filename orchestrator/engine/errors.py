@@ -1,0 +1,138 @@
+"""Everything that can be refused, by name. All floors raise these; one place maps them to HTTP answers.
+
+Each docstring is the sentence that people read and its cure. Facts are plain values for machines.
+"""
+
+from typing import Any, ClassVar
+
+
+class CountersignError(Exception):
+    """Something was refused. `code` is for machines, `message` for people, `facts` name the things concerned."""
+
+    def __init__(self, code: str, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class _Named(CountersignError):
+    """A refusal whose class says its code."""
+
+    code_of_class: ClassVar[str] = "refused"
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(self.code_of_class, message, **facts)
+
+
+class UnknownThing(_Named):
+    """No such thing here. Check the name or id; the nearest names that exist are given."""
+
+    code_of_class = "unknown_thing"
+
+
+class InvalidValue(_Named):
+    """A value does not fit. Correct it at the path that is named and try again."""
+
+    code_of_class = "invalid_value"
+
+
+class InvalidGraph(_Named):
+    """The graph cannot run as it is declared. Mend what is listed in its `graphs.py`."""
+
+    code_of_class = "invalid_graph"
+
+
+class WrongStatus(_Named):
+    """The run's status does not allow this. Look at the run; its page names what can be done next."""
+
+    code_of_class = "wrong_status"
+
+
+class StaleLease(_Named):
+    """Another worker has taken over this run. Stop; nothing more of this attempt is saved."""
+
+    code_of_class = "stale_lease"
+
+
+class StaleProposal(_Named):
+    """What you saw has changed since. Read what moved, then decide again."""
+
+    code_of_class = "stale_proposal"
+
+
+class AlreadyDecided(_Named):
+    """Others have settled this already. Nothing is left to do; `by` says who it was."""
+
+    code_of_class = "already_decided"
+
+
+class NotAReviewer(_Named):
+    """You are not among the reviewers of this request. Ask one of them, or a steward to reassign it."""
+
+    code_of_class = "not_a_reviewer"
+
+
+class Forbidden(_Named):
+    """You may not do this. Ask an administrator for the permission that is named."""
+
+    code_of_class = "forbidden"
+
+
+class KeyConflict(_Named):
+    """This key is in use for something else. Choose another key, or repeat the first call exactly."""
+
+    code_of_class = "key_conflict"
+
+
+class ConflictingWrites(_Named):
+    """Two tasks replaced one channel in the same superstep. Give the channel a reducer: `Last`, if the later one
+    wins.
+    """
+
+    code_of_class = "conflicting_writes"
+
+
+class IncompatibleGraph(_Named):
+    """The run was started with another form of its graph. Migrate it, deploy the old version too, or fork."""
+
+    code_of_class = "incompatible_graph"
+
+
+class TamperedRow(_Named):
+    """A stored record is not what was written. Do not go on; compare it with a backup or a bundle."""
+
+    code_of_class = "tampered_row"
+
+
+class WrongKey(_Named):
+    """No key of the ring opens or verifies this record. Put the key with the named id back into the settings."""
+
+    code_of_class = "wrong_key"
+
+
+class PayloadTooLarge(_Named):
+    """A value is larger than the limit. Store it as a file and keep its reference, or raise the limit in the
+    settings.
+    """
+
+    code_of_class = "payload_too_large"
+
+
+class MemoryConflict(_Named):
+    """The memory trace was changed by another run meanwhile. The task runs again on what is there now."""
+
+    code_of_class = "memory_conflict"
+
+
+class Runaway(_Named):
+    """The run went round more often than allowed. Mend the loop, or raise the limit named in `limit`."""
+
+    code_of_class = "runaway"
+
+
+class NotDone(Exception):
+    """Raised by a write or external node: nothing has happened outside, so trying again is safe."""

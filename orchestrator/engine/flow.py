@@ -1,0 +1,124 @@
+"""Where a visit that has ended leads: tokens on the edges it takes, and sends. The reducer calls it; it reads no
+results.
+
+A visit ends with its last task. Its edges are evaluated once, on the state after the reduce.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.engine.canonical import Json
+from orchestrator.engine.compile import Compiled, State, Ways
+from orchestrator.engine.definition import label_text
+from orchestrator.engine.effect import ERROR, REJECTED
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, visit_key
+from orchestrator.engine.gate import outcome_of
+from orchestrator.engine.node import END, Branch, Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A visit that ended: its outcome (approved, rejected, partial behind a gate; error; else None) and the edges it
+    took.
+    """
+
+    node: str
+    visit: int
+    outcome: str | None
+    taken: tuple[str, ...]
+
+
+class Flow:
+    """Moves tokens for the visits of one step. Give it visits in declared order, then ask for the frontier."""
+
+    def __init__(self, compiled: Compiled, frontier: Frontier, state: State) -> None:
+        self._compiled = compiled
+        self._state = state
+        self._before = frontier
+        self._tokens = dict(frontier.tokens)
+        self._errors = dict(frontier.errors)
+        self._sends: list[SendList] = list(frontier.sends)
+        self._waiting = dict(frontier.waiting)
+        self._rejected = frontier.rejected
+        self.finished: list[Finished] = []
+
+    def frontier(self) -> Frontier:
+        """The frontier after all visits taken so far."""
+        return replace(
+            self._before,
+            tokens=self._tokens,
+            errors=self._errors,
+            sends=tuple(self._sends),
+            waiting=self._waiting,
+            rejected=self._rejected,
+        )
+
+    def take(self, node: str, visit: int, parts: tuple[Part, ...]) -> None:
+        """A visit and its tasks by index: let it flow, or let it wait while one of them is gated."""
+        if any(part.status == "gated" for part in parts):
+            self._waiting[visit_key(node, visit)] = parts
+            return
+        error = next((part.error for part in parts if part.status == ERROR), None)
+        if error is not None:
+            taken = self._compiled.ways[node].error
+            self.finished.append(Finished(node, visit, ERROR, self._put(taken, error=error)))
+            return
+        gated = self._compiled.nodes[node].gated
+        outcome = outcome_of([part.status for part in parts]) if gated else None
+        going = [part for part in parts if part.status != REJECTED]
+        taken = self._edges(node, outcome, going)
+        self.finished.append(Finished(node, visit, outcome, self._put(taken)))
+        for part in going:
+            self._sends += _by_target(part.sends)
+
+    def _edges(self, node: str, outcome: str | None, going: list[Part]) -> tuple[Edge, ...]:
+        ways = self._compiled.ways[node]
+        named = ways.when.get(outcome or "", ())
+        if outcome == REJECTED:
+            self._rejected = self._rejected or not named
+            return named
+        goto = dict.fromkeys(target for part in going for target in part.goto or ())
+        if goto:
+            return tuple(ways.goto[target] for target in goto)
+        return (*ways.plain, *named, *self._routed(node, ways))
+
+    def _routed(self, node: str, ways: Ways) -> list[Edge]:
+        return [self._route(node, branch) for branch in ways.branches]
+
+    def _route(self, node: str, branch: Branch) -> Edge:
+        answer: Any = None
+        try:
+            answer = branch.router(self._compiled.state_for(self._state))
+            return branch.edges[label_text(answer)]
+        except KeyError as error:
+            known = ", ".join(branch.edges)
+            if not isinstance(answer, str | int):
+                raise _failed(node, branch, error) from error
+            message = f"router {branch.name} of node {node} answered {answer!r}, which is none of {known}"
+            raise InvalidValue(message, node=node, router=branch.name, label=str(answer)) from error
+        except Exception as error:
+            raise _failed(node, branch, error) from error
+
+    def _put(self, edges: tuple[Edge, ...], *, error: ErrorInfo | None = None) -> tuple[str, ...]:
+        """A token on each edge; at END it is over at once."""
+        for edge in edges:
+            if edge.target == END:
+                continue
+            self._tokens[edge.id] = self._tokens.get(edge.id, 0) + 1
+            if error is not None:
+                self._errors[edge.id] = [*self._errors.get(edge.id, []), error]
+        return tuple(edge.id for edge in edges)
+
+
+def _failed(node: str, branch: Branch, error: Exception) -> InvalidValue:
+    message = f"router {branch.name} of node {node} failed: {type(error).__name__}: {error}"
+    return InvalidValue(message, node=node, router=branch.name)
+
+
+def _by_target(sends: tuple[tuple[str, Json], ...]) -> list[SendList]:
+    """One visit per target: a task's sends to one target are indices of one fan-out."""
+    found: dict[str, list[Json]] = {}
+    for target, payload in sends:
+        found.setdefault(target, []).append(payload)
+    return [(target, tuple(payloads)) for target, payloads in found.items()]

@@ -1,0 +1,98 @@
+"""`Graph`: how authors declare what runs. It only takes notes; `compile` checks them and the registry freezes them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from orchestrator.engine.compile import compile
+from orchestrator.engine.definition import Definition, edge_id, label_text
+from orchestrator.engine.gate import Gate
+from orchestrator.engine.node import END, START, Branch, Edge, Node, Router
+from orchestrator.engine.retry import Retry
+
+__all__ = ["END", "START", "Graph"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Graph(Definition):
+    """A graph: a name, the models of its input and state, its policies, nodes and edges. Making one registers
+    nothing.
+    """
+
+    def node(
+        self,
+        name: str | None = None,
+        *,
+        effect: str = "pure",
+        gate: Gate | None = None,
+        approve: str | None = None,
+        checkpoint: str | None = None,
+        join: str = "all",
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        max_visits: int | None = None,
+        idempotent: bool = False,
+        atomic: bool = False,
+        not_done: type[BaseException] | Sequence[type[BaseException]] = (),
+        reads: Sequence[str] | None = None,
+        goto: str | Sequence[str] = (),
+        sends: str | Sequence[str] = (),
+        args: type[BaseModel] | None = None,
+        prepare: Callable[..., Any] | None = None,
+        memory: str | None = None,
+        graph: "Graph | None" = None,
+        inputs: Any = None,
+        outputs: Any = None,
+    ) -> Callable[[F], F]:
+        """Declare a node: the decorated `(state, ctx)` function, under `name` or its own. Returns the function as it
+        was.
+        """
+        node = Node(fn=_nothing, **{k: v for k, v in locals().items() if k not in ("self", "name")}, name=name or "")
+        self.must_be_open()
+        if graph is not None:  # there is no function to decorate, so the note is made at once
+            self.nodes.append(node)
+        return lambda fn: self._declared(node, fn)
+
+    def _declared(self, node: Node, fn: F) -> F:
+        self.must_be_open()
+        self.nodes.append(replace(node, name=node.name or getattr(fn, "__name__", ""), fn=fn))
+        return fn
+
+    def edge(self, source: str, target: str, *, when: str | Sequence[str] | None = None) -> None:
+        """From node to node, always or for these outcomes ("approved", "rejected", "partial", "error")."""
+        self.must_be_open()
+        for outcome in (when,) if when is None or isinstance(when, str) else tuple(when):
+            kind = "error" if outcome == "error" else "edge"
+            self.edges.append(Edge(edge_id(source, target, kind, when=outcome), source, target, kind, when=outcome))
+
+    def branch(self, source: str, router: Router, labels: Mapping[Any, str]) -> None:
+        """From a node to the one whose label `router(state)` returns, on the state after the node's writes."""
+        self.must_be_open()
+        found: dict[str, Edge] = {}
+        for label, target in labels.items():
+            try:
+                text = label_text(label)
+            except TypeError as error:
+                self.faults.append(f"branch from {source}: {error}")
+                continue
+            edge = Edge(edge_id(source, target, "branch", label=text), source, target, "branch", label=text)
+            found[text] = edge
+            self.edges.append(edge)
+        self.branches.append(Branch(source, router, found))
+
+    def wait(self, name: str, **_: Any) -> None:
+        """Waiting for an outside event or a time: the compiler says that this version does not have it."""
+        self.must_be_open()
+        self.faults.append(f"wait {name}: this version has no waiting for events or times")
+
+    def to_mermaid(self) -> str:
+        """The graph as a Mermaid flowchart. Raises `InvalidGraph`."""
+        return compile(self).mermaid()
+
+
+def _nothing(state: Any, ctx: Any) -> None:
+    """What a node without a function would do."""

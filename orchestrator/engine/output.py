@@ -1,0 +1,141 @@
+"""What a node returned, checked and staged: the one form in which results are recorded, held, reduced and replayed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.engine.canonical import Json, normalised
+from orchestrator.engine.channel import LIMIT
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.node import Node
+from orchestrator.engine.write import Command, Send, Write
+
+SEALED = ("input", "diagnostics")
+"""Partitions that no node writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteValue:
+    """A write with its value as canonical JSON."""
+
+    channel: str
+    value: Json
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A task's result. `goto` None: the node's own edges are taken. `sends`: (target, payload)."""
+
+    writes: tuple[WriteValue, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[tuple[str, Json], ...] = ()
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "writes": [{"channel": w.channel, "value": w.value, "label": w.label} for w in self.writes],
+            "goto": None if self.goto is None else list(self.goto),
+            "sends": [[target, payload] for target, payload in self.sends],
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "Output":
+        return cls(
+            tuple(WriteValue(w["channel"], w["value"], w["label"]) for w in kept["writes"]),
+            None if kept["goto"] is None else tuple(kept["goto"]),
+            tuple((target, payload) for target, payload in kept["sends"]),
+        )
+
+
+def output_of(compiled: Compiled, node_name: str, returned: Any, *, limit: int | None = LIMIT) -> Output:
+    """Check and stage what a node returned: nothing, a dict, a list of `Write`s or of `Send`s, or a `Command`.
+
+    `limit` in bytes per value. Raises `InvalidValue` naming node, channel and reason, or `PayloadTooLarge`.
+    """
+    node = compiled.nodes[node_name]
+    command = _command(node, returned)
+    return Output(
+        writes=tuple(_staged(compiled, node, write, limit) for write in _writes(node, command.update)),
+        goto=_goto(node, command.goto),
+        sends=tuple(_send(node, send) for send in _listed(node, "send", command.send)),
+    )
+
+
+def _command(node: Node, returned: Any) -> Command:
+    if isinstance(returned, Command):
+        return returned
+    if isinstance(returned, list | tuple) and returned and all(isinstance(one, Send) for one in returned):
+        return Command(send=returned)
+    return Command(update=returned)
+
+
+def _writes(node: Node, update: Any) -> list[Write]:
+    if update is None:
+        return []
+    if isinstance(update, dict):
+        return [Write(channel, value) for channel, value in update.items()]
+    if isinstance(update, list | tuple) and all(isinstance(one, Write) for one in update):
+        return list(update)
+    what = "a list of mixed things" if isinstance(update, list | tuple) else f"a {type(update).__name__}"
+    raise InvalidValue(
+        f"node {node.name} returned {what}; return nothing, a dict, a list of Write or of Send, or a Command",
+        node=node.name,
+    )
+
+
+def _staged(compiled: Compiled, node: Node, write: Write, limit: int | None) -> WriteValue:
+    channel = compiled.channels.get(write.channel) if isinstance(write.channel, str) else None
+    if channel is None:
+        sealed = "which nothing may write" if write.channel in SEALED else "which is no channel of the state"
+        raise InvalidValue(
+            f"node {node.name} writes {write.channel}, {sealed}",
+            node=node.name,
+            channel=str(write.channel),
+            reason=sealed,
+        )
+    if write.label is not None and not isinstance(write.label, str):
+        raise InvalidValue(
+            f"node {node.name}: the label of a write must be text", node=node.name, channel=write.channel
+        )
+    try:
+        return WriteValue(write.channel, channel.stage(write.value, limit=limit), write.label)
+    except (InvalidValue, PayloadTooLarge) as error:
+        raise type(error)(
+            f"node {node.name}, channel {channel.name}: {error.message}", node=node.name, **error.facts
+        ) from error
+
+
+def _listed(node: Node, what: str, given: Any) -> Sequence[Any]:
+    if isinstance(given, list | tuple) and all(isinstance(one, Send) for one in given):
+        return given
+    raise InvalidValue(f"node {node.name}: {what} must be a list of Send", node=node.name)
+
+
+def _goto(node: Node, goto: Any) -> tuple[str, ...] | None:
+    if goto is None:
+        return None
+    targets = (goto,) if isinstance(goto, str) else tuple(goto)
+    if not targets:
+        raise InvalidValue(f"node {node.name}: goto names no target; say END to end this branch", node=node.name)
+    _declared(node, "goto", targets, node.goto)
+    return tuple(dict.fromkeys(targets))
+
+
+def _send(node: Node, send: Send) -> tuple[str, Json]:
+    _declared(node, "sends", (send.node,), node.sends)
+    try:
+        return send.node, normalised(send.payload)
+    except InvalidValue as error:
+        message = f"node {node.name}: the payload for {send.node}: {error.message}"
+        raise InvalidValue(message, node=node.name, **error.facts) from error
+
+
+def _declared(node: Node, what: str, targets: Sequence[str], declared: Sequence[str]) -> None:
+    for target in targets:
+        if target not in declared:
+            raise InvalidValue(
+                f"node {node.name} names {target}, which it does not declare in {what}=",
+                node=node.name,
+                target=str(target),
+            )

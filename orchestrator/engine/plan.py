@@ -1,0 +1,213 @@
+"""What may start now? Pure: a compiled graph and a frontier in, the starts and the frontier without what they
+consumed out.
+
+A join="any" starts once per token. A join="all" is the OR-join of workflow nets: it waits while live work can still
+reach one of its empty incoming edges without passing through it. The runner, its commits and `play` call this.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from orchestrator.engine.canonical import Json
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.effect import REJECTED
+from orchestrator.engine.errors import Runaway
+from orchestrator.engine.frontier import ErrorInfo, Frontier, visit_of
+from orchestrator.engine.identity import Task
+from orchestrator.engine.node import END, START, Edge
+
+__all__ = [
+    "ErrorInfo",
+    "Frontier",
+    "Planned",
+    "Start",
+    "begin",
+    "check_limits",
+    "ending",
+    "pending_edges",
+    "plan",
+    "skipped",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A task to run. `payload` is that of its `Send`, `error` what an error edge brought."""
+
+    task: Task
+    payload: Json = None
+    error: ErrorInfo | None = None
+    is_send: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The next superstep: its tasks in declared order, and the frontier once they have started. No starts: nothing
+    can move.
+    """
+
+    starts: tuple[Start, ...]
+    frontier: Frontier
+
+
+def begin(compiled: Compiled) -> Frontier:
+    """The frontier before any work: a token on each edge from START."""
+    return Frontier(tokens={e.id: 1 for e in compiled.edges if e.source == START and e.target != END})
+
+
+def plan(compiled: Compiled, frontier: Frontier) -> Planned:
+    """The next superstep. The same frontier gives the same plan, whatever form it was kept in."""
+    held = _held(compiled, frontier)
+    draft = _Draft(dict(frontier.tokens), dict(frontier.errors), dict(frontier.visits), [])
+    for target, payloads in frontier.sends:
+        draft.send(target, payloads)
+    for node in _ready(compiled, frontier, held):
+        draft.consume(compiled, node, held[node])
+    starts = tuple(sorted(draft.starts, key=lambda start: compiled.task_order(start.task)))
+    seen = dict.fromkeys((*frontier.visited, *(start.task.node for start in starts)))
+    after = replace(
+        frontier,
+        tokens={edge: n for edge, n in draft.tokens.items() if n},
+        errors={edge: errors for edge, errors in draft.errors.items() if errors},
+        visits=draft.visits,
+        sends=(),
+        visited=tuple(seen),
+    )
+    return Planned(starts, after)
+
+
+@dataclass(slots=True)
+class _Draft:
+    tokens: dict[str, int]
+    errors: dict[str, list[ErrorInfo]]
+    visits: dict[str, int]
+    starts: list[Start]
+
+    def _visit(self, node: str) -> int:
+        self.visits[node] = self.visits.get(node, 0) + 1
+        return self.visits[node]
+
+    def send(self, target: str, payloads: Iterable[Json]) -> None:
+        visit = self._visit(target)
+        self.starts += [Start(Task(target, visit, n), payload, None, True) for n, payload in enumerate(payloads)]
+
+    def consume(self, compiled: Compiled, node: str, edges: list[Edge]) -> None:
+        """Start a node on its tokens: one visit a token, or one visit on one token of each edge."""
+        if compiled.nodes[node].join == "any":
+            for edge in edges:
+                for _ in range(self.tokens[edge.id]):
+                    self.starts.append(Start(Task(node, self._visit(node)), error=self._take(edge)))
+        else:
+            errors = [self._take(edge) for edge in edges]
+            first = next((error for error in errors if error), None)
+            self.starts.append(Start(Task(node, self._visit(node)), error=first))
+
+    def _take(self, edge: Edge) -> ErrorInfo | None:
+        self.tokens[edge.id] -= 1
+        carried = self.errors.get(edge.id)
+        if not carried:
+            return None
+        self.errors[edge.id] = carried[1:]
+        return carried[0]
+
+
+def _held(compiled: Compiled, frontier: Frontier) -> dict[str, list[Edge]]:
+    """Node -> its incoming edges that hold tokens, both as declared."""
+    found: dict[str, list[Edge]] = {}
+    for edge in compiled.edges if len(frontier.tokens) > 1 else [compiled.edge[id] for id in frontier.tokens]:
+        if edge.id in frontier.tokens:
+            found.setdefault(edge.target, []).append(edge)
+    return found
+
+
+def _ready(compiled: Compiled, frontier: Frontier, held: dict[str, list[Edge]]) -> list[str]:
+    """The nodes that start on their tokens."""
+    if len(held) <= 1 and not frontier.waiting and not frontier.sends:
+        return list(held)
+    bit = compiled.reach.bit
+    anyhow = [node for node in held if compiled.nodes[node].join == "any"]
+    joins = [node for node in held if compiled.nodes[node].join == "all"]
+    working = [visit_of(key)[0] for key in frontier.waiting] + [target for target, _ in frontier.sends]
+    active = _mask(bit, [*working, *anyhow])
+    alive = active | _mask(bit, joins)
+    waits = {node: _blockers(compiled, node, held[node]) & alive & ~bit[node] for node in joins}
+    free = [node for node in joins if not waits[node]]
+    blocked = {node: mask for node, mask in waits.items() if mask}
+    return [*anyhow, *free, *_circles(compiled, blocked, outside=active | _mask(bit, free))]
+
+
+def _mask(bit: dict[str, int], nodes: Iterable[str]) -> int:
+    mask = 0
+    for node in nodes:
+        mask |= bit[node]
+    return mask
+
+
+def _blockers(compiled: Compiled, join: str, holding: list[Edge]) -> int:
+    """All nodes that could still bring a token to an empty incoming edge of the join without passing through it."""
+    mask, full = 0, {edge.id for edge in holding}
+    for edge, sources in compiled.reach.into[join].items():
+        if edge not in full:
+            mask |= sources
+    return mask
+
+
+def _circles(compiled: Compiled, blocked: dict[str, int], *, outside: int) -> list[str]:
+    """Of each circle of joins that wait for nobody but each other, the first in declared order."""
+    bit = compiled.reach.bit
+    behind = {node: _behind(node, blocked, bit) for node in blocked}
+    found, done = [], 0
+    for node in sorted(blocked, key=compiled.order.__getitem__):
+        circle = behind[node]
+        closed = not circle & outside and circle & bit[node]
+        if closed and not done & bit[node] and all(behind[other] == circle for other in blocked if circle & bit[other]):
+            found.append(node)
+            done |= circle
+    return found
+
+
+def _behind(node: str, blocked: dict[str, int], bit: dict[str, int]) -> int:
+    """All that a blocked join waits for, directly or through other blocked joins."""
+    mask, todo = blocked[node], [other for other in blocked if blocked[node] & bit[other]]
+    while todo:
+        more = blocked[todo.pop()] & ~mask
+        mask |= more
+        todo += [other for other in blocked if more & bit[other]]
+    return mask
+
+
+def check_limits(compiled: Compiled, planned: Planned, superstep: int, *, most: int | None = None) -> None:
+    """Raise `Runaway` where this superstep (its number, from 1) or one of its visits would be one too many. `most`
+    stands in for the graph's `max_supersteps`.
+    """
+    most = compiled.graph.max_supersteps if most is None else most
+    if superstep > most:
+        raise Runaway(f"superstep {superstep} would exceed max_supersteps={most}", limit="max_supersteps", most=most)
+    for start in planned.starts:
+        node, visit = start.task.node, start.task.visit
+        allowed = compiled.nodes[node].max_visits
+        if allowed is not None and visit > allowed:
+            message = f"visit {visit} of {node} would exceed its max_visits={allowed}"
+            raise Runaway(message, limit="max_visits", node=node, most=allowed)
+
+
+def pending_edges(frontier: Frontier) -> list[str]:
+    """The edges that hold tokens, by id."""
+    return sorted(frontier.tokens)
+
+
+def skipped(compiled: Compiled, frontier: Frontier) -> list[str]:
+    """The nodes that have not run and that no live work can reach any more, in declared order."""
+    reach, live = compiled.reach, 0
+    for id in frontier.tokens:
+        live |= reach.forward[compiled.edge[id].target]
+    for node in [visit_of(key)[0] for key in frontier.waiting] + [target for target, _ in frontier.sends]:
+        live |= reach.forward[node]
+    return [node for node, bit in reach.bit.items() if not live & bit and node not in frontier.visited]
+
+
+def ending(compiled: Compiled, frontier: Frontier) -> str:
+    """What becomes of a run of which nothing can start: paused, rejected or completed."""
+    if frontier.waiting:
+        return "paused"
+    return REJECTED if frontier.rejected else "completed"

@@ -1,0 +1,232 @@
+"""Playing a graph in memory, for the tests of its author: the same planner, reducer and gates, without database or
+clock.
+
+Retries come at once, timeouts do not count, and one decider stands for all reviewers, whatever the quorum.
+"""
+
+import asyncio
+import inspect
+import itertools
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from orchestrator.engine import canonical
+from orchestrator.engine.canonical import Json
+from orchestrator.engine.compile import Compiled, State, compile
+from orchestrator.engine.context import Context
+from orchestrator.engine.definition import Definition
+from orchestrator.engine.effect import APPROVED
+from orchestrator.engine.errors import CountersignError, InvalidValue, NotDone
+from orchestrator.engine.gate import needs_approval
+from orchestrator.engine.identity import Task, idempotency_key
+from orchestrator.engine.node import Node
+from orchestrator.engine.plan import (
+    ErrorInfo,
+    Frontier,
+    Planned,
+    Start,
+    begin,
+    check_limits,
+    ending,
+    pending_edges,
+    plan,
+    skipped,
+)
+from orchestrator.engine.played import Decisions, Desk, PlayedState, Request, waiting
+from orchestrator.engine.reduce import Output, Result, Step, output_of, reduce_step, settle_step
+
+RUN = UUID(int=0)
+"""The run id of everything that is played."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superstep:
+    """One round: its `tasks` as (node, visit, index), and how things stood after it. `source` is "superstep", or
+    "settlement" for the round that applies what was decided, in which no task runs.
+    """
+
+    number: int
+    source: str
+    tasks: tuple[Task, ...]
+    state: PlayedState
+    pending_edges: list[str]
+    skipped: list[str]
+    waiting: list[Task]
+
+
+@dataclass(slots=True)
+class Played:
+    """How it went. `status`: completed, paused, rejected, failed or unknown. `gates`: the requests that still wait.
+    `log`: what nodes logged, as (level, event, facts).
+    """
+
+    status: str
+    state: PlayedState
+    gates: list[Request] = field(default_factory=list)
+    supersteps: list[Superstep] = field(default_factory=list)
+    error: ErrorInfo | None = None
+    log: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+
+class Saves(Protocol):
+    """A store that is told of each superstep as it is finished."""
+
+    def save(self, checkpoint: Any) -> Any: ...
+
+
+def play(
+    graph: Definition,
+    input: Any,
+    *,
+    decisions: Decisions | None = None,
+    store: Saves | None = None,
+    max_supersteps: int | None = None,
+) -> Played:
+    """Play a graph from its input until it ends, fails, or waits for decisions that `decisions` does not give.
+
+    At each pause `decisions(request)` is asked once for every waiting request and answers {write position: (verdict,
+    value)}, verdict being "approve", "reject" or "edit", or None to leave it. `store.save` gets each `Superstep`.
+    Raises `InvalidGraph`, and `InvalidValue` for an input that does not fit.
+    """
+    compiled = compile(graph)
+    return _Player(compiled, compiled.stage_input(input), decisions).play(store, max_supersteps)
+
+
+class _Player:
+    def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None) -> None:
+        self.compiled = compiled
+        self.input = input
+        self.state: State = compiled.fresh_state()
+        self.frontier: Frontier = begin(compiled)
+        self.desk = Desk(compiled, input, decisions)
+        self.played = Played("running", self._shown())
+        self.log = PlayLog(self.played.log)
+        self.number = 0
+
+    def play(self, store: Saves | None, most: int | None) -> Played:
+        while self.played.status == "running":
+            before = len(self.played.supersteps)
+            self._turn(most)
+            if store is not None:
+                for superstep in self.played.supersteps[before:]:
+                    store.save(superstep)
+        self.played.state = self._shown()
+        self.played.gates = self.desk.requests(self.frontier, self.state)
+        return self.played
+
+    def _turn(self, most: int | None) -> None:
+        planned = plan(self.compiled, self.frontier)
+        settled = [] if planned.starts else self.desk.decided(self.frontier, self.state)
+        try:
+            if planned.starts:
+                check_limits(self.compiled, planned, self.number + 1, most=most)
+                self._superstep(planned)
+            elif settled:
+                self._commit(settle_step(self.compiled, self.frontier, self.state, settled), "settlement", ())
+            else:
+                self.played.status = ending(self.compiled, self.frontier)
+        except CountersignError as error:
+            self._stop("failed", ErrorInfo(str(error.facts.get("node", "")), type(error).__name__, error.message))
+
+    def _superstep(self, planned: Planned) -> None:
+        results = {start.task: self._result(start) for start in planned.starts}
+        if self.played.status != "running":
+            return
+        step = reduce_step(self.compiled, planned, self.state, results)
+        self.number += 1
+        self.desk.hold(step.held)
+        self._commit(step, "superstep", tuple(start.task for start in planned.starts))
+
+    def _commit(self, step: Step, source: str, tasks: tuple[Task, ...]) -> None:
+        self.state, self.frontier = step.state, step.frontier
+        self.played.supersteps.append(
+            Superstep(
+                number=self.number,
+                source=source,
+                tasks=tasks,
+                state=self._shown(),
+                pending_edges=pending_edges(self.frontier),
+                skipped=skipped(self.compiled, self.frontier),
+                waiting=waiting(self.compiled, self.frontier),
+            )
+        )
+
+    def _shown(self) -> PlayedState:
+        return PlayedState(self.compiled, self.input, self.state)
+
+    def _stop(self, status: str, error: ErrorInfo) -> None:
+        """An unknown outcome outweighs a failure; of equals the first is told."""
+        if self.played.error is None or (status == "unknown" and self.played.status != "unknown"):
+            self.played.status, self.played.error = status, error
+
+    def _result(self, start: Start) -> Result:
+        """The task's result; an empty one where the run stops at it."""
+        node = self.compiled.nodes[start.task.node]
+        output, error, status = self._tried(node, start)
+        if error is None:
+            return self._gated(node, output)
+        if status == "failed" and self.compiled.has_error_edge(node.name):
+            return Result(error=error)
+        self._stop(status, error)
+        return Result()
+
+    def _gated(self, node: Node, output: Output) -> Result:
+        if node.gate is None:
+            return Result(output)
+        if not output.writes:
+            message = f"node {node.name} has a gate but proposed no write; a gated node must propose at least one"
+            raise InvalidValue(message, node=node.name)
+        proposal = self.compiled.proposal(output.writes)
+        needed, _ = needs_approval(node.gate, self.compiled.state_for(self.state), proposal)
+        return Result(output, gated=needed, outcome=None if needed else APPROVED)
+
+    def _tried(self, node: Node, start: Start) -> tuple[Output, ErrorInfo | None, str]:
+        """Up to the retries that the node has: its output, or its last error and whether that is failed or unknown."""
+        for attempt in itertools.count(1):
+            try:
+                return self._output(node, start, attempt), None, ""
+            except Exception as error:
+                found = ErrorInfo(node.name, type(error).__name__, str(error), attempt)
+                if node.unknown_after(error):
+                    return Output(), found, "unknown"
+                retry = node.retry
+                if retry is None or attempt >= retry.attempts or not isinstance(error, (NotDone, *retry.on)):
+                    return Output(), found, "failed"
+        raise AssertionError
+
+    def _output(self, node: Node, start: Start, attempt: int) -> Output:
+        ctx = Context(
+            run_id=RUN,
+            key="play",
+            task=start.task,
+            attempt=attempt,
+            idempotency_key=idempotency_key(RUN, 1, start.task),
+            input=self.compiled.input_for(self.input),
+            payload=canonical.loads(canonical.encode(start.payload)),
+            error=start.error,
+            log=self.log,
+        )
+        returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)
+        if inspect.iscoroutine(returned):
+            returned = asyncio.run(returned)
+        return output_of(self.compiled, node.name, returned)
+
+
+class PlayLog:
+    """`ctx.log` of a played node: keeps what it is told."""
+
+    def __init__(self, lines: list[tuple[str, str, dict[str, Any]]]) -> None:
+        self._lines = lines
+
+    def debug(self, event: str, **facts: Any) -> None:
+        self._lines.append(("debug", event, facts))
+
+    def info(self, event: str, **facts: Any) -> None:
+        self._lines.append(("info", event, facts))
+
+    def warning(self, event: str, **facts: Any) -> None:
+        self._lines.append(("warning", event, facts))
+
+    def error(self, event: str, **facts: Any) -> None:
+        self._lines.append(("error", event, facts))

@@ -1,0 +1,214 @@
+"""What a superstep or a settlement comes to: the next state and frontier, from results in declared order. Pure.
+
+Arguments are never changed; containers that do not change are shared with the old state. The runner and `play` call
+this, live and in recovery alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from orchestrator.engine.canonical import Json
+from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.effect import APPROVED, ERROR
+from orchestrator.engine.errors import ConflictingWrites, CountersignError, InvalidValue
+from orchestrator.engine.flow import Finished, Flow
+from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, visit_key, visit_of
+from orchestrator.engine.identity import Task
+from orchestrator.engine.ops import Op
+from orchestrator.engine.output import Output, WriteValue, output_of
+from orchestrator.engine.plan import Planned
+from orchestrator.engine.reducer import First, Replace
+
+__all__ = [
+    "Finished",
+    "HeldWrite",
+    "Output",
+    "Result",
+    "Settled",
+    "Step",
+    "WriteValue",
+    "output_of",
+    "reduce_step",
+    "settle_step",
+    "settleable",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a task ended. `gated`: its writes are held and nothing flows. `error`: it takes the error edge. `outcome`
+    "approved": its gate needed nobody.
+    """
+
+    output: Output | None = None
+    error: ErrorInfo | None = None
+    gated: bool = False
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldWrite:
+    """A write that a gate holds; `position` is its place among the task's writes, from 0."""
+
+    task: Task
+    position: int
+    channel: str
+    value: Json
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A gated task as people decided it: the writes to apply, in order of position, and the outcome."""
+
+    task: Task
+    writes: tuple[WriteValue, ...]
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The state and frontier after it, what changed per channel, writes newly held, and the visits that ended."""
+
+    state: State
+    frontier: Frontier
+    changes: dict[str, Op] = field(default_factory=dict)
+    held: tuple[HeldWrite, ...] = ()
+    finished: tuple[Finished, ...] = ()
+
+
+def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
+    """Reduce a superstep, all of whose tasks have a result.
+
+    Raises `ConflictingWrites` naming both tasks, and `InvalidValue` where a router or a reducer fails.
+    """
+    tasks = [start.task for start in planned.starts]
+    missing = [str(task) for task in tasks if task not in results]
+    if missing:
+        raise InvalidValue(f"no result for {', '.join(missing)}", tasks=missing)
+    given = [(task, results[task]) for task in tasks]
+    applied = [(task, write) for task, result in given if _flows(result) for write in _output(result).writes]
+    _refuse_conflicts(compiled, applied)
+    after, changes, written = _reduced(compiled, planned.frontier, state, applied)
+    flow = Flow(compiled, replace(planned.frontier, written=written), after)
+    visits: dict[tuple[str, int], list[Part]] = {}
+    for task, result in given:
+        visits.setdefault((task.node, task.visit), []).append(_part(compiled, task, result))
+    for (node, visit), parts in visits.items():
+        flow.take(node, visit, tuple(parts))
+    held = tuple(
+        HeldWrite(task, n, write.channel, write.value, write.label)
+        for task, result in given
+        if result.gated and not result.error
+        for n, write in enumerate(_output(result).writes)
+    )
+    return Step(after, flow.frontier(), changes, held, tuple(flow.finished))
+
+
+def settle_step(compiled: Compiled, frontier: Frontier, state: State, settled: Sequence[Settled]) -> Step:
+    """Apply settled gates, one after another as given; then let their visits flow, on the state after all of them.
+
+    Raises `InvalidValue` for a task that waits for nobody, and where a router or a reducer fails.
+    """
+    applied = [(one.task, write) for one in settled for write in one.writes]
+    after, changes, written = _reduced(compiled, frontier, state, applied)
+    waiting = dict(frontier.waiting)
+    for one in settled:
+        key = visit_key(one.task.node, one.task.visit)
+        parts = list(waiting.get(key, ()))
+        if one.task.index >= len(parts) or parts[one.task.index].status != "gated":
+            raise InvalidValue(f"{one.task} does not wait for a decision", task=str(one.task))
+        parts[one.task.index] = replace(parts[one.task.index], status=one.outcome)
+        waiting[key] = tuple(parts)
+    flow = Flow(compiled, replace(frontier, waiting={}, written=written), after)
+    for node, visit in sorted(map(visit_of, waiting), key=lambda v: (compiled.order[v[0]], v[1])):
+        flow.take(node, visit, waiting[visit_key(node, visit)])
+    return Step(after, flow.frontier(), changes, (), tuple(flow.finished))
+
+
+def settleable(
+    compiled: Compiled, frontier: Frontier, state: State, settled: Sequence[Settled]
+) -> tuple[list[Settled], list[Settled]]:
+    """Of gates settled on this state, in the order of their last decisions: those that apply, and those that come
+    back because an earlier one moves what they were decided on.
+    """
+    apply: list[Settled] = []
+    back: list[Settled] = []
+    now, written = state, frontier
+    for one in settled:
+        if any(_at(state, channel) != _at(now, channel) for channel in _depends_on(compiled, one)):
+            back.append(one)
+            continue
+        apply.append(one)
+        now, _, names = _reduced(compiled, written, now, [(one.task, write) for write in one.writes])
+        written = replace(written, written=names)
+    return apply, back
+
+
+def _depends_on(compiled: Compiled, one: Settled) -> set[str]:
+    """The channels whose value was part of the decision: bound bases of approved writes, and what the gate shows."""
+    gate = compiled.nodes[one.task.node].gate
+    bound = {write.channel for write in one.writes if compiled.channels[write.channel].bound}
+    return bound | set(gate.shows if gate and one.writes else ())
+
+
+def _at(state: State, channel: str) -> Json:
+    return state["artifacts" if channel in state["artifacts"] else "scratch"][channel]
+
+
+def _flows(result: Result) -> bool:
+    return not result.gated and result.error is None
+
+
+def _output(result: Result) -> Output:
+    return result.output or Output()
+
+
+def _part(compiled: Compiled, task: Task, result: Result) -> Part:
+    if result.error is not None:
+        return Part(ERROR, error=result.error)
+    output = _output(result)
+    status = "gated" if result.gated else APPROVED if compiled.nodes[task.node].gated else "done"
+    return Part(status, output.goto, output.sends)
+
+
+def _refuse_conflicts(compiled: Compiled, applied: Sequence[tuple[Task, WriteValue]]) -> None:
+    owners: dict[str, Task] = {}
+    for task, write in applied:
+        owner = owners.setdefault(write.channel, task)
+        if owner != task and compiled.channels[write.channel].reducer == Replace:
+            raise ConflictingWrites(
+                f"{owner} and {task} both replace {write.channel} in one superstep; if the later should win, use Last",
+                channel=write.channel,
+                tasks=[str(owner), str(task)],
+            )
+
+
+def _reduced(
+    compiled: Compiled, frontier: Frontier, state: State, applied: Sequence[tuple[Task, WriteValue]]
+) -> tuple[State, dict[str, Op], tuple[str, ...]]:
+    """The state with these writes, in their order; what changed; and the First channels that are written by now."""
+    if not applied:
+        return state, {}, frontier.written
+    updates: dict[str, list[tuple[Task, WriteValue]]] = {}
+    for task, write in applied:
+        updates.setdefault(write.channel, []).append((task, write))
+    after = {name: dict(values) for name, values in state.items()}
+    changes: dict[str, Op] = {}
+    for name, writes in updates.items():
+        partition = after[compiled.channels[name].partition]
+        partition[name], changes[name] = _reduce_channel(compiled, name, partition[name], writes, frontier)
+    firsts = {name for name in updates if compiled.channels[name].reducer == First}
+    return after, changes, tuple(sorted({*frontier.written, *firsts}))
+
+
+def _reduce_channel(
+    compiled: Compiled, name: str, old: Json, writes: Sequence[tuple[Task, WriteValue]], frontier: Frontier
+) -> tuple[Json, Op]:
+    try:
+        return compiled.channels[name].reduce_all(
+            old, [write.value for _, write in writes], unset=name not in frontier.written
+        )
+    except CountersignError as error:
+        tasks = list(dict.fromkeys(str(task) for task, _ in writes))
+        raise type(error)(f"{', '.join(tasks)}: {error.message}", **{**error.facts, "tasks": tasks}) from error
