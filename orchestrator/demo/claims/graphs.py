@@ -30,6 +30,7 @@ from orchestrator.engine import (
     START,
     Append,
     Artifact,
+    Context,
     Fact,
     FileRef,
     Gate,
@@ -87,7 +88,7 @@ graph = Graph(
 
 
 @graph.node(effect="read", retry=Retry(attempts=3, backoff=0.2, on=(OSError,)))
-def read_claim(state: State, ctx: Any) -> Any:
+def read_claim(state: State, ctx: Context) -> Any:
     """Open the claim file."""
     given = ctx.input
     if given.claim_file is None:
@@ -98,52 +99,52 @@ def read_claim(state: State, ctx: Any) -> Any:
 
 
 @graph.node()
-def assess(state: State, ctx: Any) -> Any:
+def assess(state: State, ctx: Context) -> Any:
     """What the damage is worth under the policy."""
     found = assessment.assess(state.claim, claimed=ctx.input.amount, photos=len(state.photos))
     return {"assessment": found, "notes": [f"damage {money(found.damage)}, payable {money(found.payable)}"]}
 
 
 @graph.node(effect="read")
-def request_photos(state: State, ctx: Any) -> Any:
+def request_photos(state: State, ctx: Context) -> Any:
     """Fetch the photographs that are only handed over on request. Asked once: what is then missing stays missing."""
     late = state.claim.photos_on_request
     return {"photos": late, "photo_requests": 1, "notes": [f"asked for photographs, {len(late)} came"]}
 
 
 @graph.node(effect="read")
-def screen(state: State, ctx: Any) -> Any:
+def screen(state: State, ctx: Context) -> Any:
     """How likely the claim is not what it says."""
     return {"screening": assessment.screen(state.claim, photos=len(state.photos))}
 
 
 @graph.node()
-def small_claim(state: State, ctx: Any) -> Any:
+def small_claim(state: State, ctx: Context) -> Any:
     """Nobody needs to look at this one."""
     return {"route": "small", "notes": ["small claim, no review"]}
 
 
 @graph.node()
-def second_look(state: State, ctx: Any) -> Any:
+def second_look(state: State, ctx: Context) -> Any:
     """What the reviewer should know."""
     found = state.screening
     return {"route": "large", "notes": [f"score {found.score}: {', '.join(found.reasons) or 'nothing odd'}"]}
 
 
 @graph.node()
-def stage_payment(state: State, ctx: Any) -> Any:
+def stage_payment(state: State, ctx: Context) -> Any:
     """Prepare the payment."""
     return {"planned_payout": assessment.payout(state.claim, state.assessment)}
 
 
 @graph.node()
-def draft_letter(state: State, ctx: Any) -> Any:
+def draft_letter(state: State, ctx: Context) -> Any:
     """Prepare the letter."""
     return {"planned_letter": assessment.letter(state.claim, state.assessment)}
 
 
 @graph.node()
-def stage_case(state: State, ctx: Any) -> Any:
+def stage_case(state: State, ctx: Context) -> Any:
     """Prepare the register's update."""
     return {"planned_case": CaseUpdate(status="settled", note=f"Settled at {money(state.assessment.payable)}")}
 
@@ -178,7 +179,7 @@ def needs_review(state: State, proposal: Any) -> str | bool:
         },
     ),
 )
-def review(state: State, ctx: Any) -> Any:
+def review(state: State, ctx: Context) -> Any:
     """Four proposals, each decided on its own."""
     plan, claim = state.planned_payout, state.claim
     writes = [
@@ -200,7 +201,7 @@ def review(state: State, ctx: Any) -> Any:
     timeout=30,
     retry=Retry(attempts=4, backoff=0.5, on=(payments.PaymentUnavailable,)),
 )
-def pay(state: State, ctx: Any) -> Any:
+def pay(state: State, ctx: Context) -> Any:
     """Pay what was approved. The key is the same however often this runs, so the endpoint pays once."""
     if state.payout is None:
         return {"notes": ["nothing paid"]}
@@ -210,7 +211,7 @@ def pay(state: State, ctx: Any) -> Any:
 
 
 @graph.node(effect="external", timeout=30, not_done=(ConnectionRefusedError,))
-def send_letter(state: State, ctx: Any) -> Any:
+def send_letter(state: State, ctx: Context) -> Any:
     """Send what was approved. A second letter cannot be taken back, so a crash in here leaves the outcome to people."""
     letter = state.letter
     if letter is None:
@@ -224,7 +225,7 @@ def send_letter(state: State, ctx: Any) -> Any:
 
 
 @graph.node(effect="write", atomic=True)
-def update_case(state: State, ctx: Any) -> Any:
+def update_case(state: State, ctx: Context) -> Any:
     """Record in the register what was approved."""
     if state.case_update is None and state.reserve_release is None:
         return {"notes": ["register unchanged"]}
@@ -238,20 +239,20 @@ def update_case(state: State, ctx: Any) -> Any:
 
 
 @graph.node()
-def hand_back(state: State, ctx: Any) -> Any:
+def hand_back(state: State, ctx: Context) -> Any:
     """Everything was rejected: nothing is done, the claim goes back to its handler."""
     return {"outcome": "handed back", "notes": ["the review rejected every proposal"]}
 
 
 @graph.node()
-def refuse(state: State, ctx: Any) -> Any:
+def refuse(state: State, ctx: Context) -> Any:
     """Nothing is payable."""
     why = assessment.why_refused(state.claim, state.assessment, state.screening)
     return {"outcome": "refused", "notes": [f"refused: {why}"]}
 
 
 @graph.node()
-def close(state: State, ctx: Any) -> Any:
+def close(state: State, ctx: Context) -> Any:
     """Say how it ended."""
     if state.outcome != "open":
         return None

@@ -19,20 +19,18 @@ def beginning(checked: Checked) -> Cursor:
     return Cursor(offset=checked.start, row=1, line=checked.start_line)
 
 
-def import_chunk(
-    file: IO[bytes], *, run: UUID, checked: Checked, cursor: Cursor, skipped: Iterable[int], chunk: int = CHUNK
-) -> Cursor:
+def import_chunk(file: IO[bytes], *, run: UUID, checked: Checked, cursor: Cursor, skipped: Iterable[int]) -> Cursor:
     """Write the next good rows of an open file and say where to go on; at the end the offset is the file's size."""
     if cursor == beginning(checked):
         # A run that was rewound imports anew; what its earlier course had imported must not linger beside it.
         ImportedRow.objects.filter(run=run).delete()
     leave_out = frozenset(skipped)
     found = reader.records(file, delimiter=checked.delimiter, offset=cursor.offset, row=cursor.row, line=cursor.line)
-    taken = list(islice(found, chunk))
+    taken = list(islice(found, CHUNK))
     good = {record.row: record.cells for record in taken if record.row not in leave_out}
     _save(run, {row: dict(zip(checked.header, cells, strict=True)) for row, cells in good.items()}, corrected=False)
     imported = cursor.imported + len(good)
-    if len(taken) < chunk:
+    if len(taken) < CHUNK:
         return Cursor(offset=checked.size, row=cursor.row, line=cursor.line, imported=imported)
     last = taken[-1]
     return Cursor(offset=last.end, row=last.row, line=last.line, imported=imported)
