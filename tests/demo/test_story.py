@@ -1,0 +1,133 @@
+"""The demo's graphs on the database: started, advanced, signed, and compared with what was decided."""
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core import mail
+
+from approvals import reviews
+from approvals.models import ApprovalRequest
+from approvals.slips import slips_of
+from checkpoints import files, timeline
+from checkpoints.models import Run
+from checkpoints.packed import unpack
+from orchestrator import runs
+from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
+from orchestrator.demo.imports.messy import messy_csv
+from orchestrator.demo.imports.models import ImportedRow
+from orchestrator.demo.people import CLAIMS
+from tests.cast import People
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _endpoint(live_server: Any, settings: Any) -> None:
+    settings.COUNTERSIGN_DEMO_PAYMENTS_URL = f"{live_server.url}/demo/payments/"
+
+
+@pytest.fixture
+def handler(people: People) -> User:
+    """A reviewer who may decide on claims."""
+    people.reviewer.groups.add(Group.objects.get_or_create(name=CLAIMS)[0])
+    return people.reviewer
+
+
+def slips(run: Run) -> list[Any]:
+    return slips_of(ApprovalRequest.objects.get(run=run))
+
+
+def decision(slip: Any, verdict: str, value: Any = None) -> dict[str, Any]:
+    said = {"write": str(slip.row.write), "hash": slip.row.hash, "verdict": verdict, "reason": "as seen"}
+    return {**said, "value": value} if verdict == "edit" else said
+
+
+def state_of(run: Run) -> dict[str, Any]:
+    state = timeline.head_state(run.id)
+    return {**state["scratch"], **state["artifacts"]}
+
+
+def test_a_claim_is_decided_write_by_write_and_exactly_that_happens(people: People, handler: User) -> None:
+    run = runs.start("claim_payout", {"claim_id": "CLM-7", "amount": "900.00"}, key="CLM-7", by=people.starter)
+    assert runs.advance(run.id).status == "paused"
+    payout, letter, case = slips(run)
+    assert [PaymentCall.objects.count(), len(mail.outbox), ClaimCase.objects.count()] == [0, 0, 0]
+    less = {**payout.value, "amount": "800.00"}
+    reviews.sign(
+        run.id,
+        [decision(payout, "edit", less), decision(letter, "reject"), decision(case, "approve")],
+        by=handler,
+    )
+    assert runs.advance(run.id).status == "completed"
+    payment, call = Payment.objects.get(), PaymentCall.objects.get()
+    assert (str(payment.amount), call.status, call.idempotency_key) == ("800.00", 201, payment.idempotency_key)
+    assert mail.outbox == []
+    assert ClaimCase.objects.get().status == "settled"
+    assert state_of(run)["outcome"] == "partly settled"
+
+
+def test_only_claims_handlers_may_decide_on_claims(people: People, handler: User) -> None:
+    run = runs.start("claim_payout", {"claim_id": "CLM-8", "amount": "900.00"}, by=people.starter)
+    runs.advance(run.id)
+    with pytest.raises(Exception, match="review"):
+        reviews.sign(run.id, [decision(slip, "approve") for slip in slips(run)], by=people.second_reviewer)
+    assert runs.advance(run.id).status == "paused"
+
+
+def test_a_broken_claim_file_fails_the_run_and_says_why(people: People) -> None:
+    ref = files.save_upload(BytesIO(b"{"), name="claim.json", by=people.starter)
+    given = {"claim_id": "CLM-9", "amount": "1.00", "claim_file": ref}
+    run = runs.advance(runs.start("claim_payout", given, by=people.starter).id)
+    assert run.status == "failed"
+    assert "claim.json is not JSON (line 1" in unpack(run.error)["message"]
+
+
+def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(people: People) -> None:
+    content = messy_csv(10_000, 50)
+    ref = files.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
+    assert run.status == "paused"
+    asked = slips(run)
+    assert len(asked) == 50
+    assert not ImportedRow.objects.exists()
+    decisions, expected = _mixed(asked)
+    reviews.sign(run.id, decisions, by=people.reviewer)
+    assert runs.advance(run.id).status == "completed"
+
+    rows = {row.row: row for row in ImportedRow.objects.all()}
+    bad = {slip.value[0]["row"] for slip in asked}
+    good = [line.split(",") for line in content.splitlines()]
+    for number, cells in enumerate(good[1:], 2):
+        if number not in bad:
+            assert list(rows.pop(number).values.values()) == cells
+    assert {number: {name: row.values[name] for name in expected[number]} for number, row in rows.items()} == expected
+    report = state_of(run)["report"]
+    assert (report["rows"], report["imported"], report["corrected"]) == (10_000, 9950 + len(expected), len(expected))
+    assert {one["row"] for one in report["left_out"]} == bad - set(expected)
+
+
+def _mixed(asked: list[Any]) -> tuple[list[dict[str, Any]], dict[int, dict[str, str]]]:
+    """Approve, reject and edit by turns; and what is to be in the table of the rows that were bad."""
+    decisions, expected = [], {}
+    for turn, slip in enumerate(asked):
+        (correction,) = slip.value
+        after, row = correction["after"], correction["row"]
+        if turn % 3 == 1:
+            decisions.append(decision(slip, "reject"))
+        elif turn % 3 == 2 and "email" in correction["before"]:
+            after = {**(after or {}), "email": f"edited{row}@example.com"}
+            decisions.append(decision(slip, "edit", [{**correction, "after": after}]))
+            expected[row] = after
+        else:
+            decisions.append(decision(slip, "approve"))
+            if after is not None:
+                expected[row] = after
+    return decisions, expected
+
+
+def test_the_state_of_an_import_stays_small(people: People) -> None:
+    ref = files.save_upload(BytesIO(messy_csv(10_000, 50).encode()), name="rows.csv", by=people.starter)
+    run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
+    assert len(str(state_of(run))) < 30_000
