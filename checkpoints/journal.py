@@ -23,6 +23,7 @@ from checkpoints.leases import Hold
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.packed import pack, unpack
+from checkpoints.processes import this_process
 from orchestrator.engine import Task
 from orchestrator.engine.errors import StaleLease
 
@@ -103,7 +104,7 @@ def begin(hold: Hold, intents: Sequence[Intent]) -> None:
 
 
 def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
-    at = timezone.now()
+    at, me = timezone.now(), this_process()
     for intent in intents:
         if intent.attempt > 1:
             _of(hold.id, hold.line, intent.task).filter(outcome=Outcome.OPEN).update(outcome=Outcome.FAILED)
@@ -118,6 +119,9 @@ def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
             effect=i.effect,
             epoch=hold.epoch,
             worker=hold.worker,
+            host=me.host,
+            pid=me.pid,
+            process_started=me.started,
             superstep=hold.superstep + 1,
             input_hash=i.input_hash,
             intent_at=at,

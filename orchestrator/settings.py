@@ -177,7 +177,7 @@ COUNTERSIGN = {
 }
 
 # What `manage.py worker` goes by, and the stock `manage.py qcluster` too.
-SLICE_TIMEOUT = env.whole("COUNTERSIGN_SLICE_TIMEOUT", default=300, least=1)
+SLICE_TIMEOUT = env.whole("COUNTERSIGN_SLICE_TIMEOUT", default=900, least=1)
 Q_CLUSTER = {
     "name": "countersign",
     "broker_class": "orchestrator.worker.broker.RunBroker",

@@ -2,9 +2,6 @@
 lock.
 """
 
-import os
-import socket
-from pathlib import Path
 from typing import Any
 
 from django.db.models import F
@@ -18,6 +15,7 @@ from checkpoints.events import Draft
 from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
 from checkpoints.packed import pack
+from checkpoints.processes import Process
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of
@@ -86,7 +84,7 @@ def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
 
 def may_be_going_on(row: TaskResult) -> str | None:
     """None where the attempt is surely over, "maybe" where only time says so, else until when it may act (ISO)."""
-    if row.thread_ended_at or _gone(row.worker):
+    if row.thread_ended_at or _gone(row):
         return None
     return "maybe" if timezone.now() > row.over_at else row.over_at.isoformat()
 
@@ -104,20 +102,8 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
     raise WrongStatus(f"{row.task} may still be going on until {going_on}", task=row.task, until=going_on)
 
 
-def _gone(worker: Any) -> bool:
-    """Whether that worker is proven gone: it said so, or its process is not there any more on this very host."""
-    row = Worker.objects.filter(id=worker).first() if worker else None
-    if row is None:
-        return False
-    if row.stopped_at is not None:
+def _gone(row: TaskResult) -> bool:
+    """Whether the attempt's worker is proven gone: its cluster said so, or its process is not there any more."""
+    if Worker.objects.filter(id=row.worker, stopped_at__isnull=False).exists():
         return True
-    return row.host == socket.gethostname() and _started(row.pid) != row.process_started
-
-
-def _started(pid: int) -> int | None:
-    """Start time of a process in clock ticks (field 22 of proc(5) stat), None where there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[19]) if os.path.exists(f"/proc/{pid}") else None
+    return Process(row.host, row.pid, row.process_started).is_gone()

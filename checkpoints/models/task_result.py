@@ -26,6 +26,9 @@ class TaskResult(OfTask, Sealed):
     effect = models.CharField(max_length=10)
     epoch = models.PositiveBigIntegerField()
     worker = models.UUIDField(null=True, blank=True)
+    host = models.CharField(max_length=255, blank=True, default="")
+    pid = models.PositiveIntegerField(default=0)
+    process_started = models.BigIntegerField(default=0, help_text="Clock ticks: tells a reused pid.")
     superstep = models.PositiveIntegerField(help_text="The superstep in whose course it ran.")
     input_hash = hash_field()
     intent_at = models.DateTimeField()
@@ -60,7 +63,7 @@ class TaskResult(OfTask, Sealed):
 
 
 class LateResult(OfTask):
-    """A result that came after its attempt was no longer open: evidence for whoever settles, never applied by itself."""
+    """A result whose attempt was no longer open: evidence for whoever settles, never applied by itself."""
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="late_results")

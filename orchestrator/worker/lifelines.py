@@ -33,12 +33,3 @@ def _bind() -> None:
         die_with_parent()
         if os.getppid() != _parent:  # it died before we could ask
             os._exit(1)
-
-
-def started_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot: tells it from a later one with its id. 0 where unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0

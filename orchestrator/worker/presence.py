@@ -10,11 +10,11 @@ from uuid import UUID
 
 from checkpoints.clock import db_now
 from checkpoints.models import Worker
+from checkpoints.processes import started_ticks
 from checkpoints.sql import update_returning
 from orchestrator import discovery
 from orchestrator.worker import abilities
 from orchestrator.worker.board import Board
-from orchestrator.worker.lifelines import started_ticks
 
 BEAT_SECONDS = 2.0
 
