@@ -1,4 +1,4 @@
-"""Probes: /healthz says that this process answers, /readyz that it can do its work. Open to everybody, so they tell no names."""
+"""Probes: /healthz says that this process answers, /readyz that it can work. Open to everybody, so they tell no names."""
 
 from datetime import timedelta
 from functools import cache
@@ -36,7 +36,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def migrated() -> bool:
-    """Whether no migration waits. Found once, it is not asked again: migrations are not undone under a running process."""
+    """Whether no migration waits. Once found, not asked again: nobody undoes migrations under a running process."""
     if not _migrated():
         _migrated.cache_clear()
         return False

@@ -12,7 +12,9 @@ class Schema(SpectacularJSONAPIView):
     """What can be asked, and what is answered."""
 
     urlconf = "orchestrator.urls_api"
+    authentication_classes = Api.authentication_classes
     permission_classes = Api.permission_classes
+    renderer_classes = Api.renderer_classes
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
