@@ -229,7 +229,7 @@ class Migration(migrations.Migration):
                 ('superstep', models.PositiveIntegerField(help_text='The superstep in whose course it ran.')),
                 ('input_hash', models.CharField(blank=True, default='', max_length=64)),
                 ('intent_at', models.DateTimeField()),
-                ('over_at', models.DateTimeField(help_text='After lease and timeout: no attempt is still going on past this, bar a frozen one.')),
+                ('over_at', models.DateTimeField(help_text='After lease and timeout: past this only a frozen process still acts.')),
                 ('thread_ended_at', models.DateTimeField(blank=True, null=True)),
                 ('outcome', models.CharField(choices=[('open', 'intent written, no result yet'), ('done', 'happened, with this output'), ('not_done', 'did not happen'), ('failed', 'failed; idempotent or atomic, so it may run again'), ('unknown', 'a person must say')], default='open', max_length=10)),
                 ('output', models.BinaryField(default=b'', help_text='Packed canonical JSON of what the node returned.')),
