@@ -1,4 +1,4 @@
-"""What happens when a request is settled one way or another: read off the graph's edges, in order. Pure but for its arguments.
+"""What happens when a request is settled one way or another: read off the graph's edges, in order.
 
 It names what runs next on each outcome, as far as the next gate; where a router decides it says "may".
 """
@@ -76,7 +76,12 @@ def _lines(compiled: Compiled, node: str, outcome: str, *, single: bool) -> list
         first = Line("This write does not happen" if single else FIRST[outcome], icon="x")
     taken = [edge for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
     if not taken:
-        return [first, Line("Nothing follows on this path", "If nothing else is going on, the run ends as rejected.", icon="slash")]
+        return [
+            first,
+            Line(
+                "Nothing follows on this path", "If nothing else is going on, the run ends as rejected.", icon="slash"
+            ),
+        ]
     return [first, *_ahead(compiled, taken)]
 
 

@@ -1,6 +1,6 @@
-"""How a value and what would replace it are shown to a person: as fields, as marked text, or as added and removed items. Pure.
+"""How a value and what would replace it are shown: as fields, as marked text, or as added and removed items. Pure.
 
-Pages of both upper floors use it. Nothing is left out of what a person decides on: equal fields are folded, never dropped.
+Pages of both upper floors use it. Nothing that a person decides on is left out: equal fields are folded, never dropped.
 """
 
 import difflib
@@ -22,12 +22,17 @@ _TOKENS = re.compile(r"\s+|[^\s\w]|\w+")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field: its label, and both values as `Piece`s. `state` is same, changed, new or gone."""
+    """One field: its label, and both values as texts. `state` is same, changed, new, gone or info."""
 
     label: str
     state: str
     now: str
     proposed: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is one word, as amounts, accounts and ids are, that no line may break."""
+        return len(self.proposed) <= 34 and not any(letter.isspace() for letter in self.proposed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +44,53 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the template draws. `kind` is fields, text or items."""
+class Text:
+    """A longer text with its changes marked; its label is empty where it is the whole value."""
 
-    kind: str
+    label: str
+    paragraphs: list[list[Piece]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the template draws, each part where it has something: fields, texts, items of a list.
+
+    `fresh`: all of it is new. `told`: the value itself says what it changes, as {before, after}.
+    """
+
     rows: list[Row] = field(default_factory=list)
     same: list[Row] = field(default_factory=list)
-    paragraphs: list[list[Piece]] = field(default_factory=list)
+    texts: list[Text] = field(default_factory=list)
     items: list[Piece] = field(default_factory=list)
+    fresh: bool = False
+    told: bool = False
 
 
 def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
-    """How the change from `now` to `proposed` is shown. `adds`: the value is added to what is there, nothing is replaced."""
-    if isinstance(proposed, str) and (len(proposed) > LETTER or "\n" in proposed):
-        before = now if isinstance(now, str) and not adds else ""
-        return Shown("text", paragraphs=paragraphs(pieces(before, proposed)))
+    """How the change from `now` to `proposed` is shown. `adds`: the value is added to what is there."""
+    if is_long(proposed):
+        return Shown(texts=[_text("", now if not adds else None, proposed)])
     if adds and isinstance(proposed, list) and len(proposed) == 1 and isinstance(proposed[0], Mapping):
         proposed = proposed[0]
     if isinstance(proposed, list):
         before = now if isinstance(now, list) and not adds else []
-        return Shown("items", items=list(_items(before, proposed)))
+        return Shown(items=list(_items(before, proposed)), fresh=not before)
     rows = list(_rows(None if adds else now, proposed))
-    return Shown("fields", [r for r in rows if r.state != "same"], [r for r in rows if r.state == "same"])
+    changed = [row for row in rows if row.state != "same"]
+    plain = [row for row in changed if not is_long(row.proposed)]
+    texts = [_text(row.label, row.now, row.proposed) for row in changed if is_long(row.proposed)]
+    same = [row for row in rows if row.state == "same"]
+    fresh, told = all(row.state == "new" for row in rows), any(row.state == "info" for row in rows)
+    return Shown(plain, same, texts, fresh=fresh, told=told)
+
+
+def is_long(value: Any) -> bool:
+    """Whether a value is a text that is read as a letter."""
+    return isinstance(value, str) and (len(value) > LETTER or "\n" in value)
+
+
+def _text(label: str, now: Any, proposed: str) -> Text:
+    return Text(label, paragraphs(pieces(now if isinstance(now, str) else "", proposed)))
 
 
 def _rows(now: Any, proposed: Any) -> Iterator[Row]:
@@ -70,12 +100,17 @@ def _rows(now: Any, proposed: Any) -> Iterator[Row]:
     if isinstance(proposed.get("before"), Mapping) and "after" in proposed:
         # A value that says itself what it changes: shown as that change, the rest of it below.
         yield from _rows(proposed["before"], proposed["after"] or dict.fromkeys(proposed["before"]))
-        proposed = {key: value for key, value in proposed.items() if key not in ("before", "after")}
+        rest = {key: value for key, value in proposed.items() if key not in ("before", "after")}
+        yield from (Row(_label(path), "info", "", leaf.text) for path, leaf in _leaves(rest))
+        return
     before = dict(_leaves(now)) if isinstance(now, Mapping) else {}
     after = dict(_leaves(proposed))
     for path in [*after, *(path for path in before if path not in after)]:
-        label = " › ".join(humanise(part) for part in path)
-        yield _row(label, before.get(path) or _Leaf(None), after.get(path) or _Leaf(None))
+        yield _row(_label(path), before.get(path) or _Leaf(None), after.get(path) or _Leaf(None))
+
+
+def _label(path: Sequence[str]) -> str:
+    return " › ".join(humanise(part) for part in path)
 
 
 class _Leaf:
@@ -84,7 +119,6 @@ class _Leaf:
     def __init__(self, value: Any) -> None:
         self.value = value
         self.text = text_of(value)
-
 
 
 def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], _Leaf]]:
@@ -112,10 +146,17 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return visible(value) if value else "empty text"
+        return _edged(visible(value)) if value else "empty text"
     if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
-        return "\n".join(text_of(one) for one in value) or "empty list"
+        return "\n".join(text_of(one) for one in value) or "none"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _edged(text: str) -> str:
+    """Blanks at the ends of a text cannot be seen, and are what is wrong with it more often than not."""
+    inner = text.strip(" ")
+    start = text.index(inner) if inner else len(text)
+    return "␣" * start + inner + "␣" * (len(text) - start - len(inner))
 
 
 def visible(text: str) -> str:
@@ -141,7 +182,7 @@ def pieces(now: str, proposed: str) -> list[Piece]:
     wordwise = len(now) + len(proposed) <= WORDWISE
     before, after = (_TOKENS.findall(side) if wordwise else side.splitlines(keepends=True) for side in (now, proposed))
     found: list[Piece] = []
-    # Exact matching of thousands of blanks and common words takes seconds; leaving the commonest out as anchors does not.
+    # Exact matching of thousands of common words takes seconds; leaving the commonest out as anchors does not.
     short = len(before) + len(after) < 2000
     for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=not short).get_opcodes():
         if kind == "equal":

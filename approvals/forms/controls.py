@@ -18,7 +18,7 @@ LONG = 80
 
 @dataclass(slots=True)
 class Control:
-    """One control. `kind` chooses the template's branch; `name` is its name in the form, `path` its path in the value."""
+    """One control. `kind` chooses how it is drawn; `name` is its name in the form, `path` its path in the value."""
 
     kind: str
     name: str
@@ -42,8 +42,8 @@ class Control:
 def root(schema: Mapping[str, Any], *, prefix: str, value: Any = None, label: str = "") -> Control:
     """The control of a whole value. Names of controls begin with `prefix`.
 
-    With a value, lists of objects and open dictionaries get a control for each item that is there; without one, they are
-    written as JSON, for nobody knows how many there will be.
+    With a value, lists of objects and open dictionaries get a control for each item that is there; without one, they
+    are written as JSON, for nobody knows how many there will be.
     """
     return _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=value, required=True)
 
@@ -90,7 +90,9 @@ def _entries(
     schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Mapping[str, Any]
 ) -> list[Control]:
     inner = schema.get("additionalProperties", {})
-    return [_child(inner, defs, parent, str(key), label=str(key), value=one, required=True) for key, one in value.items()]
+    return [
+        _child(inner, defs, parent, str(key), label=str(key), value=one, required=True) for key, one in value.items()
+    ]
 
 
 def _rows(schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Sequence[Any]) -> list[Control]:
@@ -188,7 +190,11 @@ def kind_of(schema: Mapping[str, Any], defs: Mapping[str, Any], value: Any) -> t
 def _object(schema: Mapping[str, Any], value: Any) -> str:
     if schema.get("properties"):
         return "group"
-    flat = isinstance(value, Mapping) and 0 < len(value) <= MOST_ITEMS and isinstance(schema.get("additionalProperties"), Mapping)
+    flat = (
+        isinstance(value, Mapping)
+        and 0 < len(value) <= MOST_ITEMS
+        and isinstance(schema.get("additionalProperties"), Mapping)
+    )
     return "map" if flat else "json"
 
 

@@ -1,1 +1,1 @@
-"""The pages of floor 2: inbox, review, signing, receipt. Thin: each asks the same permissions and calls the same verbs as the API."""
+"""The pages of floor 2: inbox, review, signing, receipt. Each asks the permissions and calls the verbs of the API."""

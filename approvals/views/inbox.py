@@ -1,4 +1,4 @@
-"""The inbox: what waits for me, what I signed that is not final, what was decided. Nothing can be approved from here."""
+"""The inbox: what waits for me, what I signed that is not final, what was decided. Nothing is approved from here."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +81,9 @@ def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[Ap
 
 
 def _decisions() -> "Prefetch[Any]":
-    plain = Decision.objects.select_related("by").only("request", "by", "by_name", "by__first_name", "by__last_name", "by__username")
+    plain = Decision.objects.select_related("by").only(
+        "request", "by", "by_name", "by__first_name", "by__last_name", "by__username"
+    )
     return Prefetch("decisions", plain.order_by("event_seq"), to_attr="signed")
 
 
@@ -95,7 +97,11 @@ def _counts(user: Any) -> list[dict[str, Any]]:
 def _row(request: ApprovalRequest, user: AbstractBaseUser | Any) -> Row:
     signers = {d.by_id: name_of(d.by) for d in request.signed if d.by_id}  # type: ignore[attr-defined]
     is_open = request.status == RequestStatus.OPEN
-    own = is_open and request.policy.get("four_eyes") and user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
+    own = (
+        is_open
+        and request.policy.get("four_eyes")
+        and user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
+    )
     return Row(
         run=request.run,
         title=str(unpack(request.title) or request.node),

@@ -1,4 +1,4 @@
-"""What every page shares: the frame or, for a script that asks for parts, no frame; and what may not be seen is not there."""
+"""What every page shares: the frame, none for a script that asks for parts; and what may not be seen is not there."""
 
 from typing import Any
 from uuid import UUID

@@ -33,7 +33,7 @@ class Choice:
 
 
 def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Choice]:
-    """The choices of the posted form, by write; a write without a verdict is none. `controls` are the edit forms by write.
+    """The choices of the posted form, by write; a write without a verdict is none. `controls` are edit forms by write.
 
     An edit's value is read from its form; what cannot be read is marked on the control and noted in `errors`.
     """
@@ -46,7 +46,9 @@ def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Cho
 
 
 def _choice(posted: QueryDict, write: str, verdict: str, control: Control | None) -> Choice:
-    choice = Choice(write, str(posted.get(f"h-{write}", "")), verdict, str(posted.get(f"r-{write}", "")).strip(), control)
+    choice = Choice(
+        write, str(posted.get(f"h-{write}", "")), verdict, str(posted.get(f"r-{write}", "")).strip(), control
+    )
     if control is not None:
         # Read in any case: what was typed is kept also where another verdict was chosen in the end.
         value = reading.read(control, posted.dict())

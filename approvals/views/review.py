@@ -1,11 +1,12 @@
-"""The review page of one run, and signing. One page for everything that the run asks; one act for everything that is signed."""
+"""The review page of one run, and signing: one page for all that the run asks, one act for all that is signed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -13,7 +14,7 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals import consequences, permissions, reviews
+from approvals import consequences, permissions, reviews, show
 from approvals.models import ApprovalRequest, Decision, RequestReviewer, RequestStatus
 from approvals.standing import Asked, read
 from approvals.views import posted, slips
@@ -49,6 +50,8 @@ ANSWERS: dict[type[CountersignError], int] = {
     WrongStatus: 410,
 }
 """What the page answers for each refusal of the verb."""
+MANY = 12
+"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,14 @@ class Review:
     @property
     def title(self) -> str:
         return self.requests[0].title if self.requests else f"Reviews of {self.run}"
+
+    @property
+    def many(self) -> bool:
+        return len(self.slips) > MANY
+
+    @property
+    def url(self) -> str:
+        return reverse("review", args=[self.run.id])
 
     @property
     def gone(self) -> str:
@@ -136,7 +147,8 @@ class Review:
 @require_safe
 def page(request: HttpRequest, ref: str) -> HttpResponse:
     """What the run asks, as it stands now."""
-    return _shown(request, review_of(visible_run(request.user, ref), request.user))
+    wanted = set(request.GET.getlist("edit"))
+    return _shown(request, review_of(visible_run(request.user, ref), request.user, forms=wanted.__contains__))
 
 
 @login_required
@@ -144,16 +156,23 @@ def page(request: HttpRequest, ref: str) -> HttpResponse:
 def sign(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
-    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200])
+    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], forms=_as_posted(request))
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
     chosen = posted.choices(request.POST, controls)
     if posted.unreadable(list(chosen.values())):
         return _again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
     if not chosen:
-        return _again(request, shown, chosen, InvalidValue("Nothing was decided, so nothing was signed. Choose for at least one write."))
+        return _again(
+            request,
+            shown,
+            chosen,
+            InvalidValue("Nothing was decided, so nothing was signed. Choose for at least one write."),
+        )
     try:
         decisions = [choice.decision() for choice in chosen.values()]
-        receipt = reviews.sign(run.id, decisions, by=request.user, idempotency_key=shown.key or None)
+        receipt = reviews.sign(
+            run.id, decisions, by=cast(AbstractBaseUser, request.user), idempotency_key=shown.key or None
+        )
     except CountersignError as error:
         return _refused(request, run, chosen, error)
     return redirect("receipt", receipt.id)
@@ -165,8 +184,16 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
         found = error.facts.get("errors") or [{"path": str(error.facts.get("path", "")), "reason": error.message}]
         posted.refuse(choice, error.message, found, channel=str(error.facts.get("channel", "")))
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
-    key = uuid4().hex if isinstance(error, KeyConflict | StaleProposal | AlreadyDecided) else request.POST.get("key", "")
-    return _again(request, review_of(visible_run(request.user, run.id), request.user, key=key), chosen, error)
+    key = (
+        uuid4().hex if isinstance(error, KeyConflict | StaleProposal | AlreadyDecided) else request.POST.get("key", "")
+    )
+    shown = review_of(visible_run(request.user, run.id), request.user, key=key, forms=_as_posted(request))
+    return _again(request, shown, chosen, error)
+
+
+def _as_posted(request: HttpRequest) -> slips.Forms:
+    """Whether a write's edit was posted field by field: then it has no control that bears its bare name."""
+    return lambda write: f"e-{write}" not in request.POST
 
 
 def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
@@ -182,11 +209,11 @@ def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error
 
 def _sentence(error: CountersignError) -> str:
     if isinstance(error, StaleProposal):
-        return "Not signed: what you saw has changed since. Look at what moved and decide again; your other choices are kept."
+        return "Not signed: what you saw has changed since. Decide again on what moved; your other choices are kept."
     if isinstance(error, AlreadyDecided):
         return f"Not signed: {error.message}."
     if isinstance(error, KeyConflict):
-        return "You already signed from this page, with other choices. What you chose now was not sent; sign again if you mean it."
+        return "You already signed from this page, with other choices. What you chose now was not sent."
     if isinstance(error, InvalidValue) and error.facts.get("write"):
         return "Nothing was signed: one write needs mending first. All choices are kept."
     return error.message
@@ -201,7 +228,9 @@ def _problems(shown: Review, chosen: dict[str, Choice]) -> Iterable[dict[str, st
 def _moved(shown: Review, moved: set[str]) -> Iterable[dict[str, str]]:
     for slip in shown.slips:
         if slip.write in moved:
-            slip.stale = slip.stale or "Changed since you opened it. Your choice was for the older version, so it was cleared."
+            slip.stale = (
+                slip.stale or "Changed since you opened it. Your choice was for the older version, so it was cleared."
+            )
             yield {"anchor": slip.anchor, "title": slip.title, "text": "changed since you opened it"}
 
 
@@ -209,17 +238,25 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
     return render(request, "approvals/review.html", {"page": shown}, section="reviews", status=status)
 
 
-def review_of(run: Run, user: Any, *, key: str = "") -> Review:
-    """The review as this person sees it. The number of queries does not grow with writes or requests."""
+def review_of(run: Run, user: Any, *, key: str = "", forms: slips.Forms) -> Review:
+    """The review as this person sees it. The number of queries does not grow with writes or requests.
+
+    A few writes are all edited field by field; of many only those that `forms` names, so that the page stays light.
+    """
     standing = {asked.request.id: asked for asked in read(_requests(run))}
     decisions = _latest(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     compiled = _compiled(run)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
+    few = sum(len(asked.writes) for asked in standing.values()) <= MANY
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
-        questions.append(slips.question(asked, why_not[request_id], own, compiled, first=first))
+        questions.append(
+            slips.question(
+                asked, why_not[request_id], own, compiled, first=first, forms=(lambda _: True) if few else forms
+            )
+        )
     _add_originals(questions)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
@@ -236,7 +273,9 @@ def review_of(run: Run, user: Any, *, key: str = "") -> Review:
 def _requests(run: Run) -> list[ApprovalRequest]:
     """What the run asks now; where it asks nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
-    open_now = list(here.filter(Q(status=RequestStatus.OPEN) | Q(status=RequestStatus.SETTLED)).order_by("opened_at", "id"))
+    open_now = list(
+        here.filter(Q(status=RequestStatus.OPEN) | Q(status=RequestStatus.SETTLED)).order_by("opened_at", "id")
+    )
     if open_now:
         found = open_now
     else:
@@ -255,7 +294,7 @@ def _compiled(run: Run) -> Compiled | None:
 
 
 def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
-    """For each request why this person may not sign it; empty where he may. Two queries, and one more under four eyes."""
+    """For each request why this person may not sign it; empty where he may. A constant number of queries."""
     named = RequestReviewer.objects.filter(request__in=requests, principal__in=permissions.principals_of(user))
     mine = set(named.values_list("request", flat=True)) if requests else set()
     four_eyes = next((r for r in requests if r.id in mine and r.policy.get("four_eyes")), None)
@@ -277,4 +316,4 @@ def _add_originals(questions: Sequence[Question]) -> None:
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
-        edited[row.write].original = slips.show.as_json(unpack(row.value))
+        edited[row.write].original = show.as_json(unpack(row.value))

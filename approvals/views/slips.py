@@ -1,6 +1,6 @@
-"""The parts of the review page as plain values: questions, slips, signature slots. Built from rows; makes no queries."""
+"""The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from checkpoints.models import PendingWrite
 from checkpoints.packed import unpack
 from orchestrator.engine.compile import Compiled
 
+Forms = Callable[[str], bool]
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
 
@@ -131,19 +132,25 @@ class Slot:
 
 
 def question(
-    asked: Asked, why_not: str, decisions: Iterable[Decision], compiled: Compiled | None, *, first: int
+    asked: Asked, why_not: str, decisions: Iterable[Decision], compiled: Compiled | None, *, first: int, forms: Forms
 ) -> Question:
-    """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing can be edited."""
+    """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is edited.
+
+    `forms` says of a write whether its edit form is drawn field by field; the others are edited as JSON.
+    """
     request = asked.request
     by_write: dict[UUID, list[Signed]] = {}
     for decision in decisions:
         by_write.setdefault(decision.write, []).append(_signed(decision))
     is_open = request.status == RequestStatus.OPEN
     slips = [
-        _slip(asked, row, compiled, number=first + n, signed=by_write.get(row.write, []), may=is_open and not why_not)
+        _slip(asked, row, number=first + n, signed=by_write.get(row.write, []), may=is_open and not why_not)
         for n, row in enumerate(asked.writes)
     ]
-    facts = [{"label": str(f["label"]), "text": show.text_of(f.get("value")) or "not set"} for f in unpack(request.facts) or ()]
+    for slip in slips:
+        if slip.may and slip.open:
+            slip.control = _control(compiled, slip.row, unpack(slip.row.value), fields=forms(slip.write))
+    facts = [_fact(f["label"], f.get("value")) for f in unpack(request.facts) or ()]
     title = str(unpack(request.title) or f"Decide what {request.node} proposes")
     why = show.text_of(unpack(request.why))
     return Question(
@@ -151,14 +158,16 @@ def question(
     )
 
 
+def _fact(label: Any, value: Any) -> dict[str, str]:
+    return {"label": str(label), "text": show.text_of(value).replace("\n", ", ") or "not set"}
+
+
 def _signed(decision: Decision) -> Signed:
     name = name_of(decision.by) if decision.by else "The system"
     return Signed(name, DID[decision.verdict], decision.at, show.visible(str(unpack(decision.reason) or "")))
 
 
-def _slip(
-    asked: Asked, row: PendingWrite, compiled: Compiled | None, *, number: int, signed: list[Signed], may: bool
-) -> Slip:
+def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> Slip:
     value, base, shown = unpack(row.value), writes.base_of(row), unpack(row.shown) or {}
     standing = asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
@@ -173,13 +182,16 @@ def _slip(
         raw=show.as_json(value),
         raw_now=show.as_json(base.value),
         current=_current(base.value, adds),
-        beside=[{"label": humanise(name), "text": show.visible(show.as_json(other)) or "not set"} for name, other in base.shows.items()],
+        beside=[
+            {"label": humanise(name), "text": show.visible(show.as_json(other)) or "not set"}
+            for name, other in base.shows.items()
+        ],
         adds=adds,
         standing=standing,
         open=is_open,
         may=may and is_open,
         reason_required=row.channel in asked.request.policy["reason_required"],
-        control=_control(compiled, row, value) if may and is_open else None,
+        control=None,
         signed=signed,
         stale=_stale(row),
     )
@@ -205,9 +217,11 @@ def _stale(row: PendingWrite) -> str:
     return "A reviewer edited this. You decide on the edited value." if row.reason == "edit" else ""
 
 
-def _control(compiled: Compiled | None, row: PendingWrite, value: Any) -> Control | None:
+def _control(compiled: Compiled | None, row: PendingWrite, value: Any, *, fields: bool) -> Control | None:
     if compiled is None or row.channel not in compiled.channels:
         return None
+    if not fields:
+        return controls.root({}, prefix=f"e-{row.write}", value=value)
     channel = compiled.channels[row.channel]
     definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
     return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
@@ -221,7 +235,7 @@ def keep(slip: Slip, choice: Choice) -> None:
 
 
 def slots(questions: Mapping[UUID, Asked], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
-    """Who signed, and what is still open. One slot a person, and one for each signature that the largest quorum lacks."""
+    """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
     per_person: dict[Any, list[Decision]] = {}
     for decision in decisions:
         per_person.setdefault(decision.by_id, []).append(decision)

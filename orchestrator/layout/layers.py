@@ -1,4 +1,4 @@
-"""Which column each box stands in. Links that close a loop are found first and left out, so that columns exist. Pure."""
+"""Which column each box stands in. Links that close a loop are found first and left out. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias

@@ -5,6 +5,7 @@ A cell is a box's name, or (link number, column) where a long link passes throug
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
+import itertools
 
 Cell: TypeAlias = str | tuple[int, int]
 Joint: TypeAlias = tuple[Cell, Cell]
@@ -53,7 +54,7 @@ def _middle(cell: Cell, beside: Mapping[Cell, list[Cell]], fixed: Mapping[Cell, 
 def crossings(columns: Sequence[Sequence[Cell]], right: Mapping[Cell, list[Cell]]) -> int:
     """How many pairs of lines cross between neighbouring columns."""
     total = 0
-    for here, there in zip(columns, columns[1:], strict=False):
+    for here, there in itertools.pairwise(columns):
         row = {cell: number for number, cell in enumerate(there)}
         ends = [row[target] for cell in here for target in sorted(right.get(cell, ()), key=row.__getitem__)]
         total += sum(1 for i, end in enumerate(ends) for other in ends[i + 1 :] if other < end)

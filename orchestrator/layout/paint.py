@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.engine.node import START, Edge, Node
-from orchestrator.layout.drawing import Box, Drawing, Link, Placed, draw, shown
+from orchestrator.layout.drawing import Box, Drawing, Link, draw, shown
+from orchestrator.layout.route import Placed
 
 LATE, DONE, HERE, NEXT, OFF, RUN, BAD = "later", "done", "at", "next", "off", "run", "bad"
 WORDS = {
@@ -24,7 +25,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where a run stands at one checkpoint. `visits` counts how often each node has started; `pending` are ids of edges."""
+    """Where a run stands at one checkpoint. `visits`: how often each node has started; `pending`: ids of edges."""
 
     visits: Mapping[str, int] = field(default_factory=dict)
     here: Collection[str] = ()
@@ -90,7 +91,12 @@ def paint(drawing: Drawing, edges: Sequence[Edge], moment: Moment, *, title: str
     after = {target for _, target in pending}
     states = {box.name: _state(box.name, moment, after) for box, _ in drawing.boxes}
     dots = [
-        _dot(box, place, f"{states[box.name]}{' human' if box.effect == 'human' else ''}", _note(moment.visits.get(box.name, 0)))
+        _dot(
+            box,
+            place,
+            f"{states[box.name]}{' human' if box.effect == 'human' else ''}",
+            _note(moment.visits.get(box.name, 0)),
+        )
         for box, place in drawing.boxes
     ]
     lines = [Line(r.path, _line(r.link, states, pending), _title(r.link)) for r in drawing.routes]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.layout.order import Cell
+import itertools
 
 ROUNDS = 12
 
@@ -37,9 +38,9 @@ def _wish(
 
 
 def _apart(column: Sequence[Cell], wishes: Sequence[float], *, pitch: float, thin: float) -> list[float]:
-    """The heights nearest to the wishes (least squares) that keep order and distance: pools of neighbours share one shift."""
+    """The heights nearest to the wishes (least squares) that keep order and distance: neighbours share one shift."""
     offsets = [0.0]
-    for above, below in zip(column, column[1:], strict=False):
+    for above, below in itertools.pairwise(column):
         both_thin = isinstance(above, tuple) and isinstance(below, tuple)
         one_thin = isinstance(above, tuple) or isinstance(below, tuple)
         offsets.append(offsets[-1] + (thin if both_thin else (pitch + thin) / 2 if one_thin else pitch))

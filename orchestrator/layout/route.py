@@ -63,13 +63,19 @@ def _curve(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def back(source: Placed, target: Placed, lane: float, *, free_below: tuple[bool, bool], gap: float) -> str:
-    """Back to an earlier column, along a lane below everything. `free_below` says for both boxes that nothing stands under them."""
+    """Back to an earlier column, along a lane below everything. `free_below`: nothing stands under the two boxes."""
     out_free, in_free = free_below
     out_x = source.centre if out_free else source.right + gap
     in_x = target.centre if in_free else target.x - gap
-    start = f"M{source.centre:g} {source.bottom:g}" if out_free else f"M{source.right:g} {source.middle:g}h{gap - 6:g}q6 0 6 6"
+    start = (
+        f"M{source.centre:g} {source.bottom:g}"
+        if out_free
+        else f"M{source.right:g} {source.middle:g}h{gap - 6:g}q6 0 6 6"
+    )
     end = f"V{target.bottom + TIP:g}" if in_free else f"V{target.middle + 6:g}q0 -6 6 -6H{target.x - TIP:g}"
-    return f"{start}V{lane - 8:g}Q{out_x:g} {lane:g} {out_x - 8:g} {lane:g}H{in_x + 8:g}Q{in_x:g} {lane:g} {in_x:g} {lane - 8:g}{end}"
+    down = f"V{lane - 8:g}Q{out_x:g} {lane:g} {out_x - 8:g} {lane:g}"
+    up = f"H{in_x + 8:g}Q{in_x:g} {lane:g} {in_x:g} {lane - 8:g}"
+    return start + down + up + end
 
 
 def own(box: Placed) -> str:

@@ -60,7 +60,7 @@ class Hub:
                 for run, seq in await _heads(list(self._bells)):
                     self._ring(run, seq)
             except Error as error:
-                # The page says "reconnecting" only where its socket is gone; a database that is back is simply caught up with.
+                # The sockets stay: a database that is back is simply caught up with.
                 log.warning("live_look_failed", error=type(error).__name__)
                 await asyncio.sleep(BROKEN_PERIOD)
             await asyncio.sleep(PERIOD)
@@ -78,4 +78,5 @@ async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:
         return list(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
 
     # Not in the one thread that all synchronous code of the process shares: a slow page must not hold up live views.
-    return await database_sync_to_async(look, thread_sensitive=False)()
+    found: list[tuple[UUID, int]] = await database_sync_to_async(look, thread_sensitive=False)()
+    return found

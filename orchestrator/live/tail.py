@@ -1,4 +1,4 @@
-"""What a socket sends: lines of the log after a number, and how far several runs have come. Reads only; asks permission."""
+"""What a socket sends: lines of the log after a number, and how far runs have come. Reads only; asks permission."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,12 +36,15 @@ async def visible(user: Any, run: str | UUID) -> UUID | None:
         except UnknownThing:
             return None
 
-    return await database_sync_to_async(look, thread_sensitive=False)()
+    found: UUID | None = await database_sync_to_async(look, thread_sensitive=False)()
+    return found
 
 
 async def after(run: UUID, seq: int) -> list[RunEvent]:
     """The next lines after `seq`, at most `BATCH`."""
-    return await database_sync_to_async(timeline.events_after, thread_sensitive=False)(run, seq, limit=BATCH)
+    look = database_sync_to_async(timeline.events_after, thread_sensitive=False)
+    lines: list[RunEvent] = await look(run, seq, limit=BATCH)
+    return lines
 
 
 async def heads(user: Any, runs: Iterable[UUID]) -> dict[UUID, int]:
@@ -52,4 +55,5 @@ async def heads(user: Any, runs: Iterable[UUID]) -> dict[UUID, int]:
         seen = permissions.visible_runs(user).filter(id__in=wanted)
         return dict(Run.objects.filter(id__in=seen.values("id")).values_list("id", "event_seq"))
 
-    return await database_sync_to_async(look, thread_sensitive=False)()
+    found: dict[UUID, int] = await database_sync_to_async(look, thread_sensitive=False)()
+    return found

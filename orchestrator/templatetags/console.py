@@ -1,4 +1,4 @@
-"""Tags and filters of the console's templates. They format what they are given; only `shell` reads a row, once a page."""
+"""Tags and filters of the console's templates. They format what they are given; only `shell` makes queries."""
 
 import json
 from datetime import datetime, timedelta
@@ -63,7 +63,13 @@ def shell(context: template.Context) -> dict[str, Any]:
     if user is not None and user.is_authenticated:
         count = inbox.waiting_for(user)[: MANY + 1].count()
         name = user.get_full_name() or user.get_username()
-        facts |= {"user": user, "name": name, "initials": initials(name), "waiting": min(count, MANY), "more": count > MANY}
+        facts |= {
+            "user": user,
+            "name": name,
+            "initials": initials(name),
+            "waiting": min(count, MANY),
+            "more": count > MANY,
+        }
     return facts
 
 

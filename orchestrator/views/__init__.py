@@ -1,1 +1,3 @@
-"""The pages of floor 3: runs, graphs, starting, settling, workers. Thin: each asks the same permissions and calls the same verbs as the API."""
+"""The pages of floor 3: runs, graphs, starting, settling, workers. Each asks the permissions and calls the verbs of
+the API.
+"""

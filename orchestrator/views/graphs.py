@@ -20,6 +20,7 @@ from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import EFFECTS
 from orchestrator.engine.errors import UnknownThing
+from orchestrator.engine.node import END
 from orchestrator.labels import STATUS
 from orchestrator.layout import paint
 
@@ -60,6 +61,20 @@ def sentence_of(compiled: Compiled) -> str:
     return ""
 
 
+POLICIES = {
+    "every_node": "every superstep",
+    "explicit": "where a node says so",
+    "none": "start, gates and end",
+    "manual": "where a node asks for it",
+}
+
+
+def policy_in_words(compiled: Compiled) -> str:
+    """Which checkpoints stay in the timeline."""
+    policy = compiled.checkpoints
+    return POLICIES[policy] if isinstance(policy, str) else f"every {policy} supersteps"
+
+
 def current(name: str) -> Compiled:
     """The graph's current version here, or 404."""
     try:
@@ -80,29 +95,31 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         "compiled": compiled,
         "doc": sentence_of(compiled),
         "picture": paint.plain(drawing, name=name),
-        "nodes": [(node, _ways(compiled, str(node["name"]))) for node in entry["nodes"]],  # type: ignore[union-attr,call-overload]
+        "nodes": [(node, _ways(compiled, str(node["name"]))) for node in entry["nodes"]],
         "fields": controls.root(compiled.schemas["input"], prefix="i").children,
         "schema": compiled.schemas["input"],
         "mermaid": entry["mermaid"],
         "call": _call(request, compiled),
         "versions": list(seen),
+        "policy": policy_in_words(compiled),
         "may_start": permissions.may(request.user, "start_run"),
     }
     return render(request, "orchestrator/graph.html", context, section="graphs")
 
 
 def _ways(compiled: Compiled, node: str) -> list[str]:
-    found = []
+    """Where a node leads, each target once, with the outcomes or labels that lead there."""
+    found: dict[str, list[str]] = {}
     for edge in compiled.edges:
         if edge.source == node:
             word = edge.when or edge.label or {"goto": "goto", "send": "sends"}.get(edge.kind, "")
-            found.append(f"{edge.target} ({word})" if word else edge.target)
-    return found
+            found.setdefault("the end" if edge.target == END else edge.target, []).append(word)
+    return [f"{target} ({', '.join(filter(None, words))})" if any(words) else target for target, words in found.items()]
 
 
 def _call(request: HttpRequest, compiled: Compiled) -> str:
     """A call that starts a run, ready to be completed."""
-    example = {key: "…" for key in compiled.schemas["input"].get("required", ())}
+    example = dict.fromkeys(compiled.schemas["input"].get("required", ()), "…")
     body = json.dumps({"graph": compiled.name, "input": example, "key": "…"}, ensure_ascii=False)
     address = request.build_absolute_uri(reverse("home"))
     return (

@@ -47,7 +47,7 @@ def theme(request: HttpRequest) -> HttpResponse:
         target = "/"
     answer = HttpResponse(status=204) if request.headers.get("X-Fragment") else redirect(target)
     if chosen in THEMES:
-        Preference.objects.update_or_create(user=request.user, defaults={"theme": chosen})
+        Preference.objects.update_or_create(user_id=int(request.user.pk or 0), defaults={"theme": chosen})
         _keep_theme(answer, chosen)
     return answer
 

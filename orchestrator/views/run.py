@@ -1,4 +1,4 @@
-"""The run page: where a run is, every checkpoint, what each changed, and the one next step. And resuming a stopped run."""
+"""The run page: where a run is, its checkpoints, what each changed, the one next step; and resuming a stopped run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,18 +26,13 @@ from orchestrator.engine.errors import CountersignError, UnknownThing
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.layout import paint
 from orchestrator.views import run_details, run_timeline
+from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
 from orchestrator.views.run_timeline import STOPPED, WHY, url
 
 WINDOW = 60
 AROUND = 8
-POLICIES = {
-    "every_node": "every superstep",
-    "explicit": "where a node says so",
-    "none": "start, gates and end",
-    "manual": "where a node asks for it",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +113,12 @@ def _context(
         "columns": columns,
         "newest_first": columns[::-1],
         "here": next(column for column in columns if column.here),
-        "todo": _todo(compiled, run, snapshot) if newest.seq == rows[0].seq else [],
+        "todo": [] if past else _todo(compiled, run, snapshot),
         "total": newest.seq + 1,
         "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
         "steps": run_timeline.steps(run, at.seq, newest.seq, tab),
         "picture": _picture(compiled, run, at, snapshot, past=past) if compiled else None,
-        "policy": _policy(compiled),
+        "policy": policy_in_words(compiled) if compiled else "unknown here",
         "same_version": compiled is not None and _is_current(compiled),
         "registered": any(one.name == run.graph for one in registry.all()),
         "problem": problem_of(run, may_steer=permissions.may(request.user, "steer_run"), may_settle=may_settle),
@@ -176,13 +171,6 @@ def _is_current(compiled: Compiled) -> bool:
     return registry.current(compiled.name) is compiled
 
 
-def _policy(compiled: Compiled | None) -> str:
-    if compiled is None:
-        return "unknown here"
-    policy = compiled.checkpoints
-    return POLICIES[policy] if isinstance(policy, str) else f"every {policy} supersteps"
-
-
 def _asks(run: Run, user: Any) -> Asks:
     if run.status in CLOSED_TO_DECISIONS:
         return Asks(0, False, "")
@@ -197,7 +185,8 @@ def _todo(compiled: Compiled | None, run: Run, snapshot: dict[str, Any]) -> list
     if compiled is None or run.status in ENDS:
         return []
     edges = plan.pending_edges(Frontier.from_json(snapshot["frontier"]))
-    return [compiled.edge[edge].target for edge in edges if edge in compiled.edge][:3]
+    names = dict.fromkeys(compiled.edge[edge].target for edge in edges if edge in compiled.edge)
+    return [name for name in names if name not in run.at_node.split(", ")][:3]
 
 
 def _picture(compiled: Compiled, run: Run, at: Checkpoint, snapshot: dict[str, Any], *, past: bool) -> paint.Picture:

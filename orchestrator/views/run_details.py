@@ -33,7 +33,13 @@ def changed(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, s
         }
         for name in ("scratch", "artifacts", "diagnostics", "input")
     ]
-    return {"groups": groups, "total": len(found), "shown": len(shown), "cut": len(found) > len(shown), "count": len(found)}
+    return {
+        "groups": groups,
+        "total": len(found),
+        "shown": len(shown),
+        "cut": len(found) > len(shown),
+        "count": len(found),
+    }
 
 
 def _change(one: Change) -> dict[str, Any]:
@@ -82,7 +88,10 @@ def writes(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, st
     rows: dict[Any, PendingWrite] = {}
     if visits:
         found = PendingWrite.objects.filter(
-            run=checkpoint.run_id, line=checkpoint.line, node__in={n for n, _ in visits}, visit__in={v for _, v in visits}
+            run=checkpoint.run_id,
+            line=checkpoint.line,
+            node__in={n for n, _ in visits},
+            visit__in={v for _, v in visits},
         )
         for row in found.order_by("node", "visit", "index", "position", "revision"):
             if row.write not in rows or row.staged_at <= checkpoint.created_at:

@@ -1,5 +1,6 @@
 """Why a run stopped, in words, with the one way on. Pure: built from the run's row."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +87,7 @@ def _sentence(error: dict[str, Any]) -> str:
     return named if named.endswith((".", "!", "?")) else f"{named}."
 
 
-_BUILDERS = {
+_BUILDERS: dict[str, Callable[[Run, dict[str, Any], bool], Problem]] = {
     Status.FAILED: _failed,
     Status.UNKNOWN: _unknown,
     Status.INCOMPATIBLE: _incompatible,

@@ -1,4 +1,4 @@
-"""A run's checkpoints as columns of the tape and rows of the list, and the steps between them. Plain values, no queries."""
+"""A run's checkpoints as columns of the tape and rows of the list, and the steps between them. No queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,7 +91,9 @@ def name_of(row: Checkpoint) -> str:
     names = list(dict.fromkeys(entry["node"] for entry in row.nodes))
     if not names:
         return "start" if row.source == Source.INPUT else row.get_source_display()
-    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}" if len(names) == 2 else f"{len(names)} nodes"
+    return (
+        names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}" if len(names) == 2 else f"{len(names)} nodes"
+    )
 
 
 def _blocks(row: Checkpoint) -> list[str]:

@@ -1,6 +1,6 @@
 """The list of runs: tabs by status, filters, pages by key. Reads columns of the run's row only, never a checkpoint."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -118,7 +118,7 @@ def _cursor(run: Run) -> str:
     return f"{run.created_at.isoformat()}~{run.id}"
 
 
-def _uuids(texts: Iterable[str]) -> Iterable[UUID]:
+def _uuids(texts: Iterable[str]) -> Iterator[UUID]:
     for text in texts:
         try:
             yield UUID(text)

@@ -1,4 +1,4 @@
-"""Settling unknown outcomes: a person says of each task whether it happened. Two equal answers, no default, both with a reason."""
+"""Settling unknown outcomes: a person says of each task whether it happened. Two equal answers, both with a reason."""
 
 import json
 from collections.abc import Sequence
@@ -76,8 +76,12 @@ def _settle(request: HttpRequest, run: Run) -> HttpResponse:
         )
     except CountersignError as error:
         status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
-        return _shown(request, visible_run(request.user, run.id), True, status=status, posted=posted, message=error.message)
-    messages.success(request, f"{posted['task']} is settled: {'it happened' if happened else 'it did not, so it runs again'}.")
+        return _shown(
+            request, visible_run(request.user, run.id), True, status=status, posted=posted, message=error.message
+        )
+    messages.success(
+        request, f"{posted['task']} is settled: {'it happened' if happened else 'it did not, so it runs again'}."
+    )
     left = settling.unknown_tasks(run)
     return redirect("settle" if left else "run", run.id)
 
@@ -110,7 +114,12 @@ def _shown(
     tasks = [_open(run, row, late) for row, late in zip(rows, _evidence(run, rows), strict=True)]
     for one in tasks:
         if posted and one.row.task == posted["task"]:
-            one.answer, one.output, one.reason, one.message = posted["answer"], posted["output"], posted["reason"], message
+            one.answer, one.output, one.reason, one.message = (
+                posted["answer"],
+                posted["output"],
+                posted["reason"],
+                message,
+            )
     context = {"run": run, "tasks": tasks, "may": may, "message": message}
     return render(request, "orchestrator/settle.html", context, section="runs", status=status)
 

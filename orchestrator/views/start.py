@@ -117,9 +117,9 @@ def _uploads(form: StartForm, request: HttpRequest) -> dict[str, Any]:
     return found
 
 
-def _saved(form: StartForm, control: Control, given: UploadedFile, *, by: Any) -> dict[str, Any] | None:
+def _saved(form: StartForm, control: Control, given: "UploadedFile[Any]", *, by: Any) -> dict[str, Any] | None:
     try:
-        return files.save_upload(given, name=given.name or "file", by=by)  # type: ignore[arg-type]
+        return files.save_upload(given, name=given.name or "file", by=by)
     except PayloadTooLarge as error:
         form.problems.append((control.label, error.message))
         return None
@@ -135,7 +135,9 @@ def _kept(ident: str, *, by: Any) -> Upload | None:
 def _refused(form: StartForm, error: CountersignError) -> int:
     """Put a refusal where it belongs on the form; gives the status of the answer."""
     if isinstance(error, KeyConflict):
-        form.key_error = f"{form.key} already ran with another input. Choose another key, or start it exactly as before."
+        form.key_error = (
+            f"{form.key} already ran with another input. Choose another key, or start it exactly as before."
+        )
         return 409
     if isinstance(error, Forbidden):
         form.message = "You may not start runs."

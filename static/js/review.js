@@ -137,6 +137,19 @@ region?.addEventListener('click', (event) => {
   if (event.target.closest('[data-newer]')) showNewer(slip);
 });
 
+// A form that is drawn only when somebody asks for it.
+region?.addEventListener('click', async (event) => {
+  const link = event.target.closest('a[data-edit]');
+  if (!link) return;
+  event.preventDefault();
+  const page = await fetchPage(link.href).catch(() => null);
+  const id = link.closest('.slip').id;
+  const fresh = page?.querySelector(`#${id} .editor`);
+  if (!fresh) { location.assign(link.href); return; }
+  document.querySelector(`#${id} .editor`).replaceWith(fresh);
+  fresh.querySelector('input,textarea,select')?.focus();
+});
+
 // ── signing ──
 form?.addEventListener('submit', (event) => {
   const button = event.submitter;
