@@ -101,7 +101,7 @@ def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(people
     good = [line.split(",") for line in content.splitlines()]
     for number, cells in enumerate(good[1:], 2):
         if number not in bad:
-            assert list(rows.pop(number).values.values()) == cells
+            assert rows.pop(number).values == dict(zip(good[0], cells, strict=True))
     assert {number: {name: row.values[name] for name in expected[number]} for number, row in rows.items()} == expected
     report = state_of(run)["report"]
     assert (report["rows"], report["imported"], report["corrected"]) == (10_000, 9950 + len(expected), len(expected))
@@ -131,3 +131,12 @@ def test_the_state_of_an_import_stays_small(people: People) -> None:
     ref = files.save_upload(BytesIO(messy_csv(10_000, 50).encode()), name="rows.csv", by=people.starter)
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     assert len(str(state_of(run))) < 30_000
+
+
+def test_the_imported_rows_can_be_downloaded_as_the_file_was(people: People, client: Any) -> None:
+    content = "country,id,email,amount,date\nDE,1,a@example.com,10.00,2026-01-01\n"
+    ref = files.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
+    client.force_login(people.starter)
+    body = b"".join(client.get(f"/demo/rows/{run.id}.csv").streaming_content).decode()
+    assert body == "row,country,id,email,amount,date,corrected\r\n2,DE,1,a@example.com,10.00,2026-01-01,no\r\n"

@@ -88,7 +88,7 @@ graph = Graph(
 
 
 @graph.node(effect="read", retry=Retry(attempts=3, backoff=0.2, on=(OSError,)))
-def read_claim(state: State, ctx: Context) -> Any:
+def read_claim(state: Any, ctx: Context) -> Any:
     """Open the claim file."""
     given = ctx.input
     if given.claim_file is None:
@@ -99,57 +99,57 @@ def read_claim(state: State, ctx: Context) -> Any:
 
 
 @graph.node()
-def assess(state: State, ctx: Context) -> Any:
+def assess(state: Any, ctx: Context) -> Any:
     """What the damage is worth under the policy."""
     found = assessment.assess(state.claim, claimed=ctx.input.amount, photos=len(state.photos))
     return {"assessment": found, "notes": [f"damage {money(found.damage)}, payable {money(found.payable)}"]}
 
 
 @graph.node(effect="read")
-def request_photos(state: State, ctx: Context) -> Any:
+def request_photos(state: Any, ctx: Context) -> Any:
     """Fetch the photographs that are only handed over on request. Asked once: what is then missing stays missing."""
     late = state.claim.photos_on_request
     return {"photos": late, "photo_requests": 1, "notes": [f"asked for photographs, {len(late)} came"]}
 
 
 @graph.node(effect="read")
-def screen(state: State, ctx: Context) -> Any:
+def screen(state: Any, ctx: Context) -> Any:
     """How likely the claim is not what it says."""
     return {"screening": assessment.screen(state.claim, photos=len(state.photos))}
 
 
 @graph.node()
-def small_claim(state: State, ctx: Context) -> Any:
+def small_claim(state: Any, ctx: Context) -> Any:
     """Nobody needs to look at this one."""
     return {"route": "small", "notes": ["small claim, no review"]}
 
 
 @graph.node()
-def second_look(state: State, ctx: Context) -> Any:
+def second_look(state: Any, ctx: Context) -> Any:
     """What the reviewer should know."""
     found = state.screening
     return {"route": "large", "notes": [f"score {found.score}: {', '.join(found.reasons) or 'nothing odd'}"]}
 
 
 @graph.node()
-def stage_payment(state: State, ctx: Context) -> Any:
+def stage_payment(state: Any, ctx: Context) -> Any:
     """Prepare the payment."""
     return {"planned_payout": assessment.payout(state.claim, state.assessment)}
 
 
 @graph.node()
-def draft_letter(state: State, ctx: Context) -> Any:
+def draft_letter(state: Any, ctx: Context) -> Any:
     """Prepare the letter."""
     return {"planned_letter": assessment.letter(state.claim, state.assessment)}
 
 
 @graph.node()
-def stage_case(state: State, ctx: Context) -> Any:
+def stage_case(state: Any, ctx: Context) -> Any:
     """Prepare the register's update."""
     return {"planned_case": CaseUpdate(status="settled", note=f"Settled at {money(state.assessment.payable)}")}
 
 
-def needs_review(state: State, proposal: Any) -> str | bool:
+def needs_review(state: Any, proposal: Any) -> str | bool:
     """Why a person has to look; False where nobody has to."""
     if state.route == "small" and state.planned_payout.amount <= assessment.SMALL:
         return False
@@ -179,7 +179,7 @@ def needs_review(state: State, proposal: Any) -> str | bool:
         },
     ),
 )
-def review(state: State, ctx: Context) -> Any:
+def review(state: Any, ctx: Context) -> Any:
     """Four proposals, each decided on its own."""
     plan, claim = state.planned_payout, state.claim
     writes = [
@@ -201,7 +201,7 @@ def review(state: State, ctx: Context) -> Any:
     timeout=30,
     retry=Retry(attempts=4, backoff=0.5, on=(payments.PaymentUnavailable,)),
 )
-def pay(state: State, ctx: Context) -> Any:
+def pay(state: Any, ctx: Context) -> Any:
     """Pay what was approved. The key is the same however often this runs, so the endpoint pays once."""
     if state.payout is None:
         return {"notes": ["nothing paid"]}
@@ -211,7 +211,7 @@ def pay(state: State, ctx: Context) -> Any:
 
 
 @graph.node(effect="external", timeout=30, not_done=(ConnectionRefusedError,))
-def send_letter(state: State, ctx: Context) -> Any:
+def send_letter(state: Any, ctx: Context) -> Any:
     """Send what was approved. A second letter cannot be taken back, so a crash in here leaves the outcome to people."""
     letter = state.letter
     if letter is None:
@@ -225,7 +225,7 @@ def send_letter(state: State, ctx: Context) -> Any:
 
 
 @graph.node(effect="write", atomic=True)
-def update_case(state: State, ctx: Context) -> Any:
+def update_case(state: Any, ctx: Context) -> Any:
     """Record in the register what was approved."""
     if state.case_update is None and state.reserve_release is None:
         return {"notes": ["register unchanged"]}
@@ -239,20 +239,20 @@ def update_case(state: State, ctx: Context) -> Any:
 
 
 @graph.node()
-def hand_back(state: State, ctx: Context) -> Any:
+def hand_back(state: Any, ctx: Context) -> Any:
     """Everything was rejected: nothing is done, the claim goes back to its handler."""
     return {"outcome": "handed back", "notes": ["the review rejected every proposal"]}
 
 
 @graph.node()
-def refuse(state: State, ctx: Context) -> Any:
+def refuse(state: Any, ctx: Context) -> Any:
     """Nothing is payable."""
     why = assessment.why_refused(state.claim, state.assessment, state.screening)
     return {"outcome": "refused", "notes": [f"refused: {why}"]}
 
 
 @graph.node()
-def close(state: State, ctx: Context) -> Any:
+def close(state: Any, ctx: Context) -> Any:
     """Say how it ended."""
     if state.outcome != "open":
         return None
@@ -260,13 +260,13 @@ def close(state: State, ctx: Context) -> Any:
     return {"outcome": "settled" if whole else "partly settled"}
 
 
-def enough_photos(state: State) -> str:
+def enough_photos(state: Any) -> str:
     """Ask once, and only where photographs are missing."""
     few = len(state.photos) < assessment.ENOUGH_PHOTOS
     return "ask" if few and not state.photo_requests else "enough"
 
 
-def route(state: State) -> str:
+def route(state: Any) -> str:
     """By amount and score."""
     if assessment.why_refused(state.claim, state.assessment, state.screening):
         return "refuse"

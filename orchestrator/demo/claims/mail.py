@@ -21,7 +21,7 @@ class EmailBackend(BaseEmailBackend):
         folder = Path(settings.EMAIL_FILE_PATH)
         folder.mkdir(parents=True, exist_ok=True)
         for message in email_messages:
-            _write(folder, message.message().as_bytes(linesep="\r\n"))
+            _write(folder, message.message().as_bytes().replace(b"\n", b"\r\n"))
         return len(email_messages)
 
 

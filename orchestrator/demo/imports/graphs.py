@@ -48,7 +48,7 @@ graph = Graph(
 
 
 @graph.node(effect="read", timeout=300)
-def check(state: State, ctx: Context) -> Any:
+def check(state: Any, ctx: Context) -> Any:
     """Go through the file once and propose a correction for each bad row."""
 
     def progress(rows: int, of: int) -> None:
@@ -71,13 +71,13 @@ def check(state: State, ctx: Context) -> Any:
         writes={"corrections": Show(label="Correct a row", reversible="An imported row can be changed in the table.")},
     ),
 )
-def propose(state: State, ctx: Context) -> Any:
+def propose(state: Any, ctx: Context) -> Any:
     """Each correction is a pending write of its own."""
     return [Write("corrections", [one], label=one.label) for one in state.found]
 
 
 @graph.node(effect="write", atomic=True)
-def import_rows(state: State, ctx: Context) -> Any:
+def import_rows(state: Any, ctx: Context) -> Any:
     """Write the next few thousand good rows; the loop comes back until the file is done."""
     with open_ref(ctx.input.rows) as file:
         cursor = importing.import_chunk(
@@ -92,7 +92,7 @@ def import_rows(state: State, ctx: Context) -> Any:
 
 
 @graph.node(effect="write", atomic=True)
-def import_corrected(state: State, ctx: Context) -> Any:
+def import_corrected(state: Any, ctx: Context) -> Any:
     """Write the bad rows as people agreed on them, and say what was left out."""
     with open_ref(ctx.input.rows) as file:
         corrected, left_out = importing.import_corrected(

@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals.permissions import may_see_run
+from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator.demo.imports.models import ImportedRow
 
@@ -32,8 +33,14 @@ def imported(request: HttpRequest, run: UUID) -> StreamingHttpResponse:
         raise Http404(f"run {run} has imported nothing")
     headers = {"Content-Disposition": f'attachment; filename="{run}.csv"'}
     return StreamingHttpResponse(
-        _lines(rows, list(first.values)), content_type="text/csv; charset=utf-8", headers=headers
+        _lines(rows, _columns(run, first)), content_type="text/csv; charset=utf-8", headers=headers
     )
+
+
+def _columns(run: UUID, first: ImportedRow) -> list[str]:
+    """In the order of the file: not every database keeps the order within a JSON value."""
+    checked = timeline.head_state(run)["scratch"].get("checked") or {}
+    return [name for name in checked.get("header", first.values) if name in first.values]
 
 
 def _lines(rows: Any, columns: list[str]) -> Iterator[str]:
