@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from approvals import inbox, permissions, reviews
 from approvals.models import ApprovalRequest, Decision
-from approvals.rest import page, read
+from approvals.rest import page, person, read
 from approvals.serializers import (
     DecisionLine,
     DecisionsBody,
@@ -40,9 +40,9 @@ class Requests(APIView):
     def get(self, request: Request) -> Response:
         wanted = read(RequestsQuery, request.query_params)
         mine = "waiting" in wanted
-        rows = inbox.waiting_for(request.user) if mine else inbox.visible_requests(request.user)
+        rows = inbox.waiting_for(person(request)) if mine else inbox.visible_requests(person(request))
         if "run" in wanted:
-            rows = rows.filter(run=permissions.visible_run(request.user, wanted["run"]).id)
+            rows = rows.filter(run=permissions.visible_run(person(request), wanted["run"]).id)
         if "graph" in wanted:
             rows = rows.filter(graph=wanted["graph"])
         return page(request, rows, RequestLine, by=("opened_at", "id") if mine else ("-opened_at", "-id"))
@@ -53,7 +53,7 @@ class OneRequest(APIView):
 
     @extend_schema(responses=RequestOut)
     def get(self, request: Request, request_id: UUID) -> Response:
-        found = visible_request(request.user, request_id)
+        found = visible_request(person(request), request_id)
         return Response(RequestOut(found, context={"request": request}).data)
 
 
@@ -65,8 +65,8 @@ class RequestDecisions(APIView):
     @extend_schema(request=DecisionsBody, responses=ReceiptOut)
     def post(self, request: Request, request_id: UUID) -> Response:
         posted = read(DecisionsBody, request.data)["decisions"]
-        visible_request(request.user, request_id)
-        return Response(ReceiptOut(reviews.decide(request_id, posted, by=request.user)).data)
+        visible_request(person(request), request_id)
+        return Response(ReceiptOut(reviews.decide(request_id, posted, by=person(request))).data)
 
 
 class Signatures(APIView):
@@ -77,8 +77,8 @@ class Signatures(APIView):
     @extend_schema(request=DecisionsBody, responses=ReceiptOut)
     def post(self, request: Request, run: str) -> Response:
         posted = read(DecisionsBody, request.data)["decisions"]
-        run_id = permissions.visible_run(request.user, run).id
-        return Response(ReceiptOut(reviews.sign(run_id, posted, by=request.user)).data)
+        run_id = permissions.visible_run(person(request), run).id
+        return Response(ReceiptOut(reviews.sign(run_id, posted, by=person(request))).data)
 
 
 class RunDecisions(APIView):
@@ -86,5 +86,5 @@ class RunDecisions(APIView):
 
     @extend_schema(responses=DecisionLine(many=True))
     def get(self, request: Request, run: str) -> Response:
-        rows = Decision.objects.filter(run=permissions.visible_run(request.user, run).id)
+        rows = Decision.objects.filter(run=permissions.visible_run(person(request), run).id)
         return page(request, rows, DecisionLine, by=("event_seq", "id"))

@@ -111,7 +111,7 @@ class WriteOut(serializers.Serializer[Slip]):
     task = serializers.CharField(source="row.task")
     position = serializers.IntegerField(source="row.position")
     channel = serializers.CharField(source="row.channel")
-    label = serializers.CharField(source="row.label")
+    label = serializers.CharField(source="row.label")  # type: ignore[assignment]
     value = serializers.JSONField()
     current = serializers.JSONField()
     bound = serializers.BooleanField()
@@ -151,7 +151,7 @@ class RequestOut(RequestLine):
         return unpack(request.why) or ""
 
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
-        return list(WriteOut(slips_of(request), many=True).data)
+        return [dict(WriteOut(slip).data) for slip in slips_of(request)]
 
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
         closed = permissions.closed(request)
@@ -166,7 +166,7 @@ class ReceiptLine(serializers.Serializer[Any]):
     """What became of one posted decision."""
 
     write = serializers.UUIDField()
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
     revision = serializers.IntegerField()
     hash = serializers.CharField()
     verdict = serializers.CharField()

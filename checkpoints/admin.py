@@ -5,7 +5,6 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -33,6 +32,10 @@ class ReadOnlyRows(Base):
     list_per_page = 50
     actions: Any = None
 
+    def __init__(self, model: type[Any], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.shown = shown_fields(model)
+
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
@@ -47,17 +50,16 @@ class ReadOnlyRows(Base):
         return super().get_queryset(request).defer(*_binary(self.model))
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return shown_fields(self.model)
+        return self.shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return shown_fields(self.model)
+        return self.shown
 
 
 def _binary(model: type[Model]) -> list[str]:
     return [field.name for field in model._meta.concrete_fields if isinstance(field, BinaryField)]
 
 
-@cache
 def shown_fields(model: type[Model]) -> tuple[Field, ...]:
     """Every column: payloads unpacked, seals left out, which say nothing to a reader."""
     binary = set(_binary(model))

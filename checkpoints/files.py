@@ -24,7 +24,13 @@ _CHUNK = 1024 * 1024
 _MEMBERS = frozenset({"file", "name", "size", "sha256"})
 
 
-def save_upload(file: IO[bytes], *, name: str, by: Any) -> dict[str, Any]:
+class Readable(Protocol):
+    """An open file, as far as it matters here."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
+def save_upload(file: Readable, *, name: str, by: Any) -> dict[str, Any]:
     """Copy an open binary file into storage and give the reference to it. `by` None means the system.
 
     `name` is shown to people; of a path only its last part is kept. Raises `PayloadTooLarge`.
@@ -40,7 +46,7 @@ def save_upload(file: IO[bytes], *, name: str, by: Any) -> dict[str, Any]:
     return ref_of(upload)
 
 
-def _copied(source: IO[bytes], target: IO[bytes]) -> tuple[int, str]:
+def _copied(source: Readable, target: IO[bytes]) -> tuple[int, str]:
     size, digest, most = 0, hashlib.sha256(), conf().max_upload_bytes
     while chunk := source.read(_CHUNK):
         size += len(chunk)
@@ -103,7 +109,7 @@ class Reference(Protocol):
     def file(self) -> Any: ...
 
 
-def open_ref(ref: Reference | Mapping[str, Any]) -> File:
+def open_ref(ref: Reference | Mapping[str, Any]) -> "File[bytes]":
     """Open the file that a reference names, for reading bytes; the caller closes it. Raises `UnknownThing`."""
     name = ref["file"] if isinstance(ref, Mapping) else ref.file
     upload = Upload.objects.filter(id=_id_of(name)).first()

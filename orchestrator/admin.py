@@ -22,7 +22,7 @@ class ApiTokenAdmin(ReadOnlyRows):
     actions = ("revoke",)
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm("orchestrator.change_apitoken"))  # type: ignore[union-attr]
+        return bool(request.user.has_perm("orchestrator.change_apitoken"))
 
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:

@@ -1,4 +1,4 @@
-"""Probes: /healthz says that this process answers, /readyz that it can work. Open to everybody, so they tell no names."""
+"""Probes: /healthz says that this process answers, /readyz that it can work. Open to everybody; they tell no names."""
 
 from datetime import timedelta
 from functools import cache

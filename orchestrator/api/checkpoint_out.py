@@ -19,18 +19,18 @@ class HeldOut(serializers.ModelSerializer[PendingWrite]):
     """A write that a gate held at that point."""
 
     id = serializers.UUIDField(source="write")
-    value = serializers.SerializerMethodField()
-    base = serializers.SerializerMethodField()
+    value = serializers.SerializerMethodField("value_of")
+    base = serializers.SerializerMethodField("base_of")
 
     class Meta:
         model = PendingWrite
         fields = ["id", "task", "position", "channel", "label", "value", "revision", "base", "staged_at", "hash"]
         read_only_fields = fields
 
-    def get_value(self, row: PendingWrite) -> Any:
+    def value_of(self, row: PendingWrite) -> Any:
         return unpack(row.value)
 
-    def get_base(self, row: PendingWrite) -> Any:
+    def base_of(self, row: PendingWrite) -> Any:
         return base_of(row).value
 
 

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.permissions import may_see_run
-from approvals.rest import read
+from approvals.rest import person, read
 from checkpoints import timeline
 from checkpoints.models import Checkpoint
 from orchestrator.api.checkpoint_out import CheckpointOut
@@ -29,7 +29,7 @@ class OneCheckpoint(APIView):
 
     @extend_schema(responses=CheckpointOut)
     def get(self, request: Request, checkpoint: str) -> Response:
-        return Response(CheckpointOut(visible_checkpoint(request.user, checkpoint)).data)
+        return Response(CheckpointOut(visible_checkpoint(person(request), checkpoint)).data)
 
 
 class CheckpointState(APIView):
@@ -37,7 +37,7 @@ class CheckpointState(APIView):
 
     @extend_schema(responses=StateOut)
     def get(self, request: Request, checkpoint: str) -> Response:
-        return Response(timeline.state_at(visible_checkpoint(request.user, checkpoint).id))
+        return Response(timeline.state_at(visible_checkpoint(person(request), checkpoint).id))
 
 
 class CheckpointDiff(APIView):
@@ -46,7 +46,7 @@ class CheckpointDiff(APIView):
     @extend_schema(parameters=[DiffQuery], responses=DiffOut)
     def get(self, request: Request, checkpoint: str) -> Response:
         against = read(DiffQuery, request.query_params).get("against")
-        here = visible_checkpoint(request.user, checkpoint)
-        other = visible_checkpoint(request.user, against).id if against else here.parent
+        here = visible_checkpoint(person(request), checkpoint)
+        other = visible_checkpoint(person(request), against).id if against else here.parent
         changes = timeline.diff(other, here.id) if against and other else timeline.changes(here)
         return Response(DiffOut({"checkpoint": here.id, "against": other, "changes": changes}).data)

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.permissions import visible_run, visible_runs
-from approvals.rest import LongPages, page, read
+from approvals.rest import LongPages, page, person, read
 from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator import runs
@@ -39,7 +39,7 @@ class Runs(APIView):
 
     @extend_schema(parameters=[RunsQuery], responses=RunLine(many=True))
     def get(self, request: Request) -> Response:
-        rows = _narrowed(visible_runs(request.user), read(RunsQuery, request.query_params))
+        rows = _narrowed(visible_runs(person(request)), read(RunsQuery, request.query_params))
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
         return page(request, rows, RunLine, by=("-created_at", "-id"))
 
@@ -47,7 +47,7 @@ class Runs(APIView):
     def post(self, request: Request) -> Response:
         body = read(StartBody, request.data)
         _require_principal(request, body)
-        started = start_for(request.user, body.pop("graph"), body.pop("input"), **body)
+        started = start_for(person(request), body.pop("graph"), body.pop("input"), **body)
         return Response(RunOut(started.run).data, status=201 if started.new else 200)
 
 
@@ -76,7 +76,7 @@ class OneRun(APIView):
 
     @extend_schema(responses=RunOut)
     def get(self, request: Request, run: str) -> Response:
-        return Response(RunOut(visible_run(request.user, run)).data)
+        return Response(RunOut(visible_run(person(request), run)).data)
 
 
 class RunCheckpoints(APIView):
@@ -84,7 +84,7 @@ class RunCheckpoints(APIView):
 
     @extend_schema(responses=CheckpointLine(many=True))
     def get(self, request: Request, run: str) -> Response:
-        rows = timeline.rows(visible_run(request.user, run).id)
+        rows = timeline.rows(visible_run(person(request), run).id)
         return page(request, rows, CheckpointLine, by=("-seq",))
 
 
@@ -94,7 +94,7 @@ class RunEvents(APIView):
     @extend_schema(parameters=[EventsQuery], responses=EventOut(many=True))
     def get(self, request: Request, run: str) -> Response:
         after = read(EventsQuery, request.query_params)["after"]
-        rows = timeline.events(visible_run(request.user, run).id, after=after)
+        rows = timeline.events(visible_run(person(request), run).id, after=after)
         return page(request, rows, EventOut, by=("seq",), pages=LongPages)
 
 
@@ -106,9 +106,9 @@ class Resume(APIView):
     @extend_schema(request=NoBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
         read(NoBody, request.data)
-        found = visible_run(request.user, run)
-        require(request.user, "steer_run")
-        return Response(RunOut(runs.resume(found.id, by=request.user)).data)
+        found = visible_run(person(request), run)
+        require(person(request), "steer_run")
+        return Response(RunOut(runs.resume(found.id, by=person(request))).data)
 
 
 class Settle(APIView):
@@ -119,15 +119,15 @@ class Settle(APIView):
     @extend_schema(request=SettleBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
         body = read(SettleBody, request.data)
-        found = visible_run(request.user, run)
-        require(request.user, "settle_task")
+        found = visible_run(person(request), run)
+        require(person(request), "settle_task")
         settled = runs.settle(
             found.id,
             body["task"],
             happened=body["happened"],
             output=body.get("output"),
             accept_risk=body["accept_risk"],
-            by=request.user,
+            by=person(request),
             reason=body["reason"],
         )
         return Response(RunOut(settled).data)

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from approvals.rest import person
 from checkpoints import files
 from checkpoints.conf import conf
 from orchestrator.api.serializers import UploadOut
@@ -37,8 +38,9 @@ class Uploads(APIView):
 
     @extend_schema(request={"multipart/form-data": UploadBody}, responses={201: UploadOut})
     def post(self, request: Request) -> Response:
-        require(request.user, "start_run")
-        file = request.data.get("file")
-        if not isinstance(file, UploadedFile) or len(request.data) != 1:
+        require(person(request), "start_run")
+        form: Any = request.data
+        file = form.get("file")
+        if not isinstance(file, UploadedFile) or len(form) != 1:
             raise ValidationError({"file": ["Post a form with one file, in the field named file."]})
-        return Response(files.save_upload(file.file, name=file.name or "", by=request.user), status=201)
+        return Response(files.save_upload(file, name=file.name or "", by=person(request)), status=201)

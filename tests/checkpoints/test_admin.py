@@ -1,0 +1,76 @@
+"""Rows can be looked at in the Django admin, and changed by nobody."""
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from checkpoints.admin import ReadOnlyRows
+from checkpoints.models import Run
+from orchestrator import runs, tokens
+from orchestrator.models import ApiToken
+from tests.api import graphs
+from tests.cast import PASSWORD, People, UserFactory
+
+OURS = ("checkpoints", "approvals", "orchestrator")
+SHOWN = [model for model in admin.site._registry if model._meta.app_label in OURS]
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(people: People) -> Run:
+    graphs.register()
+    return runs.advance(runs.start("gated", {"claim_id": "a <b> & c"}, key="A", by=people.starter).id)
+
+
+@pytest.fixture
+def root(client: Client) -> Client:
+    UserFactory.create(username="root", is_superuser=True, is_staff=True)
+    client.login(username="root", password=PASSWORD)
+    return client
+
+
+def test_all_rows_are_read_only() -> None:
+    assert len(SHOWN) >= 14
+    assert all(isinstance(admin.site._registry[model], ReadOnlyRows) for model in SHOWN)
+
+
+@pytest.mark.parametrize("model", SHOWN, ids=lambda m: m._meta.label)
+def test_a_list_and_a_row_open_and_neither_can_be_changed(root: Client, run: Run, model: type) -> None:
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}"  # type: ignore[attr-defined]
+    assert root.get(reverse(f"{name}_changelist")).status_code == 200
+    assert root.get(reverse(f"{name}_add")).status_code == 403
+    row = model.objects.first()  # type: ignore[attr-defined]
+    if row is not None:
+        address = reverse(f"{name}_change", args=[row.pk])
+        assert root.get(address).status_code == 200
+        assert root.post(address, {}).status_code == 403
+        assert root.post(reverse(f"{name}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
+
+
+def test_payloads_are_shown_unpacked_and_escaped(root: Client, run: Run) -> None:
+    page = root.get(reverse("admin:checkpoints_run_change", args=[run.pk])).content.decode()
+    assert "&quot;claim_id&quot;: &quot;a &lt;b&gt; &amp; c&quot;" in page
+
+
+def test_staff_see_what_their_role_lets_them_see(client: Client, people: People, run: Run) -> None:
+    for user, status in ((people.auditor, 200), (people.steward, 200), (people.reviewer, 403)):
+        user.is_staff = True
+        user.save()
+        client.login(username=user.username, password=PASSWORD)
+        assert client.get(reverse("admin:checkpoints_checkpoint_changelist")).status_code == status
+
+
+def test_a_token_can_be_revoked_and_only_by_whom_it_is_given(root: Client, people: People) -> None:
+    text = tokens.make(people.starter)
+    chosen = {"action": "revoke", "_selected_action": [str(ApiToken.objects.get().pk)]}
+    address = reverse("admin:orchestrator_apitoken_changelist")
+    people.auditor.is_staff = True
+    people.auditor.save()
+    other = Client()
+    other.login(username="ada", password=PASSWORD)
+    other.post(address, chosen)
+    assert tokens.find(text) is not None
+    root.post(address, chosen)
+    assert tokens.find(text) is None

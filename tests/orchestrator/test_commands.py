@@ -1,0 +1,139 @@
+"""What people type: start a run, see how it stands, resume it, make a token."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from checkpoints.models import Run, Upload
+from orchestrator import runs, tokens
+from tests.api import graphs
+from tests.cast import People
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _graphs(tmp_path: Path) -> Iterator[None]:
+    graphs.register()
+    with override_settings(MEDIA_ROOT=tmp_path / "files"):
+        yield
+
+
+def call(name: str, *args: str) -> str:
+    out = io.StringIO()
+    call_command(name, *args, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def call_json(name: str, *args: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(call(name, *args, "--json"))
+    return answer
+
+
+def test_a_run_is_started_from_a_file_and_from_single_fields(tmp_path: Path, people: People) -> None:
+    path = tmp_path / "claim.json"
+    path.write_text('{"claim_id": "CLM-1", "amount": 5}')
+    told = call_json(
+        "start_run", "gated", str(path), "--set", "amount=7", "--key", "A", "--by", people.starter.username
+    )
+    run = Run.objects.get(key="A")
+    assert (told["id"], told["status"], run.started_by) == (str(run.id), "queued", people.starter)
+    assert runs.input_of(run) == {"claim_id": "CLM-1", "amount": 7, "evidence": None}
+
+
+def test_starting_again_under_the_key_gives_the_same_run() -> None:
+    first, second = (call_json("start_run", "gated", "--set", "claim_id=C", "--key", "A") for _ in range(2))
+    assert first["id"] == second["id"]
+    with pytest.raises(CommandError, match=r"\[key_conflict\]"):
+        call("start_run", "gated", "--set", "claim_id=D", "--key", "A")
+
+
+def test_a_file_is_copied_into_storage_and_named_by_reference(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"a,b\n")
+    told = call_json("start_run", "gated", "--set", "claim_id=C", "--file", f"evidence={path}")
+    evidence = runs.input_of(Run.objects.get(id=told["id"]))["evidence"]
+    assert (evidence["name"], evidence["size"]) == ("rows.csv", 4)
+    assert str(Upload.objects.get().id) == evidence["file"]
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["unheard"], "there is no graph unheard"),
+        (["gated"], "claim_id"),
+        (["gated", "no/such/file.json"], "cannot read the input"),
+        (["gated", "--set", "claim_id"], "NAME=VALUE"),
+        (["gated", "--set", "claim_id={"], "begins like JSON"),
+        (["gated", "--set", "claim_id=C", "--file", "evidence=/no/such"], "cannot read /no/such"),
+        (["gated", "--set", "claim_id=C", "--by", "stranger"], "no active user stranger"),
+        (["gated", "--set", "claim_id=C", "--set", "colour=red"], "no field colour"),
+    ],
+)
+def test_what_cannot_be_started_fails_with_one_clear_line(args: list[str], line: str) -> None:
+    with pytest.raises(CommandError) as failed:
+        call("start_run", *args)
+    assert line in str(failed.value)
+    assert "\n" not in str(failed.value)
+    assert not Run.objects.exists()
+
+
+def test_the_status_says_where_a_run_is_and_what_it_waits_for() -> None:
+    run = runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)
+    text = call("run_status", "A")
+    assert "paused" in text
+    assert "Pay the claim?" in text
+    told = call_json("run_status", str(run.id))
+    assert (told["status"], told["waiting"][0]["task"]) == ("paused", "propose:1:0")
+    with pytest.raises(CommandError, match="there is no run"):
+        call("run_status", "B")
+
+
+def test_the_status_of_a_stopped_run_is_an_exit_code_and_resuming_queues_it() -> None:
+    graphs.broken.add("fetch")
+    runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)
+    with pytest.raises(SystemExit) as ended:
+        call("run_status", "A")
+    assert ended.value.code == 4
+    assert call_json("resume_run", "A")["status"] == "queued"
+    with pytest.raises(CommandError, match="wrong_status"):
+        call("resume_run", "A")
+
+
+def test_waiting_follows_a_run_until_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.management import watching
+
+    # The worker of this test: it takes its turn while the command sleeps.
+    monkeypatch.setattr(watching.time, "sleep", lambda _: runs.advance(Run.objects.get().id))
+    told = call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait").splitlines()
+    assert told[0] == "A  gated"
+    assert told[1] == "queued, superstep 0"
+    assert told[2] == "paused, superstep 2 at propose"
+    assert "Pay the claim?" in told[-1]
+
+
+def test_settling_what_is_not_unknown_fails_with_one_clear_line(tmp_path: Path) -> None:
+    runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)
+    with pytest.raises(CommandError, match="no unknown outcome"):
+        call("settle_run", "A", "fetch:1:0", "--did-not", "--reason", "looked")
+    with pytest.raises(CommandError, match="--output goes with --happened"):
+        call("settle_run", "A", "fetch:1:0", "--did-not", "--reason", "looked", "--output", str(tmp_path))
+    with pytest.raises(CommandError, match="one of the arguments"):
+        call("settle_run", "A", "fetch:1:0", "--reason", "looked")
+
+
+def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(people: People) -> None:
+    text = call("create_token", people.starter.username, "--scopes", "read", "start", "--name", "import").strip()
+    found = tokens.find(text)
+    assert found is not None
+    assert (found.user, found.scopes, found.name) == (people.starter, ["start", "read"], "import")
+    assert call_json("create_token", people.starter.username, "--scopes", "read,decide")["token"].startswith("cst_")
+    for args in (["stranger"], [people.starter.username, "--scopes", "all"], [people.starter.username, "--days", "0"]):
+        with pytest.raises(CommandError):
+            call("create_token", *args)
