@@ -41,7 +41,7 @@ class Command(BaseCommand):
         """Prepare the database, start both, say where, and stay."""
         address = (options["host"], options["port"])
         _refuse_taken(address)
-        env = _environment(demo=options["demo"])
+        env = _environment(address, demo=options["demo"])
         with _database(env, own=options["postgres"]):
             _migrate(env)
             grace = conf().grace_seconds + GRACE_BEYOND_RUNS
@@ -62,8 +62,7 @@ class Command(BaseCommand):
         if options["postgres"]:
             url = together.env["DATABASE_URL"]
             self.stdout.write(f"For other commands on its database: export DATABASE_URL='{url}'")
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.stdout.write(f"Countersign is running at http://{host}:{address[1]}/ - stop it with Ctrl-C.")
+        self.stdout.write(f"Countersign is running at {_site(address)} - stop it with Ctrl-C.")
         self.stdout.flush()
 
 
@@ -79,14 +78,22 @@ def _refuse_taken(address: Address) -> None:
             ) from None
 
 
-def _environment(*, demo: bool) -> dict[str, str]:
+def _environment(address: Address, *, demo: bool) -> dict[str, str]:
     """For the children: ours, with the folder of manage.py importable wherever we were called from."""
     env = dict(os.environ)
     folder = str(Path(sys.argv[0]).resolve().parent)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, env.get("PYTHONPATH", "")]))
     if demo:
         env["COUNTERSIGN_DEMO"] = "true"
+    # The demo pays over HTTP, at the web server that is about to start.
+    env.setdefault("COUNTERSIGN_DEMO_PAYMENTS_URL", f"{_site(address)}demo/payments/")
     return env
+
+
+def _site(address: Address) -> str:
+    """Where we are reached from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])  # noqa: S104 - not bound here
+    return f"http://{f'[{host}]' if ':' in host else host}:{address[1]}/"
 
 
 @contextlib.contextmanager
