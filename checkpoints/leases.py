@@ -142,11 +142,13 @@ def renew(claims: Iterable[Claim], *, worker: UUID) -> int:
 def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | None:
     """The worker's first statement. None means that it came too late and must leave without a trace.
 
-    Counts a begun claim; a committed superstep sets the count back.
+    Raises the epoch once more, so that of two workers with the same message one begins. Counts a begun claim; a committed
+    superstep sets the count back.
     """
     rows = update_returning(
         Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING),
         _HELD,
+        epoch=F("epoch") + 1,
         claims_since_progress=F("claims_since_progress") + 1,
         lease_until=db_in(conf().lease_seconds),
         started_at=Case(When(started_at__isnull=True, then=db_now()), default=F("started_at")),

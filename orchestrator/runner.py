@@ -48,14 +48,14 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
         with Heartbeat(hold) as heart:
             _slice(hold, heart, draining)
     except StaleLease:
-        log.info("lease_lost", run=str(run_id), epoch=epoch)
+        log.info("lease_lost", run=str(run_id), epoch=hold.epoch)
     except Drained:
-        leases.give_back(run_id, epoch)
+        leases.give_back(hold.id, hold.epoch)
     except DatabaseError as error:
         # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
         log.warning("database_failed", run=str(run_id), error=str(error))
         connection.close()
-        leases.give_back(run_id, epoch)
+        leases.give_back(hold.id, hold.epoch)
 
 
 def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:

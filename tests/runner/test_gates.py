@@ -247,7 +247,7 @@ def test_a_decision_signed_while_a_branch_that_moves_nothing_of_it_is_worked_on_
     run.refresh_from_db()
     assert run.status == Status.COMPLETED
     assert "settlement" in sources(run)
-    assert run.epoch == 1, "one claim was enough"
+    assert run.epoch == 2, "claimed once and begun once"
 
 
 def _after(looks: int) -> object:
