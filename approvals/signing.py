@@ -165,7 +165,7 @@ def _note(act: Act, item: Item, row: PendingWrite, result: str, **facts: Any) ->
 
 
 def _count(act: Act, asked: Asked, row: PendingWrite, item: Item) -> None:
-    proposed, current = row.value, row
+    proposed, current = bytes(row.value), row
     if item.verdict == "edit":
         current = writes.edited(row, value=_edited_value(act.run, row, item), author=act.by.pk, at=act.at)
         act.edits.append(current)

@@ -92,7 +92,7 @@ def claim_one(run_id: UUID, *, worker: UUID | None = None) -> Claim | None:
 
 def any_due(only: Claimable) -> bool:
     """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
-    return _due(only).exists()
+    return bool(_due(only).exists())
 
 
 def _due(only: Claimable | None) -> Any:

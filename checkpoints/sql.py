@@ -12,7 +12,7 @@ def update_returning(rows: "QuerySet[Any]", returning: list[str], **values: Any)
 
     `values` are as for `QuerySet.update`, expressions included. No row means that the condition did not hold.
     """
-    query = rows.query.chain(UpdateQuery)
+    query: Any = rows.query.chain(UpdateQuery)
     query.add_update_values(values)
     sql, params = query.get_compiler(connection=connection).as_sql()
     with connection.cursor() as cursor:
@@ -21,7 +21,8 @@ def update_returning(rows: "QuerySet[Any]", returning: list[str], **values: Any)
 
 
 def _columns(model: type[Model], names: list[str]) -> str:
-    return ", ".join(connection.ops.quote_name(model._meta.get_field(name).column) for name in names)
+    fields: list[Any] = [model._meta.get_field(name) for name in names]
+    return ", ".join(connection.ops.quote_name(field.column) for field in fields)
 
 
 def _converted(model: type[Model], names: list[str], row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from django.db import OperationalError, connections
@@ -29,9 +29,6 @@ from orchestrator.engine.reduce import Output, output_of
 from orchestrator.heartbeat import Heartbeat
 from orchestrator.masking import mask
 
-if TYPE_CHECKING:
-    from orchestrator.commits import Desk
-
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
 
@@ -46,10 +43,6 @@ class Setting:
     input: Any
     heart: Heartbeat
     cancelled: threading.Event = field(default_factory=threading.Event)
-
-    @classmethod
-    def of(cls, desk: "Desk", heart: Heartbeat) -> "Setting":
-        return cls(desk.hold, desk.graph, desk.head.payload.state, desk.input, heart)
 
     def input_hash(self, start: Start) -> str:
         """Hash of what the task sees: the run's input, its payload, and the channels that it reads (all, if it names

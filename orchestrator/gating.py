@@ -24,7 +24,7 @@ def kept_of(desk: Desk, task: Task, finish: Finish) -> Kept | None:
 
 def _done(desk: Desk, task: Task, finish: Finish, output: Output) -> Kept:
     node = desk.graph.nodes[task.node]
-    if not node.gated:
+    if not node.gated or node.gate is None:
         return Kept(output, attempt=finish.attempt, ms=finish.ms)
     if not output.writes:
         # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.

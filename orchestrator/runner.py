@@ -116,7 +116,7 @@ def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
 
 
 def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
-    setting = Setting.of(desk, heart)
+    setting = Setting(desk.hold, desk.graph, desk.head.payload.state, desk.input, heart)
     todo = [start for start in planned.starts if start.task not in before.results]
     executor = Executor(desk.hold, desk.graph, setting, heart, draining)
     begun = time.monotonic()

@@ -104,6 +104,6 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
 
 def _gone(row: TaskResult) -> bool:
     """Whether the attempt's worker is proven gone: its cluster said so, or its process is not there any more."""
-    if Worker.objects.filter(id=row.worker, stopped_at__isnull=False).exists():
+    if row.worker and Worker.objects.filter(id=row.worker, stopped_at__isnull=False).exists():
         return True
     return Process(row.host, row.pid, row.process_started).is_gone()

@@ -1,5 +1,7 @@
 """A pending write: kept but not yet applied, because a gate holds it. One row a revision; a row never changes."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 
@@ -51,8 +53,8 @@ class PendingWrite(OfTask, Sealed):
     def __str__(self) -> str:
         return f"{self.task}/{self.position} r{self.revision}"
 
-    def save(self, *args: object, **kwargs: object) -> None:
+    def save(self, *args: Any, **kwargs: Any) -> None:
         """Insert only: a revision is what somebody signed."""
         if self.pk is not None:
             raise TypeError("a revision of a pending write never changes; write the next revision")
-        super().save(*args, **kwargs)  # type: ignore[arg-type]
+        super().save(*args, **kwargs)
