@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from approvals import inbox, permissions, reviews
 from approvals.models import ApprovalRequest, Decision
-from approvals.rest import page, person, read
+from approvals.rest import page, pages_of, person, read
 from approvals.serializers import (
     DecisionLine,
     DecisionsBody,
@@ -36,7 +36,7 @@ def visible_request(user: Any, request_id: UUID) -> ApprovalRequest:
 class Requests(APIView):
     """Approval requests of the runs that the caller may see; with `waiting=me` the open ones that name him."""
 
-    @extend_schema(parameters=[RequestsQuery], responses=RequestLine(many=True))
+    @extend_schema(operation_id="requests_list", parameters=[RequestsQuery], responses=pages_of(RequestLine))
     def get(self, request: Request) -> Response:
         wanted = read(RequestsQuery, request.query_params)
         mine = "waiting" in wanted
@@ -84,7 +84,7 @@ class Signatures(APIView):
 class RunDecisions(APIView):
     """The decisions made in a run, in the order of its log."""
 
-    @extend_schema(responses=DecisionLine(many=True))
+    @extend_schema(responses=pages_of(DecisionLine))
     def get(self, request: Request, run: str) -> Response:
         rows = Decision.objects.filter(run=permissions.visible_run(person(request), run).id)
         return page(request, rows, DecisionLine, by=("event_seq", "id"))

@@ -59,6 +59,17 @@ class LongPages(Pages):
     max_page_size = 1000
 
 
+def pages_of(out: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:
+    """The form of a page of these, for the schema."""
+    fields = {
+        "next": serializers.URLField(allow_null=True),
+        "previous": serializers.URLField(allow_null=True),
+        "results": out(many=True),
+        "__doc__": f"A page: {out.__doc__}",
+    }
+    return type(f"{out.__name__}Page", (serializers.Serializer,), fields)
+
+
 def page(
     request: Request,
     rows: "QuerySet[Any]",

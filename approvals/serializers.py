@@ -44,6 +44,7 @@ class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
     run_status = serializers.CharField(source="run.status")
     title = serializers.SerializerMethodField()
     reviewers = serializers.SerializerMethodField()
+    status = serializers.CharField(help_text="open, settled, applied, withdrawn or expired")
     writes = serializers.IntegerField()
 
     class Meta:

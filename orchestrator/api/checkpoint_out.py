@@ -67,7 +67,7 @@ class CheckpointOut(CheckpointLine):
     paused = serializers.SerializerMethodField()
     pending_edges = serializers.SerializerMethodField()
     approvals = serializers.SerializerMethodField()
-    memory = serializers.SerializerMethodField()
+    memory = serializers.DictField(allow_null=True, default=None, help_text="Null: nothing was read from memory.")
     metrics = serializers.SerializerMethodField()
     hashes = serializers.SerializerMethodField()
     signature = serializers.SerializerMethodField()
@@ -82,7 +82,7 @@ class CheckpointOut(CheckpointLine):
     def to_representation(self, instance: Checkpoint) -> dict[str, Any]:
         self.payload = timeline.snapshot_of(instance)
         self.frontier = Frontier.from_json(self.payload["frontier"])
-        return super().to_representation(instance)
+        return {**super().to_representation(instance), "memory": None}
 
     def get_aliases(self, row: Checkpoint) -> list[str]:
         return timeline.aliases(row)
@@ -119,9 +119,6 @@ class CheckpointOut(CheckpointLine):
         made = Decision.objects.filter(run=row.run_id, event_seq__lte=row.event_seq).order_by("event_seq")
         columns = [name for name in ApprovalOut.Meta.fields if name != "by"]
         return list(ApprovalOut(made.only(*columns, "by_name"), many=True).data)
-
-    def get_memory(self, row: Checkpoint) -> None:
-        return None
 
     def get_metrics(self, row: Checkpoint) -> dict[str, int]:
         return {"took_ms": row.took_ms}

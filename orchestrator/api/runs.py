@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.permissions import visible_run, visible_runs
-from approvals.rest import LongPages, page, person, read
+from approvals.rest import LongPages, page, pages_of, person, read
 from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator import runs
@@ -37,7 +37,7 @@ class Runs(APIView):
 
     scopes = {"POST": "start"}
 
-    @extend_schema(parameters=[RunsQuery], responses=RunLine(many=True))
+    @extend_schema(operation_id="runs_list", parameters=[RunsQuery], responses=pages_of(RunLine))
     def get(self, request: Request) -> Response:
         rows = _narrowed(visible_runs(person(request)), read(RunsQuery, request.query_params))
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
@@ -82,7 +82,7 @@ class OneRun(APIView):
 class RunCheckpoints(APIView):
     """The kept checkpoints of a run, newest first: metadata only."""
 
-    @extend_schema(responses=CheckpointLine(many=True))
+    @extend_schema(responses=pages_of(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
         rows = timeline.rows(visible_run(person(request), run).id)
         return page(request, rows, CheckpointLine, by=("-seq",))
@@ -91,7 +91,7 @@ class RunCheckpoints(APIView):
 class RunEvents(APIView):
     """The log of a run from a line on, in order."""
 
-    @extend_schema(parameters=[EventsQuery], responses=EventOut(many=True))
+    @extend_schema(parameters=[EventsQuery], responses=pages_of(EventOut))
     def get(self, request: Request, run: str) -> Response:
         after = read(EventsQuery, request.query_params)["after"]
         rows = timeline.events(visible_run(person(request), run).id, after=after)

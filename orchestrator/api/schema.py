@@ -12,6 +12,8 @@ class Schema(SpectacularJSONAPIView):
     """What can be asked, and what is answered."""
 
     urlconf = "orchestrator.urls_api"
+    # Said here and not in a project's settings, for these describe the project's own API.
+    custom_settings = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "3.1.0"}
     authentication_classes = Api.authentication_classes
     permission_classes = Api.permission_classes
     renderer_classes = Api.renderer_classes

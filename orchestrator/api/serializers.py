@@ -84,6 +84,8 @@ class RunLine(serializers.ModelSerializer[Run]):
 
     started_by = Person()
     on_behalf_of = Person()
+    facts = serializers.DictField()
+    progress = serializers.DictField(allow_null=True)
 
     class Meta:
         model = Run

@@ -1,4 +1,4 @@
-"""Small graphs for the tests of the API: one with a gate, one that fails once, one that takes a file."""
+"""Small graphs for the tests of the API: with a gate, and with an effect whose outcome can be unknown."""
 
 from typing import Annotated, Any
 
@@ -52,8 +52,24 @@ def gated(name: str = "gated", **gate: Any) -> Graph:
     return graph
 
 
+def paying() -> Graph:
+    """pay acts outside and may not act twice: when it breaks, a person must say whether it happened."""
+    graph = Graph("paying", input=Claim, state=State)
+
+    @graph.node(effect="external")
+    def pay(state: State, ctx: Any) -> dict[str, Any]:
+        if "pay" in broken:
+            raise ConnectionError("no answer")
+        return {"payout": {"amount": ctx.input.amount}}
+
+    graph.edge(START, "pay")
+    graph.edge("pay", END)
+    return graph
+
+
 def register() -> None:
     """Put the graphs into the registry, in the place of those that an earlier test left."""
     broken.clear()
     registry.replace(gated())
     registry.replace(gated("careful", four_eyes=True))
+    registry.replace(paying())

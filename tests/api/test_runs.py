@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from checkpoints.models import Run
 from orchestrator import runs
+from orchestrator.engine.identity import Task, idempotency_key
 from tests.api import graphs
 from tests.api.conftest import Client
 from tests.cast import People
@@ -200,3 +201,44 @@ def test_settling_what_is_not_unknown_is_refused(olive: Client, paused: Run) -> 
     answer = olive.post("runs/CLM-1/settle/", body)
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown_thing")
     assert olive.post("runs/CLM-1/settle/", {"task": "fetch:1:0"}).status_code == 400
+
+
+@pytest.fixture
+def unknown(people: People) -> Run:
+    """A run whose payment may have happened."""
+    graphs.broken.add("pay")
+    run = runs.advance(runs.start("paying", {"claim_id": "P", "amount": 7}, key="P", by=people.starter).id)
+    graphs.broken.clear()
+    assert run.status == "unknown"
+    return run
+
+
+def test_an_unknown_outcome_is_shown_with_the_key_that_the_call_carried(olive: Client, unknown: Run) -> None:
+    (task,) = olive.get("runs/P/").json()["unknown"]
+    assert (task["task"], task["attempt"]) == ("pay:1:0", 1)
+    assert task["idempotency_key"] == idempotency_key(unknown.id, 1, Task("pay", 1))
+
+
+def test_what_happened_is_settled_with_its_output_and_the_call_is_not_repeated(olive: Client, unknown: Run) -> None:
+    body = {"task": "pay:1:0", "happened": True, "output": {"payout": {"amount": 7}}, "reason": "the bank says so"}
+    assert olive.post("runs/P/settle/", {**body, "output": {"payout": "seven"}}).json()["code"] == "invalid_value"
+    answer = olive.post("runs/P/settle/", body)
+    assert (answer.status_code, answer.json()["status"], answer.json()["unknown"]) == (200, "queued", [])
+    graphs.broken.add("pay")
+    assert runs.advance(unknown.id).status == "completed"
+    assert olive.get("checkpoints/P:step-1/state/").json()["scratch"]["payout"] == {"amount": 7}
+    results = olive.get("checkpoints/P:step-1/").json()["node_results"]
+    assert [(result["task"], result["effect"]) for result in results] == [("pay:1:0", "external")]
+
+
+def test_what_did_not_happen_runs_again(olive: Client, unknown: Run) -> None:
+    body = {"task": "pay:1:0", "happened": False, "reason": "the bank knows nothing"}
+    assert olive.post("runs/P/settle/", body).json()["status"] == "queued"
+    assert runs.advance(unknown.id).status == "completed"
+
+
+def test_settling_needs_the_right_to_and_a_reason(olive: Client, rita: Client, unknown: Run, people: People) -> None:
+    body = {"task": "pay:1:0", "happened": False, "reason": "seen"}
+    assert rita.post("runs/P/settle/", body).status_code == 404
+    assert Client(people.auditor).post("runs/P/settle/", body).json()["right"] == "settle_task"
+    assert olive.post("runs/P/settle/", {**body, "reason": " "}).status_code == 400

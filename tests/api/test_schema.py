@@ -1,7 +1,11 @@
 """The API describes itself, and the catalogue describes the graphs."""
 
+import pytest
+from jsonschema import Draft202012Validator
 from rest_framework.test import APIClient
 
+from approvals.models import ApprovalRequest
+from checkpoints.models import PendingWrite, Run
 from tests.api.conftest import Client
 from tests.cast import People
 
@@ -34,3 +38,47 @@ def test_the_catalogue_lists_graphs_and_one_graph_tells_all(rita: Client) -> Non
     assert {"source": "fetch", "target": "propose"}.items() <= graph["edges"][1].items()
     assert graph["mermaid"].startswith("flowchart")
     assert rita.get("graphs/unheard/").json()["code"] == "unknown_thing"
+
+
+@pytest.mark.parametrize(
+    ("path", "address"),
+    [
+        ("graphs/", "graphs/"),
+        ("graphs/{name}/", "graphs/gated/"),
+        ("runs/", "runs/"),
+        ("runs/{run}/", "runs/CLM-1/"),
+        ("runs/{run}/checkpoints/", "runs/CLM-1/checkpoints/"),
+        ("runs/{run}/events/", "runs/CLM-1/events/"),
+        ("runs/{run}/decisions/", "runs/CLM-1/decisions/"),
+        ("checkpoints/{checkpoint}/", "checkpoints/CLM-1:step-2/"),
+        ("checkpoints/{checkpoint}/state/", "checkpoints/CLM-1:step-2/state/"),
+        ("checkpoints/{checkpoint}/diff/", "checkpoints/CLM-1:step-1/diff/"),
+        ("requests/", "requests/"),
+        ("requests/{request_id}/", "requests/{request}/"),
+    ],
+)
+def test_what_is_answered_is_what_the_schema_says(
+    olive: Client, rita: Client, paused: Run, path: str, address: str
+) -> None:
+    request = ApprovalRequest.objects.get()
+    one = PendingWrite.objects.filter(run=paused).first()
+    assert one is not None
+    rita.post(
+        f"requests/{request.id}/decisions/",
+        {"decisions": [{"write": str(one.write), "hash": one.hash, "verdict": "approve"}]},
+    )
+    schema = olive.get("schema/").json()
+    answer = schema["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    body = olive.get(address.format(request=request.id)).json()
+    errors = [
+        f"{list(e.absolute_path)}: {e.message[:200]}"
+        for e in Draft202012Validator({**answer, "components": schema["components"]}).iter_errors(body)
+    ]
+    assert errors == []
+
+
+def test_nothing_in_the_schema_had_to_be_guessed(olive: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    olive.get("schema/")
+    told = capsys.readouterr().err
+    assert "Warning" not in told
+    assert "Error" not in told

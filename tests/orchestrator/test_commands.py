@@ -128,6 +128,19 @@ def test_settling_what_is_not_unknown_fails_with_one_clear_line(tmp_path: Path) 
         call("settle_run", "A", "fetch:1:0", "--reason", "looked")
 
 
+def test_an_unknown_outcome_is_settled_with_the_output_of_a_file(tmp_path: Path) -> None:
+    graphs.broken.add("pay")
+    run = runs.advance(runs.start("paying", {"claim_id": "C", "amount": 7}, key="P").id)
+    assert run.status == "unknown"
+    output = tmp_path / "output.json"
+    output.write_text('{"payout": {"amount": 7}}')
+    told = call_json(
+        "settle_run", "P", "pay:1:0", "--happened", "--output", str(output), "--reason", "the bank says so"
+    )
+    assert told["status"] == "queued"
+    assert runs.advance(run.id).status == "completed"
+
+
 def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(people: People) -> None:
     text = call("create_token", people.starter.username, "--scopes", "read", "start", "--name", "import").strip()
     found = tokens.find(text)
