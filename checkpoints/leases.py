@@ -142,7 +142,8 @@ def renew(claims: Iterable[Claim], *, worker: UUID) -> int:
 def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | None:
     """The worker's first statement. None means that it came too late and must leave without a trace.
 
-    Raises the epoch once more, so that of two workers with the same message one begins. Counts a begun claim; a committed
+    Raises the epoch once more, so that of two workers with the same message one begins. Counts a begun claim; a
+    committed
     superstep sets the count back.
     """
     rows = update_returning(
