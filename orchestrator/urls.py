@@ -6,6 +6,7 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("", include("orchestrator.urls_api")),
     path("", include("approvals.urls_pages")),
     path("", include("orchestrator.urls_pages")),
 ]
@@ -16,7 +17,4 @@ handler404 = "orchestrator.views.errors.not_found"
 handler500 = "orchestrator.views.errors.server_error"
 
 if apps.is_installed("orchestrator.demo.claims"):
-    urlpatterns += [
-        path("demo/", include("orchestrator.demo.claims.urls")),
-        path("demo/rows/", include("orchestrator.demo.imports.urls")),
-    ]
+    urlpatterns.append(path("demo/", include("orchestrator.demo.urls")))

@@ -102,6 +102,7 @@ def check(
         delimiter=table.delimiter,
         header=table.header,
         rows=run.rows,
+        bad=run.bad,
         start=start,
         start_line=line,
     )

@@ -66,7 +66,7 @@ def check(state: Any, ctx: Context) -> Any:
     gate=Gate(
         reviewers=["group:reviewer"],
         title="Correct {input.rows.name} before it is imported?",
-        facts=[Fact("File", "input.rows.name"), Fact("Rows", "checked.rows"), Fact("Columns", "checked.header")],
+        facts=[Fact("File", "input.rows.name"), Fact("Rows", "checked.rows"), Fact("To correct", "checked.bad")],
         shows=["checked"],
         writes={"corrections": Show(label="Correct a row", reversible="An imported row can be changed in the table.")},
     ),

@@ -70,13 +70,14 @@ class Correction(Strict):
 
 
 class Checked(Strict):
-    """The file as a whole. `rows` counts data rows, `start` is the byte at which they begin."""
+    """The file as a whole. `rows` counts data rows, `bad` those to be corrected; at byte `start` they begin."""
 
     name: str
     size: int
     delimiter: str
     header: list[str]
     rows: int
+    bad: int
     start: int
     start_line: int
 
