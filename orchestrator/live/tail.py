@@ -5,6 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from channels.db import database_sync_to_async
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser
 
 from approvals import permissions
 from checkpoints import timeline
@@ -27,12 +29,19 @@ def message(event: RunEvent) -> dict[str, Any]:
     }
 
 
+def _as_now(user: Any) -> Any:
+    """The person as the database has him now: an open socket would remember the rights of when it was opened."""
+    if not user.is_authenticated:
+        return user
+    return get_user_model()._default_manager.filter(pk=user.pk).first() or AnonymousUser()
+
+
 async def visible(user: Any, run: str | UUID) -> UUID | None:
     """The run's id where the user may see it, else None. `run` is its id or key."""
 
     def look() -> UUID | None:
         try:
-            return permissions.visible_run(user, run).id
+            return permissions.visible_run(_as_now(user), run).id
         except UnknownThing:
             return None
 
@@ -52,7 +61,7 @@ async def heads(user: Any, runs: Iterable[UUID]) -> dict[UUID, int]:
     wanted = list(runs)
 
     def look() -> dict[UUID, int]:
-        seen = permissions.visible_runs(user).filter(id__in=wanted)
+        seen = permissions.visible_runs(_as_now(user)).filter(id__in=wanted)
         return dict(Run.objects.filter(id__in=seen.values("id")).values_list("id", "event_seq"))
 
     found: dict[UUID, int] = await database_sync_to_async(look, thread_sensitive=False)()

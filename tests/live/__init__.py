@@ -1,0 +1,1 @@
+"""The websockets of the live views."""

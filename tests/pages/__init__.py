@@ -1,0 +1,1 @@
+"""What the pages answer, to whom, and in how many queries."""

@@ -1,0 +1,145 @@
+"""A small claim with a gate, and the ways to bring a run of it to where a test wants it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any
+
+from django.contrib.auth.models import Group, User
+from pydantic import BaseModel, Field
+
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine import END, START, Append, Fact, FileRef, Gate, Graph, Show, Write, registry
+
+
+class Cause(StrEnum):
+    WATER = "water"
+    FIRE = "fire"
+
+
+class Holder(BaseModel):
+    name: str
+    phone: str | None = None
+
+
+class Claim(BaseModel):
+    claim_id: str = Field(description="As on the letter")
+    amount: Decimal
+    cause: Cause = Cause.WATER
+    holder: Holder = Holder(name="Marta")
+    photos: list[str] = []
+    urgent: bool = False
+    letter: FileRef | None = None
+
+
+class Payout(BaseModel):
+    amount: Decimal
+    account: str
+
+
+class State(BaseModel):
+    """A claim for tests."""
+
+    notes: Annotated[list[str], Append] = []
+    payout: Payout | None = None
+    letter: str = ""
+    count: int = 0
+    ended: str = ""
+
+
+BROKEN: set[str] = set()
+"""Names of nodes that fail now."""
+
+
+def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
+    """read → propose (a gate with three writes) → pay, or refuse."""
+    graph = Graph(
+        name, input=Claim, state=State, label="Claim {claim_id}", facts=[Fact("Claim", "input.claim_id", True)]
+    )
+    shows = {"letter": Show(label="Send the letter", reversible="A letter cannot be taken back.", reason_required=True)}
+
+    @graph.node(effect="read")
+    def read(state: State, ctx: Any) -> Any:
+        if "read" in BROKEN:
+            raise RuntimeError("the register does not answer")
+        return {"notes": [f"claim {ctx.input.claim_id}"]}
+
+    @graph.node(
+        effect="human",
+        gate=Gate(
+            **{
+                "reviewers": ["group:reviewer"],
+                "title": "Pay {input.claim_id}?",
+                "facts": [Fact("Amount", "input.amount")],
+            },
+            **{"writes": shows, **gate},
+        ),
+    )
+    def propose(state: State, ctx: Any) -> Any:
+        return [
+            Write("payout", {"amount": "12.50", "account": "DE89370400440532013000"}, label="Pay €12.50"),
+            Write("letter", f"Dear {ctx.input.holder.name},\n\nwe pay within 10 days.", label="Send the letter"),
+            Write("count", 3, label="Count to three"),
+        ]
+
+    @graph.node(effect="external", idempotent=True)
+    def pay(state: State, ctx: Any) -> Any:
+        return {"ended": "paid"}
+
+    @graph.node()
+    def refuse(state: State, ctx: Any) -> Any:
+        return {"ended": "refused"}
+
+    graph.edge(START, "read")
+    graph.edge("read", "propose")
+    graph.edge("propose", "pay", when=("approved", "partial"))
+    graph.edge("propose", "refuse", when="rejected")
+    graph.edge("pay", END)
+    graph.edge("refuse", END)
+    return graph
+
+
+@contextmanager
+def registered(*graphs: Graph) -> Iterator[None]:
+    """The graphs among those of this process, for as long as the block lasts."""
+    before = dict(registry._known)
+    for graph in graphs:
+        registry.replace(graph)
+    try:
+        yield
+    finally:
+        registry._known.clear()
+        registry._known.update(before)
+        BROKEN.clear()
+
+
+def paused(claim: str, by: User, *, graph: str = "page_claim") -> Run:
+    """A run that waits at its gate."""
+    started = runs.start(graph, {"claim_id": claim, "amount": "12.50"}, key=claim, by=by)
+    return runs.advance(started.id)
+
+
+def member(user: User, group: str) -> User:
+    """The user, in that group too."""
+    user.groups.add(Group.objects.get_or_create(name=group)[0])
+    return user
+
+
+def many_writes(name: str, count: int) -> Graph:
+    """A graph that proposes many writes at once."""
+    graph = Graph(name, input=Claim, state=State)
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"]))
+    def propose(state: State, ctx: Any) -> Any:
+        return [Write("notes", [f"note {n}"], label=f"Note {n}") for n in range(count)]
+
+    @graph.node()
+    def close(state: State, ctx: Any) -> Any:
+        return None
+
+    graph.edge(START, "propose")
+    graph.edge("propose", "close", when=("approved", "partial", "rejected"))
+    graph.edge("close", END)
+    return graph
