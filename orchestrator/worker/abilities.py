@@ -22,7 +22,7 @@ def claimable() -> Claimable:
 
 
 def _versions() -> list[tuple[str, str]]:
-    """(name, fingerprint), oldest first, so that the last of a name is its newest. Few rows: one a change of a graph."""
+    """(name, fingerprint), oldest first, so that the last of a name is its newest. Few rows: one a change."""
     names = {compiled.name for compiled in registry.all()}
     rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
     return list(rows.values_list("name", "fingerprint"))

@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from django.db import connections
@@ -35,6 +37,18 @@ class Command:
                 stderr=out,
                 start_new_session=True,
             )
+
+    def says(self, text: str) -> None:
+        """Wait until its output has this text. Fails with what it said instead, at once if it ended."""
+        self.until(lambda: text in self.log.read_text())
+
+    def until(self, condition: Callable[[], Any], *, seconds: float = 40.0) -> None:
+        """Wait for the condition. Fails with its output, at once if it ended."""
+        end = time.monotonic() + seconds
+        while not condition():
+            hopeless = self.main.poll() is not None or time.monotonic() > end
+            assert not hopeless, f"{self.main.args} said:\n{self.log.read_text()[-3000:]}"
+            time.sleep(0.05)
 
     def alive(self) -> list[int]:
         """All its processes that are left, zombies not counted, in the order of their birth."""
@@ -82,7 +96,7 @@ class Cluster(Command):
 
     def ready(self, *, seconds: float = 20.0) -> "Cluster":
         """Wait until it has shown itself."""
-        until(self._shown, seconds=seconds, what=f"a cluster, see {self.log.read_text()[-2000:]}")
+        self.until(self._shown, seconds=seconds)
         return self
 
     def _shown(self) -> bool:

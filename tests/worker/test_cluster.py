@@ -6,6 +6,7 @@ import time
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from checkpoints.models import Run, Worker
 from tests.processes import until
@@ -52,15 +53,9 @@ def test_a_busy_worker_is_killed_and_neither_its_run_nor_its_slot_is_lost(tmp_pa
         assert started.main.poll() is None
 
 
-def test_a_signal_to_the_whole_group_stops_it_cleanly(tmp_path):
+def test_a_signal_to_the_whole_group_and_to_every_process_stops_it_cleanly(tmp_path):
     with cluster(tmp_path) as started:
         os.killpg(started.main.pid, signal.SIGTERM)
-        assert started.main.wait(15) == 0
-        gone(started)
-
-
-def test_a_signal_to_every_process_stops_it_cleanly(tmp_path):
-    with cluster(tmp_path) as started:
         for pid in started.alive():
             send(pid, signal.SIGTERM)
         assert started.main.wait(15) == 0
@@ -124,6 +119,21 @@ def test_a_frozen_pusher_is_noticed_and_the_cluster_starts_again(tmp_path):
         until(lambda: first not in children(started.main.pid), seconds=25, what="the watchdog")
         ended(run, seconds=10)
         assert "nothing was claimed" in started.log.read_text()
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no connections that a server could cut")
+def test_a_database_that_cuts_all_connections_is_survived(tmp_path):
+    with cluster(tmp_path) as started:
+        before = started.alive()
+        begun(run := slow(1.5))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            assert cursor.fetchone()[0] >= 3
+        ended(run, slow(), slow())
+        assert started.alive() == before
 
 
 def test_the_stock_command_of_django_q_works_in_this_project(tmp_path):

@@ -28,7 +28,7 @@ def up(tmp_path, port):
     """`up` on a free port, said to be running."""
     command = Command("up", "--port", str(port), log=tmp_path / "up.log")
     try:
-        until(lambda: f"running at http://127.0.0.1:{port}/" in command.log.read_text(), what="up to say where it is")
+        command.says(f"running at http://127.0.0.1:{port}/")
         yield command
     finally:
         command.kill_all()
@@ -60,17 +60,13 @@ def test_killing_it_leaves_nothing_alive(up):
     until(lambda: not up.alive(), seconds=10, what="all processes to end")
 
 
-def test_a_worker_that_dies_is_started_again(up, port):
+def test_a_worker_that_dies_is_started_again_and_without_the_web_server_all_ends(up, port):
     first = the_worker(up, port)
     send(first, signal.SIGKILL)
     until(lambda: [pid for pid in children(up.main.pid) if pid != first and str(port) not in _words(pid)])
     ended(slow())
     assert "starts again in 0.5 s" in up.log.read_text()
-
-
-def test_it_ends_when_the_web_server_does(up, port):
-    web = next(pid for pid in children(up.main.pid) if str(port) in _words(pid))
-    send(web, signal.SIGTERM)
+    send(next(pid for pid in children(up.main.pid) if str(port) in _words(pid)), signal.SIGTERM)
     up.main.wait(15)
     assert up.alive() == []
 
@@ -90,7 +86,7 @@ def test_it_brings_a_postgresql_of_its_own(tmp_path, port):
     os.chmod(env["COUNTERSIGN_DATA_DIR"], 0o755)  # the server runs as another user where we are root
     command = Command("up", "--postgres", "--port", str(port), log=tmp_path / "up.log", **env)
     try:
-        until(lambda: "is running at" in command.log.read_text(), what="up to say where it is")
+        command.says("is running at")
         assert "export DATABASE_URL='postgres://" in command.log.read_text()
         assert len(list(Path(env["COUNTERSIGN_DATA_DIR"], "postgres").glob(".s.PGSQL*"))) == 2
         command.main.send_signal(signal.SIGTERM)

@@ -17,7 +17,6 @@ class Command(BaseCommand):
     """Ends with 0 after SIGTERM or SIGINT, 72 if the runs in hand needed longer than the grace period."""
 
     help = "Works on runs. Stop it with SIGTERM or Ctrl-C: runs in hand are given back first."
-    requires_system_checks = ["__all__"]
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Refuse what cannot work safely, then supervise."""
