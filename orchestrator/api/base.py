@@ -32,9 +32,7 @@ class Api(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse a body that announces itself as too large before anybody reads it."""
-        most = self.most_bytes()
-        if int(request.META.get("CONTENT_LENGTH") or 0) > most:
-            raise parsing.too_large(most)
+        parsing.check_length(request.META, most=self.most_bytes())
         super().initial(request, *args, **kwargs)
 
     def most_bytes(self) -> int:

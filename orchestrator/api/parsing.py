@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from django.conf import settings
-from rest_framework.exceptions import ParseError
+from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
 from orchestrator.engine.errors import PayloadTooLarge
@@ -31,6 +31,23 @@ class JSONObjects(BaseParser):
         if not isinstance(value, dict):
             raise ParseError("the body must be a JSON object")
         return value
+
+
+class LengthRequired(APIException):
+    """The body does not say how long it is. Cure: send Content-Length instead of chunks."""
+
+    status_code = 411
+    default_code = "length_required"
+    default_detail = "a body needs a Content-Length; bodies in chunks are not read"
+
+
+def check_length(meta: Mapping[str, Any], *, most: int) -> None:
+    """Refuse a body by what its headers announce. Raises `LengthRequired`, `PayloadTooLarge`."""
+    announced = str(meta.get("CONTENT_LENGTH") or "")
+    if not announced and meta.get("HTTP_TRANSFER_ENCODING"):
+        raise LengthRequired
+    if announced.isdecimal() and int(announced) > most:
+        raise too_large(most)
 
 
 def _refuse(word: str) -> None:

@@ -1,13 +1,14 @@
 """What is refused is a problem, whoever refuses it."""
 
 import inspect
+import io
 from typing import Any
 
 import pytest
 from django.test import override_settings
 
 from checkpoints.models import Run
-from orchestrator.api import problems
+from orchestrator.api import parsing, problems
 from orchestrator.engine import errors
 from tests.api.conftest import Client
 
@@ -88,15 +89,18 @@ def test_an_oversized_body_is_refused_before_it_is_parsed(olive: Client) -> None
     assert (answer.status_code, answer.json()["code"], answer.json()["most"]) == (413, "payload_too_large", 2000)
 
 
+def test_a_body_in_chunks_is_refused_rather_than_taken_for_an_empty_one() -> None:
+    with pytest.raises(parsing.LengthRequired):
+        parsing.check_length({"HTTP_TRANSFER_ENCODING": "chunked"}, most=10)
+    parsing.check_length({}, most=10)
+    parsing.check_length({"CONTENT_LENGTH": "10"}, most=10)
+
+
 @override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=2000)
 def test_a_body_that_lies_about_its_length_is_read_no_further_than_the_limit() -> None:
-    import io
-
-    from orchestrator.api.parsing import JSONObjects
-
     stream = io.BytesIO(b" " * 1_000_000)
     with pytest.raises(errors.PayloadTooLarge):
-        JSONObjects().parse(stream)
+        parsing.JSONObjects().parse(stream)
     assert stream.tell() == 2001
 
 
