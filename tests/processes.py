@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -58,6 +59,36 @@ def worker(log: Path, **env: str) -> Iterator["subprocess.Popen[bytes]"]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(5)
+
+
+@contextmanager
+def web(log: Path, **env: str) -> Iterator[str]:
+    """A daphne that serves the project; gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "orchestrator.asgi:application"],
+            cwd=ROOT,
+            env=environment(**env),
+            stdout=out,
+            stderr=out,
+        )
+        try:
+            until(lambda: _answers(port), what=f"the web process, see {log}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(15)
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def until(condition: Callable[[], Any], *, seconds: float = 40.0, what: str = "") -> Any:
