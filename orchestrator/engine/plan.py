@@ -155,25 +155,40 @@ def _blockers(compiled: Compiled, join: str, holding: list[Edge]) -> int:
 def _circles(compiled: Compiled, blocked: dict[str, int], *, outside: int) -> list[str]:
     """Of each circle of joins that wait for nobody but each other, the first in declared order."""
     bit = compiled.reach.bit
-    behind = {node: _behind(node, blocked, bit) for node in blocked}
+    closed = _closed(blocked, bit, outside=outside)
+    behind = {node: _behind(node, closed, bit) for node in closed}
     found, done = [], 0
-    for node in sorted(blocked, key=compiled.order.__getitem__):
+    for node in sorted(closed, key=compiled.order.__getitem__):
         circle = behind[node]
-        closed = not circle & outside and circle & bit[node]
-        if closed and not done & bit[node] and all(behind[other] == circle for other in blocked if circle & bit[other]):
+        own = circle & bit[node] and not done & bit[node]
+        if own and all(behind[other] == circle for other in closed if circle & bit[other]):
             found.append(node)
             done |= circle
     return found
 
 
+def _closed(blocked: dict[str, int], bit: dict[str, int], *, outside: int) -> dict[str, int]:
+    """The blocked joins that wait, directly or through others, for blocked joins only."""
+    left, before = dict(blocked), -1
+    while len(left) != before:
+        before = len(left)
+        for node, waits in list(left.items()):
+            if waits & outside:
+                outside |= bit[node]
+                del left[node]
+    return left
+
+
 def _behind(node: str, blocked: dict[str, int], bit: dict[str, int]) -> int:
     """All that a blocked join waits for, directly or through other blocked joins."""
-    mask, todo = blocked[node], [other for other in blocked if blocked[node] & bit[other]]
-    while todo:
-        more = blocked[todo.pop()] & ~mask
-        mask |= more
-        todo += [other for other in blocked if more & bit[other]]
-    return mask
+    mask = before = blocked[node]
+    while True:
+        for other, waits in blocked.items():
+            if mask & bit[other]:
+                mask |= waits
+        if mask == before:
+            return mask
+        before = mask
 
 
 def check_limits(compiled: Compiled, planned: Planned, superstep: int, *, most: int | None = None) -> None:
