@@ -1,4 +1,4 @@
-"""What sockets send: every later line once, in order, to whoever may see the run; and which rows of a list have moved."""
+"""What sockets send: every later line once, in order, to whoever may see the run; and which rows of a list moved."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -254,3 +254,8 @@ def _count(client: Client, run: Run, at_most: Any) -> int:
     with at_most(20) as seen:
         assert client.get(reverse("review", args=[run.id])).status_code == 200
     return len(seen.captured_queries)
+
+
+def test_a_row_of_the_inbox_leads_to_its_review(run: Run, people: People, browse: Browse) -> None:
+    html = browse(people.reviewer).get(reverse("inbox")).content.decode()
+    assert f'href="{reverse("review", args=[run.id])}"' in html

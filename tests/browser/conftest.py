@@ -1,0 +1,127 @@
+"""A browser on a server of its own. Skipped, with the reason, where no chromium is installed."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+
+from orchestrator import runs
+from tests import cast
+from tests.pages import claims
+
+# Playwright's synchronous interface runs an event loop in this thread, where Django would refuse the ORM.
+os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        reason = "the extra e2e is not installed"
+    else:
+        reason = "" if CHROMIUM else "no chromium is installed"
+    for item in items:
+        if reason and "tests/browser" in str(item.path):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def address(django_db_setup: None) -> Iterator[str]:
+    """The whole application, sockets included, in a thread of this process: it sees the same rows and graphs."""
+    from tests.browser.server import serving
+
+    # Its threads would keep their connections for a minute, and the test database could not be dropped.
+    connections.settings["default"]["CONN_MAX_AGE"] = 0
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture
+def site(transactional_db: None, address: str) -> Iterator[str]:
+    with claims.registered(claims.graph_of()):
+        yield address
+
+
+@pytest.fixture
+def people(transactional_db: None) -> cast.People:
+    return cast.People()
+
+
+class Page:
+    """A page in which somebody is signed in; what the browser complains of is kept in `complaints`."""
+
+    def __init__(self, page: Any, site: str) -> None:
+        self.page, self.site = page, site
+        self.complaints: list[str] = []
+        page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.site + path)
+
+    def sign_in(self, user: User) -> None:
+        self.open("/login/")
+        self.page.fill("#id_username", user.username)
+        self.page.fill("#id_password", cast.PASSWORD)
+        self.page.click("button.sign")
+        self.page.wait_for_url(lambda url: "/login/" not in url)
+
+
+@pytest.fixture
+def browse(chromium: Any, site: str) -> Iterator[Callable[..., Page]]:
+    """A new window in which that person is signed in. Options go to the browser's context."""
+    contexts = []
+
+    def as_(user: User, **options: Any) -> Page:
+        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options})
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = Page(context.new_page(), site)
+        page.sign_in(user)
+        return page
+
+    yield as_
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def worker() -> Iterator[Callable[[str], None]]:
+    """Does what a worker would with a run, beside the test: `worker(key)` returns at once."""
+    threads = []
+
+    def work(key: str) -> None:
+        def go() -> None:
+            try:
+                runs.advance(key)
+            finally:
+                connections.close_all()
+
+        thread = threading.Thread(target=go)
+        thread.start()
+        threads.append(thread)
+
+    yield work
+    for thread in threads:
+        thread.join(20)

@@ -1,0 +1,87 @@
+"""The pages for everybody: no rule of axe broken, light and dark, wide and narrow; no sideways scrolling; nothing refused by the policy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpoints.models import Run
+from tests.browser.conftest import Page
+from tests.cast import People
+from tests.pages import claims
+
+Browse = Callable[..., Page]
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+LOOKS = [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)]
+
+
+def paths(people: People) -> list[str]:
+    run: Run = claims.paused("CLM-1", people.starter)
+    claims.BROKEN.add("read")
+    failed = claims.paused("CLM-2", people.starter)
+    return [
+        "/runs/",
+        f"/runs/{run.id}/",
+        f"/runs/{run.id}/?at=1&tab=state",
+        f"/runs/{run.id}/?tab=writes",
+        f"/runs/{failed.id}/",
+        "/reviews/",
+        f"/reviews/{run.id}/",
+        "/graphs/",
+        "/graphs/page_claim/",
+        "/graphs/page_claim/start/",
+        "/workers/",
+        "/nothing/here/",
+    ]
+
+
+def violations(page: Any) -> list[str]:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": RULES}}).response["violations"]
+    return [f"{rule['id']}: {node['target']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
+
+
+@pytest.mark.parametrize(("theme", "width"), LOOKS)
+def test_no_page_breaks_a_rule(theme: str, width: int, people: People, browse: Browse) -> None:
+    pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
+    window = browse(
+        claims.member(people.starter, "reviewer"), color_scheme=theme, viewport={"width": width, "height": 900}
+    )
+    found = {}
+    for path in paths(people):
+        window.open(path)
+        wrong = violations(window.page)
+        if window.page.evaluate("document.documentElement.scrollWidth") > width:
+            wrong.append("the page scrolls sideways")
+        if wrong:
+            found[path] = wrong
+    assert found == {}
+    assert [c for c in window.complaints if "404" not in c] == []
+
+
+def test_the_door_breaks_no_rule(people: People, browse: Browse, chromium: Any, site: str) -> None:
+    pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
+    page = chromium.new_page()
+    page.goto(f"{site}/login/")
+    assert violations(page) == []
+    page.close()
+
+
+def test_the_first_tab_shows_the_way_to_the_content(people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    window.open("/runs/")
+    window.page.keyboard.press("Tab")
+    assert window.page.evaluate("document.activeElement.textContent") == "Skip to content"
+    window.page.keyboard.press("Enter")
+    assert window.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_no_page_scrolls_sideways_at_320_pixels(people: People, browse: Browse) -> None:
+    window = browse(claims.member(people.starter, "reviewer"), viewport={"width": 320, "height": 700})
+    wide = []
+    for path in paths(people):
+        window.open(path)
+        if window.page.evaluate("document.documentElement.scrollWidth") > 320:
+            wide.append(path)
+    assert wide == []
