@@ -6,8 +6,10 @@ Serializers and views of approvals and orchestrator build on it. It knows no end
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from rest_framework import serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -50,6 +52,13 @@ class Pages(CursorPagination):
     page_size = 50
     max_page_size = 200
     page_size_query_param = "page_size"
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        """Refuse a cursor that was made up: its position is compared with a column, which may not take it."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (ValueError, ValidationError) as error:
+            raise NotFound("Invalid cursor") from error
 
 
 class LongPages(Pages):

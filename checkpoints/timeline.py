@@ -25,7 +25,7 @@ _PAYLOADS = ("change", "snapshot", "seal")
 _WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
 _ALIAS = re.compile(
-    r"(?P<key>[^/:]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
+    r"(?P<key>[^/:\x00]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
     r"|(?:line-(?P<line>\d{1,9}):)?step-(?P<step>\d{1,9}))"
 )
 

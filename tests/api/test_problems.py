@@ -1,5 +1,6 @@
 """What is refused is a problem, whoever refuses it."""
 
+import base64
 import inspect
 import io
 from typing import Any
@@ -126,3 +127,22 @@ def test_the_framework_s_own_refusals_are_problems_too(
 def test_another_media_type_is_refused(olive: Client) -> None:
     assert raw(olive, "graph=gated", "application/x-www-form-urlencoded").status_code == 415
     assert olive.http.get("/api/v1/runs/", headers={"Accept": "text/csv"}).status_code == 406
+
+
+@pytest.mark.parametrize("position", ["p=abc", "p=2020-13-99", "o=-1", "o=x", "p=%00"])
+def test_a_made_up_cursor_is_refused(olive: Client, paused: Run, position: str) -> None:
+    cursor = base64.b64encode(position.encode()).decode()
+    for path in ("runs/", "requests/", "runs/CLM-1/events/", "runs/CLM-1/checkpoints/"):
+        assert olive.get(path, cursor=cursor).status_code in (200, 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["runs/%00/", "runs/a%00/events/", "checkpoints/%00:initial/", "graphs/%00/", "runs/?key=%00", "runs/%ff/"]
+)
+def test_an_address_that_no_database_could_hold_is_refused(olive: Client, path: str) -> None:
+    assert olive.http.get(f"/api/v1/{path}").status_code in (400, 404)
+
+
+def test_a_line_number_beyond_every_log_gives_nothing(olive: Client, paused: Run) -> None:
+    assert olive.get("runs/CLM-1/events/", after=str(10**30)).json()["results"] == []
+    assert olive.get("runs/CLM-1/events/", after="-1").status_code == 400
