@@ -9,11 +9,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from tests.processes import until
 from tests.worker.clusters import Command, children, ended, send, slow
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor != "sqlite", reason="the same on each database; one test brings a PostgreSQL"),
+]
 
 
 @pytest.fixture
