@@ -82,14 +82,25 @@ def repeated(hold: Hold, act: Callable[[], T]) -> T:
             hold.moved = True
 
 
-def advance(
-    desk: Desk, planned: Planned, before: Open, kept: Mapping[Task, Kept], step: Step, *, asks: bool, took_ms: int
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """A superstep all of whose tasks have a result: what was planned, what was open before, and what came out."""
+
+    planned: Planned
+    before: Open
+    kept: Mapping[Task, Kept]
+    step: Step
+    asks_checkpoint: bool
+    took_ms: int
+
+
+def advance(desk: Desk, worked: Worked) -> bool:
     """Commit a superstep: its state, the requests it opens, and what becomes of the run. Gives whether we still have
     it.
     """
-    number = desk.hold.superstep + 1
-    reached = _reached(desk, kept, before)
+    number, step, kept = desk.hold.superstep + 1, worked.step, worked.kept
+    reached = _reached(desk, kept, worked.before)
+    journaled = any(desk.graph.nodes[task.node].journaled for task in kept)
 
     def act() -> tuple[Head, str]:
         at = timezone.now()
@@ -97,17 +108,7 @@ def advance(
         status = _status(desk, step.frontier, after)
         opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(step.state, number, desk.input, at))
         moved = settlements.rebase(desk.look(), desk.graph, step.state, at=at)
-        stays = policy.stays(
-            desk.graph.checkpoints,
-            policy.Superstep(
-                number,
-                ran=_settings(desk.graph, planned),
-                next=_settings(desk.graph, after),
-                asked=asks,
-                opens_gate=bool(reached),
-                ends=status != Status.RUNNING,
-            ),
-        )
+        stays = _stays(desk, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING)
         point = Point(
             Source.SUPERSTEP,
             _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
@@ -115,16 +116,28 @@ def advance(
             nodes=shown.nodes(desk.graph, kept),
             changed=sorted(step.changes),
             kept=stays,
-            took_ms=took_ms,
+            took_ms=worked.took_ms,
         )
-        turn = Turn(
-            status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(desk.graph, kept))
-        )
+        word = tape.extend(desk.hold.tape, shown.word(desk.graph, kept))
+        turn = Turn(status, shown.at_node(step.frontier, after), word)
         lines = [*shown.finished(kept), *opening.lines, *moved.lines, *shown.turned(status, step.frontier)]
-        inside = _inside(desk, opening, moved, listed=any(desk.graph.nodes[t.node].journaled for t in kept))
+        inside = _inside(desk, opening, moved, listed=journaled)
         return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
 
     return _moved(desk, repeated(desk.hold, act))
+
+
+def _stays(desk: Desk, worked: Worked, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
+    """Whether the row of this superstep stays in the timeline."""
+    superstep = policy.Superstep(
+        desk.hold.superstep + 1,
+        ran=_settings(desk.graph, worked.planned),
+        next=_settings(desk.graph, after),
+        asked=worked.asks_checkpoint,
+        opens_gate=opens_gate,
+        ends=ends,
+    )
+    return policy.stays(desk.graph.checkpoints, superstep)
 
 
 def settle(desk: Desk) -> bool:
@@ -238,8 +251,13 @@ def _stopped(desk: Desk, left: Mapping[Task, Finish], error: dict[str, Any] | No
 
 def _reached(desk: Desk, kept: Mapping[Task, Kept], before: Open) -> dict[Task, Reached]:
     """The gates that are asked now: those of kept tasks whose requests are not open yet."""
-    gates = {task: desk.graph.nodes[task.node].gate for task, one in kept.items() if one.gated}
-    return {task: Reached(gate, kept[task].why) for task, gate in gates.items() if gate and task not in before.asked}
+    asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
+    gates = {task: desk.graph.nodes[one.guard or task.node].gate for task, one in asked.items()}
+    return {
+        task: Reached(gate, asked[task].why, all_or_nothing=asked[task].guard is not None)
+        for task, gate in gates.items()
+        if gate
+    }
 
 
 def _status(desk: Desk, frontier: Frontier, after: Planned, *, apart_from: Any = ()) -> str:

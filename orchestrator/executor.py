@@ -49,6 +49,7 @@ class Finish:
     tries: int = 0
     due_in: float = 0.0
     asks_checkpoint: bool = False
+    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Executor:
             if not entry.settled and entry.input_hash != self.setting.input_hash(start):
                 return Finish("unknown", error=_changed(start.task), attempt=entry.attempt)
             output = Output.from_json(entry.output or {})
-            return Finish("done", output=output, attempt=entry.attempt, ms=entry.took_ms)
+            return Finish("done", output=output, attempt=entry.attempt, ms=entry.took_ms, settled=entry.settled)
         lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
         if lost or entry.outcome == Outcome.UNKNOWN:
             return Finish("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)

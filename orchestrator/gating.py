@@ -2,6 +2,7 @@
 edge.
 """
 
+from approvals import guarded
 from orchestrator.commits import Desk
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue
@@ -24,6 +25,10 @@ def kept_of(desk: Desk, task: Task, finish: Finish) -> Kept | None:
 
 def _done(desk: Desk, task: Task, finish: Finish, output: Output) -> Kept:
     node = desk.graph.nodes[task.node]
+    guard = _guard(desk, output) if finish.settled else None
+    if guard:
+        reason = "a person gave this output when settling what happened"
+        return Kept(output, gated=True, why=reason, guard=guard, attempt=finish.attempt, ms=finish.ms)
     if not node.gated or node.gate is None:
         return Kept(output, attempt=finish.attempt, ms=finish.ms)
     if not output.writes:
@@ -32,5 +37,13 @@ def _done(desk: Desk, task: Task, finish: Finish, output: Output) -> Kept:
             f"{task} has a gate but proposed no write; a gated node must propose at least one", node=task.node
         )
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
-    needed, why = needs_approval(node.gate, desk.graph.state_for(desk.head.payload.state), desk.graph.proposal(output.writes))
+    needed, why = needs_approval(
+        node.gate, desk.graph.state_for(desk.head.payload.state), desk.graph.proposal(output.writes)
+    )
     return Kept(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)
+
+
+def _guard(desk: Desk, output: Output) -> str | None:
+    """The node whose gate an output that a person gave must pass; settling has refused outputs with more than one."""
+    found = guarded.guards(desk.hold.id, desk.hold.line, desk.graph, {write.channel for write in output.writes})
+    return min(found, default=None)

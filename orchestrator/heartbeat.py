@@ -1,6 +1,7 @@
 """The heartbeat of one slice: a thread with its own connection that lengthens the lease and writes progress."""
 
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +25,9 @@ class Heartbeat:
         self._hold = hold
         self._stop = threading.Event()
         self.lost = threading.Event()
+        self._wake = threading.Event()
         self._progress: dict[str, Any] | None = None
+        self._written = 0.0
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{hold.id}", daemon=True)
 
     def __enter__(self) -> "Heartbeat":
@@ -35,23 +38,29 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._wake.set()
         self._thread.join(timeout=1)
 
     def report(self, progress: dict[str, Any]) -> None:
-        """Keep what a node reports until the next beat. Called from node threads."""
+        """Keep what a node reports until the next beat; the first report is a beat. Called from node threads."""
+        first = self._progress is None and self._written == 0.0
         self._progress = progress
+        if first:
+            self._wake.set()
 
     def _beat(self) -> None:
         interval = conf().lease_seconds / 3
-        waited = 0.0
-        step = min(interval, PROGRESS_SECONDS)
-        while not self._stop.wait(step):
-            waited += step
+        beaten = time.monotonic()
+        while not self._stop.is_set():
+            self._wake.wait(min(interval, PROGRESS_SECONDS))
+            self._wake.clear()
             progress, self._progress = self._progress, None
-            if progress is not None or waited >= interval:
-                waited = 0.0
-                if not self._write(progress):
-                    break
+            if self._stop.is_set() or (progress is None and time.monotonic() - beaten < interval):
+                continue
+            beaten = time.monotonic()
+            self._written = beaten if progress is not None else self._written
+            if not self._write(progress):
+                break
         connection.close()
 
     def _write(self, progress: dict[str, Any] | None) -> bool:

@@ -19,13 +19,17 @@ from orchestrator.engine.reduce import HeldWrite, Output, Result
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said."""
+    """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
+
+    `guard` names the node whose gate holds it, where that is not its own.
+    """
 
     output: Output | None = None
     error: ErrorInfo | None = None
     gated: bool = False
     passed: bool = False
     why: str | None = None
+    guard: str | None = None
     attempt: int = 1
     ms: int = 0
 
@@ -48,6 +52,7 @@ class Kept:
             "gated": self.gated,
             "passed": self.passed,
             "why": self.why,
+            "guard": self.guard,
             "attempt": self.attempt,
             "ms": self.ms,
         }
@@ -56,7 +61,7 @@ class Kept:
     def from_json(cls, kept: dict[str, Any]) -> "Kept":
         output = Output.from_json(kept["output"]) if kept["output"] is not None else None
         error = ErrorInfo.from_json(kept["error"]) if kept["error"] is not None else None
-        return cls(output, error, kept["gated"], kept["passed"], kept["why"], kept["attempt"], kept["ms"])
+        return cls(output, error, **{name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def incompatible(hold: Hold) -> dict[str, Any]:
     return {
         "code": "incompatible_graph",
         "type": "IncompatibleGraph",
-        "message": f"graph {hold.graph} {hold.version} is registered here with other content than when this run was started; "
+        "message": f"graph {hold.graph} {hold.version} is registered here with other content than this run began with; "
         "deploy the version it was started with beside the new one, then resume",
         "fingerprint": hold.fingerprint,
     }

@@ -21,7 +21,7 @@ from checkpoints.ledger import Turn
 from checkpoints.packed import unpack
 from orchestrator import commits, opened
 from orchestrator.attempt import Setting
-from orchestrator.commits import Desk
+from orchestrator.commits import Desk, Worked
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing
 from orchestrator.engine.plan import Planned, check_limits, plan
@@ -148,4 +148,4 @@ def _complete(
         step = reduce_step(desk.graph, planned, desk.head.payload.state, results)
     except CountersignError as error:
         return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error))
-    return commits.advance(desk, planned, before, kept, step, asks=asks, took_ms=took_ms)
+    return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))

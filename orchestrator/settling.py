@@ -7,6 +7,7 @@ from typing import Any
 from django.db.models import F
 from django.utils import timezone
 
+from approvals import guarded
 from checkpoints import ledger, wakes
 from checkpoints.clock import db_now
 from checkpoints.conf import conf
@@ -79,7 +80,14 @@ def _row(run: Run, task: str) -> TaskResult:
 
 def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
     compiled = registry.by_fingerprint(run.fingerprint)
-    return output_of(compiled, row.node, output, limit=conf().max_value_bytes).to_json()
+    given = output_of(compiled, row.node, output, limit=conf().max_value_bytes)
+    gates = guarded.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
+    if len(gates) > 1:
+        named = ", ".join(sorted(gates))
+        raise InvalidValue(
+            f"the output writes channels that different gates guard: {named}", path="output", gates=named
+        )
+    return given.to_json()
 
 
 def may_be_going_on(row: TaskResult) -> str | None:

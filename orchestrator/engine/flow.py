@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State, Ways
 from orchestrator.engine.definition import label_text
-from orchestrator.engine.effect import ERROR, REJECTED
+from orchestrator.engine.effect import APPROVED, ERROR, REJECTED
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, visit_key
 from orchestrator.engine.gate import outcome_of
@@ -64,8 +64,7 @@ class Flow:
             taken = self._compiled.ways[node].error
             self.finished.append(Finished(node, visit, ERROR, self._put(taken, error=error)))
             return
-        gated = self._compiled.nodes[node].gated
-        outcome = outcome_of([part.status for part in parts]) if gated else None
+        outcome = _outcome([part.status for part in parts])
         going = [part for part in parts if part.status != REJECTED]
         taken = self._edges(node, outcome, going)
         self.finished.append(Finished(node, visit, outcome, self._put(taken)))
@@ -109,6 +108,13 @@ class Flow:
             if error is not None:
                 self._errors[edge.id] = [*self._errors.get(edge.id, []), error]
         return tuple(edge.id for edge in edges)
+
+
+def _outcome(statuses: list[str]) -> str | None:
+    """What people made of a visit; None where nobody was asked. Tasks that no gate held count as approved."""
+    if all(status == "done" for status in statuses):
+        return None
+    return outcome_of([APPROVED if status == "done" else status for status in statuses])
 
 
 def _failed(node: str, branch: Branch, error: Exception) -> InvalidValue:

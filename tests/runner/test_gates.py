@@ -22,10 +22,10 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from tests import cast
-from tests.processes import calls
 from tests.graphs_app import graphs
+from tests.processes import calls
 from tests.runner import desk
-from tests.runner.desk import log, pending, said, sign, sources, start, state
+from tests.runner.desk import log, pending, sign, sources, start, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
