@@ -36,7 +36,7 @@ def check_atomic_nodes(app_configs: Sequence[AppConfig] | None, **_: Any) -> lis
     most = conf().lease_seconds / 2
     return [
         Error(
-            f"graph {compiled.name}: atomic node {node.name} may take {node.timeout:g} s, over half the lease ({most:g} s)",
+            f"graph {compiled.name}: atomic node {node.name} takes up to {node.timeout:g} s, over half the lease ({most:g})",
             hint="give the node a shorter timeout, or COUNTERSIGN a longer LEASE_SECONDS",
             id="orchestrator.E002",
         )

@@ -8,7 +8,6 @@ from django.apps import apps
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from checkpoints.leases import Claimable
 from checkpoints.models import GraphVersion
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
@@ -34,12 +33,6 @@ def _graphs(module: ModuleType) -> list[Graph]:
     return list(dict.fromkeys(found))
 
 
-def claimable() -> Claimable:
-    """What this process can work on."""
-    compiled = registry.all()
-    return Claimable(frozenset(c.fingerprint for c in compiled), frozenset(c.name for c in compiled))
-
-
 def note_versions() -> None:
     """Write down each registered version that was never seen before. Called when a worker starts."""
     for compiled in registry.all():
@@ -51,9 +44,12 @@ def note_version(compiled: Compiled) -> None:
     if compiled.fingerprint in _noted:
         return
     row = {"name": compiled.name, "version": compiled.version, "fingerprint": compiled.fingerprint}
+    current = {"current": registry.current(compiled.name) is compiled}
     try:
         with transaction.atomic():
-            GraphVersion.objects.get_or_create(**row, defaults={"first_seen_at": timezone.now()})
+            GraphVersion.objects.update_or_create(
+                **row, defaults=current, create_defaults={**current, "first_seen_at": timezone.now()}
+            )
     except IntegrityError:
         pass  # Another process wrote the same row first.
     # Only once it is sure to stay: a caller's rollback takes the row with it.

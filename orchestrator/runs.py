@@ -49,6 +49,20 @@ def start(
     naming
     the place), `KeyConflict` (the key has another graph or input).
     """
+    run, _ = start_or_find(graph, input, key=key, by=by, on_behalf_of=on_behalf_of, resume_failed=resume_failed)
+    return run
+
+
+def start_or_find(
+    graph: str,
+    input: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    by: AbstractBaseUser | None = None,
+    on_behalf_of: AbstractBaseUser | None = None,
+    resume_failed: bool = False,
+) -> tuple[Run, bool]:
+    """As `start`, and whether this call made the run."""
     compiled = registry.current(graph)
     staged = compiled.stage_input(input, limit=conf().max_value_bytes)
     files.check_refs(staged, by=by)
@@ -57,9 +71,9 @@ def start(
     payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
     try:
         with transaction.atomic():
-            return ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by))
+            return ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by)), True
     except IntegrityError:
-        return _same(run, by=by, resume_failed=resume_failed)
+        return _same(run, by=by, resume_failed=resume_failed), False
 
 
 def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf_of: Any) -> Run:

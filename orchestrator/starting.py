@@ -50,8 +50,8 @@ def start_for(
     earlier = Run.objects.filter(key=key).only("id").first() if key else None
     if earlier and not visible_runs(user).filter(id=earlier.id).exists():
         raise KeyConflict("this key is taken")
-    run = runs.start(graph, input, key=key, by=user, on_behalf_of=person, resume_failed=resume_failed)
-    return Started(run, new=earlier is None)
+    run, new = runs.start_or_find(graph, input, key=key, by=user, on_behalf_of=person, resume_failed=resume_failed)
+    return Started(run, new)
 
 
 def _person(name: str | None) -> Any:

@@ -1,6 +1,7 @@
 """The project's own settings as the demo has them, made fast. The folder for data comes from `tests.pgplugin`."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("COUNTERSIGN_DEMO", "true")
 
@@ -16,7 +17,7 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
 if "COUNTERSIGN_TEST_OUTBOX" in os.environ:
     # A worker process of a story: the test counts the letters from outside.
-    EMAIL_FILE_PATH = os.environ["COUNTERSIGN_TEST_OUTBOX"]
+    EMAIL_FILE_PATH = Path(os.environ["COUNTERSIGN_TEST_OUTBOX"])
 else:
     EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 
