@@ -28,6 +28,7 @@ class Row:
     state: str
     now: str
     proposed: str
+    long: bool = False
 
     @property
     def whole(self) -> bool:
@@ -77,8 +78,8 @@ def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
         return Shown(items=list(_items(before, proposed)), fresh=not before)
     rows = list(_rows(None if adds else now, proposed))
     changed = [row for row in rows if row.state != "same"]
-    plain = [row for row in changed if not is_long(row.proposed)]
-    texts = [_text(row.label, row.now, row.proposed) for row in changed if is_long(row.proposed)]
+    plain = [row for row in changed if not row.long]
+    texts = [_text(row.label, row.now, row.proposed) for row in changed if row.long]
     same = [row for row in rows if row.state == "same"]
     fresh, told = all(row.state == "new" for row in rows), any(row.state == "info" for row in rows)
     return Shown(plain, same, texts, fresh=fresh, told=told)
@@ -136,7 +137,7 @@ def _row(label: str, now: _Leaf, proposed: _Leaf) -> Row:
         state = "new"
     else:
         state = "gone" if proposed.value is None else "changed"
-    return Row(label, state, now.text, proposed.text)
+    return Row(label, state, now.text, proposed.text, long=is_long(proposed.value))
 
 
 def text_of(value: Any) -> str:

@@ -93,6 +93,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
+CSRF_FAILURE_VIEW = "orchestrator.views.errors.csrf_failed"
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = env.text("COUNTERSIGN_TIME_ZONE", "UTC")

@@ -1,6 +1,5 @@
 """A browser on a server of its own. Skipped, with the reason, where no chromium is installed."""
 
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -14,14 +13,17 @@ from orchestrator import runs
 from tests import cast
 from tests.pages import claims
 
-# Playwright's synchronous interface runs an event loop in this thread, where Django would refuse the ORM.
-os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,6 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if reason and "tests/browser" in str(item.path):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def rows_are_read_beside_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Playwright's synchronous interface runs an event loop in this thread, where Django would refuse the ORM."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 
 
 @pytest.fixture(scope="session")

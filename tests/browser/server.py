@@ -1,4 +1,4 @@
-"""The application over real sockets in a thread of the test's process: what it shows are the test's own rows and graphs."""
+"""The application over real sockets in a thread of the test's process: it shows the test's own rows and graphs."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The pages for everybody: no rule of axe broken, light and dark, wide and narrow; no sideways scrolling; nothing refused by the policy."""
+"""The pages for everybody: no rule of axe broken, light and dark, wide and narrow, and no sideways scrolling."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""From the start form to the completed run, as people live it: in windows of their own, with the browser's complaints counted."""
+"""From the start form to the completed run, as people live it; what the browser complains of is counted."""
 
 from collections.abc import Callable
 from typing import Any

@@ -69,7 +69,9 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
     @graph.node(
         effect="human",
         gate=Gate(
-            reviewers=["group:reviewer"], title="Pay {input.claim_id}?", facts=[Fact("Amount", "input.amount")],
+            reviewers=["group:reviewer"],
+            title="Pay {input.claim_id}?",
+            facts=[Fact("Amount", "input.amount")],
             **{"writes": shows, **gate},
         ),
     )
