@@ -46,7 +46,7 @@ EFFECTS = {
 
 EVENTS = {
     "run_started": "run started",
-    "effects_started": "effects started",
+    "effects_started": "started",
     "checkpoint_saved": "checkpoint saved",
     "task_failed": "failed",
     "retry_planned": "will be tried again",

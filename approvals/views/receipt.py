@@ -11,6 +11,7 @@ from approvals import inbox, permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
 from approvals.views.page import render
 
+LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
     "rebase": "Came back: its current value moved after it was proposed.",
@@ -67,4 +68,5 @@ def _line(line: dict[str, Any]) -> dict[str, Any]:
         by = line.get("by")
         names = ", ".join(by) if isinstance(by, list) else str(by or "somebody else")
         text = f"Already {line.get('why') or 'settled'}, by {names}."
-    return {**line, "label": line.get("label") or line["write"], "text": text, "verdict": line["verdict"]}
+    word, icon = LOOKS[line["verdict"]]
+    return {**line, "label": line.get("label") or line["write"], "text": text, "word": word, "icon": icon}

@@ -93,6 +93,8 @@ class Slip:
 
     @property
     def settled_icon(self) -> str:
+        if self.verdict == "approved" and self.row.reason == "edit":
+            return "pen"
         return LOOKS[self.verdict][1] if self.verdict else "dots"
 
     @property
@@ -193,7 +195,7 @@ def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed],
         reason_required=row.channel in asked.request.policy["reason_required"],
         control=None,
         signed=signed,
-        stale=_stale(row),
+        stale=_stale(row) if is_open else "",
     )
 
 

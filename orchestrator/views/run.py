@@ -97,12 +97,7 @@ def _context(
     compiled = _compiled(run)
     at = timeline.get_checkpoint(at.id)
     snapshot = timeline.snapshot_of(at)
-    columns = run_timeline.columns(run, rows, at, newest=newest.seq, tab=tab)
     past = at.seq != newest.seq
-    asks = _asks(run, request.user)
-    events = _events(run, at, past)
-    earlier = rows[-1].seq
-    may_settle = permissions.may(request.user, "settle_task")
     return {
         "run": run,
         "at": at,
@@ -110,30 +105,44 @@ def _context(
         "past": past,
         "tab": tab,
         "now_url": url(run, at=None, tab=tab),
-        "columns": columns,
-        "newest_first": columns[::-1],
-        "here": next(column for column in columns if column.here),
         "todo": [] if past else _todo(compiled, run, snapshot),
-        "total": newest.seq + 1,
-        "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
-        "steps": run_timeline.steps(run, at.seq, newest.seq, tab),
         "picture": _picture(compiled, run, at, snapshot, past=past) if compiled else None,
         "policy": policy_in_words(compiled) if compiled else "unknown here",
         "same_version": compiled is not None and _is_current(compiled),
         "registered": any(one.name == run.graph for one in registry.all()),
-        "problem": problem_of(run, may_steer=permissions.may(request.user, "steer_run"), may_settle=may_settle),
+        "alias": timeline.alias_of(at),
+        "why": WHY[Source(at.source)],
+        "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
+        **_timeline(run, rows, at, newest=newest, tab=tab),
+        **_for_person(run, request.user),
+        **_events(run, at, past),
+        **_detail(request, run, at, snapshot, tab, past=past),
+    }
+
+
+def _timeline(run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str) -> dict[str, Any]:
+    """The tape, the list, and the steps between them."""
+    columns = run_timeline.columns(run, rows, at, newest=newest.seq, tab=tab)
+    earlier = rows[-1].seq
+    return {
+        "columns": columns,
+        "newest_first": columns[::-1],
+        "total": newest.seq + 1,
+        "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
+        "steps": run_timeline.steps(run, at.seq, newest.seq, tab),
+    }
+
+
+def _for_person(run: Run, user: Any) -> dict[str, Any]:
+    """What the run asks, why it stopped, and which of the next steps are this person's."""
+    asks = _asks(run, user)
+    may_settle = permissions.may(user, "settle_task")
+    return {
+        "problem": problem_of(run, may_steer=permissions.may(user, "steer_run"), may_settle=may_settle),
         "may_settle": may_settle,
         "review_writes": asks.writes,
         "mine": asks.mine,
         "asked_of": asks.of,
-        "alias": timeline.alias_of(at),
-        "why": WHY[Source(at.source)],
-        "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
-        "events": events,
-        "first_event": events[0].seq if events else 0,
-        "last_event": events[-1].seq if events else 0,
-        "events_url": url(run, at=at.seq if past else None, tab="events"),
-        **_detail(request, run, at, snapshot, tab, past=past),
     }
 
 
@@ -154,10 +163,16 @@ def _detail(
     return {"tabs": tabs, "detail": detail, "detail_template": f"orchestrator/_tab_{tab}.html"}
 
 
-def _events(run: Run, at: Checkpoint, past: bool) -> list[Any]:
+def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:
     """A few lines up to this point and after it; at the newest checkpoint the end of the log."""
     start = max(0, at.event_seq - AROUND // 2 - 1) if past else max(0, run.event_seq - AROUND)
-    return run_details.around(timeline.events_after(run.id, start, limit=AROUND))
+    found = run_details.around(timeline.events_after(run.id, start, limit=AROUND))
+    return {
+        "events": found,
+        "first_event": found[0].seq if found else 0,
+        "last_event": found[-1].seq if found else 0,
+        "events_url": url(run, at=at.seq if past else None, tab="events"),
+    }
 
 
 def _compiled(run: Run) -> Compiled | None:

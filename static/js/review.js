@@ -1,6 +1,6 @@
 // The review page: what is chosen shows in meter, button and consequences; keys; and what changes while one reads.
 
-import { announce, typing } from './shell.js';
+import { announce, typing } from './tools.js';
 import { followRun } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 

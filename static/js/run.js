@@ -1,6 +1,6 @@
 // The run page: follows the log at the head, steps in place through the past.
 
-import { announce, typing } from './shell.js';
+import { announce, typing } from './tools.js';
 import { followRun } from './live.js';
 import { refresh } from './swap.js';
 

@@ -1,10 +1,8 @@
 // Every page: theme without a reload, menus that close, search by key, copying.
 
+import { typing } from './tools.js';
+
 const root = document.documentElement;
-
-export const announce = (text) => { document.getElementById('announce').textContent = text; };
-
-export const csrf = () => document.querySelector('input[name=csrfmiddlewaretoken]')?.value ?? '';
 
 const setTheme = (theme) => {
   if (theme === 'auto') delete root.dataset.theme; else root.dataset.theme = theme;
@@ -41,9 +39,6 @@ document.addEventListener('click', (event) => {
   const copied = event.target.closest('[data-copy]');
   if (copied) copy(copied);
 });
-
-export const typing = (event) => event.metaKey || event.ctrlKey || event.altKey
-  || Boolean(event.target.closest?.('input:not([type=radio]):not([type=checkbox]),textarea,select,[contenteditable]'));
 
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape') {

@@ -82,6 +82,17 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
             Write("count", 3, label="Count to three"),
         ]
 
+    _behind(graph)
+    graph.edge(START, "read")
+    graph.edge("read", "propose")
+    graph.edge("propose", "pay", when=("approved", "partial"))
+    graph.edge("propose", "refuse", when="rejected")
+    return graph
+
+
+def _behind(graph: Graph) -> None:
+    """What follows the gate."""
+
     @graph.node(effect="external", idempotent=True)
     def pay(state: State, ctx: Any) -> Any:
         return {"ended": "paid"}
@@ -90,13 +101,8 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
     def refuse(state: State, ctx: Any) -> Any:
         return {"ended": "refused"}
 
-    graph.edge(START, "read")
-    graph.edge("read", "propose")
-    graph.edge("propose", "pay", when=("approved", "partial"))
-    graph.edge("propose", "refuse", when="rejected")
     graph.edge("pay", END)
     graph.edge("refuse", END)
-    return graph
 
 
 @contextmanager

@@ -73,7 +73,9 @@ def test_signing_all_leads_to_a_receipt_and_the_run_goes_on(run: Run, people: Pe
     receipt = Receipt.objects.get()
     assert answer.status_code == 302
     assert answer.url == reverse("receipt", args=[receipt.id])
-    assert b"3 decisions signed" in browse(people.reviewer).get(answer.url).content
+    shown = browse(people.reviewer).get(answer.url).content.decode()
+    assert "3 decisions signed" in shown
+    assert shown.count("Approved") == 3
     assert runs.advance(run.id).status == "completed"
 
 

@@ -1,0 +1,7 @@
+// What several scripts use. Nothing happens when it is loaded: only scripts that a page names do anything by themselves,
+// for with hashed file names a module that is both named and imported would run twice.
+
+export const announce = (text) => { document.getElementById('announce').textContent = text; };
+
+export const typing = (event) => event.metaKey || event.ctrlKey || event.altKey
+  || Boolean(event.target.closest?.('input:not([type=radio]):not([type=checkbox]),textarea,select,[contenteditable]'));
