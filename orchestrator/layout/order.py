@@ -3,9 +3,9 @@
 A cell is a box's name, or (link number, column) where a long link passes through a column.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
-import itertools
 
 Cell: TypeAlias = str | tuple[int, int]
 Joint: TypeAlias = tuple[Cell, Cell]

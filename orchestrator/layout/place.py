@@ -1,9 +1,9 @@
 """Heights: each cell as near to its neighbours' height as order and distance allow. Pure."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from orchestrator.layout.order import Cell
-import itertools
 
 ROUNDS = 12
 

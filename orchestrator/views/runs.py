@@ -8,6 +8,7 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.http import urlencode
@@ -57,6 +58,8 @@ def page(request: HttpRequest) -> HttpResponse:
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "news": _query(request, before="", since=str(found[0].id)) if found and not request.GET.get("before") else "",
         "zone": timezone.get_current_timezone_name(),
+        "filters": _query(request, before=""),
+        "start_url": reverse("graphs"),
         "may_start": permissions.may(request.user, "start_run"),
     }
     return render(request, "orchestrator/runs.html", context, section="runs")

@@ -64,6 +64,18 @@ def test_a_cursor_that_cannot_be_read_shows_the_first_page(people: People, brows
     assert [run.key for run in page.context["rows"]] == ["only"]
 
 
+def test_showing_new_runs_keeps_the_filters(run: Run, people: People, browse: Browse) -> None:
+    page = browse(people.starter).get(reverse("runs"), {"status": "review", "graph": "page_claim", "q": "CLM"})
+    assert page.context["filters"] == "status=review&graph=page_claim&q=CLM"
+    assert b'href="?status=review&amp;graph=page_claim&amp;q=CLM"' in page.content
+
+
+def test_without_runs_the_page_says_what_a_run_is(people: People, browse: Browse) -> None:
+    html = browse(people.starter).get(reverse("runs")).content.decode()
+    assert "No runs yet" in html
+    assert f'href="{reverse("graphs")}"' in html
+
+
 def test_rows_are_given_alone_and_only_those_one_may_see(run: Run, people: People, browse: Browse) -> None:
     url = f"{reverse('run_rows')}?id={run.id}&id=nonsense"
     assert f"run-{run.id}" in browse(people.starter).get(url).content.decode()
