@@ -1,4 +1,5 @@
-"""`python -m bench [--steps N] [--postgres]`: what a superstep costs, as a ratio of the commit limit of the same database.
+"""`python -m bench [--steps N] [--postgres]`: what a superstep costs, as a ratio of the commit limit of the same
+database.
 
 Prints one JSON line per figure, then a table. Asserts its own results: every step counted once.
 """

@@ -1,4 +1,6 @@
-"""The commit limit of a database: one 1 KB insert a commit, on the same connection settings. What nothing durable can beat."""
+"""The commit limit of a database: one 1 KB insert a commit, on the same connection settings. What nothing durable can
+beat.
+"""
 
 import time
 

@@ -36,7 +36,7 @@ def check_atomic_nodes(app_configs: Sequence[AppConfig] | None, **_: Any) -> lis
     most = conf().lease_seconds / 2
     return [
         Error(
-            f"graph {compiled.name}: atomic node {node.name} takes up to {node.timeout:g} s, over half the lease ({most:g})",
+            f"{compiled.name}: atomic node {node.name} takes {node.timeout:g} s, over half the lease ({most:g} s)",
             hint="give the node a shorter timeout, or COUNTERSIGN a longer LEASE_SECONDS",
             id="orchestrator.E002",
         )
