@@ -24,6 +24,7 @@ from orchestrator.engine.gate import present
 from orchestrator.engine.reduce import HeldWrite
 
 PRINCIPALS = ("user:", "group:", "perm:")
+LONGEST_PRINCIPAL = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _stage(
         write_id(hold.id, hold.line, task, write.position),
         writes.Address(hold.id, hold.line, task.node, task.visit, task.index, write.position),
         channel=write.channel,
-        label=labels["label"],
+        label=labels["label"][:300],
         value=write.value,
         base=base,
         shown=labels,
@@ -172,6 +173,8 @@ def _checked(named: Any) -> list[str]:
         raise InvalidValue("reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>")
     principals = sorted({str(p) for p in named})
     wrong = [p for p in principals if not p.startswith(PRINCIPALS)]
+    if any(len(p) > LONGEST_PRINCIPAL for p in principals):
+        raise InvalidValue(f"a reviewer's name has at most {LONGEST_PRINCIPAL} characters")
     if wrong or not principals:
         raise InvalidValue(f"reviewers must name somebody as user:, group: or perm:, not {wrong or 'nobody'}")
     return principals

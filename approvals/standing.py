@@ -54,7 +54,10 @@ def read(requests: Sequence[ApprovalRequest]) -> list[Asked]:
     by_request: dict[UUID, list[Given]] = {}
     for request_id, *given in decisions:
         by_request.setdefault(request_id, []).append(Given(*given))
-    return [_asked(r, [w for w in rows if w.task == r.task], by_request.get(r.id, [])) for r in requests]
+    by_task: dict[str, list[PendingWrite]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, []).append(row)
+    return [_asked(r, by_task.get(r.task, []), by_request.get(r.id, [])) for r in requests]
 
 
 def _asked(request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Iterable[Given]) -> Asked:

@@ -81,7 +81,7 @@ def _entry(row: TaskResult) -> Entry:
         output=unpack(row.output),
         error=unpack(row.error),
         took_ms=row.took_ms,
-        settled=row.settled_by_id is not None,
+        settled=bool(row.settled_reason),
     )
 
 

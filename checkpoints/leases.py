@@ -171,13 +171,15 @@ def heartbeat(run_id: UUID, epoch: int, *, progress: dict[str, Any] | None = Non
     return Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(**values) == 1
 
 
-def give_back(run_id: UUID, epoch: int) -> bool:
-    """End a slice: back to the queue, due now. False: the lease was lost before."""
-    return bool(
-        Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(
-            status=Value(Status.QUEUED), due_at=db_now(), lease_until=None, leased_by=None
-        )
-    )
+def give_back(run_id: UUID, epoch: int, *, drained: bool = False) -> bool:
+    """End a slice: back to the queue, due now. False: the lease was lost before. A drain takes its begun claim back,
+    for it says nothing of the run.
+    """
+    values: dict[str, Any] = {"status": Status.QUEUED, "due_at": db_now(), "lease_until": None, "leased_by": None}
+    if drained:
+        counted = When(claims_since_progress__gt=0, then=F("claims_since_progress") - 1)
+        values["claims_since_progress"] = Case(counted, default=Value(0))
+    return bool(Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(**values))
 
 
 def release(claims: Sequence[Claim]) -> None:

@@ -4,13 +4,14 @@ Threads are daemons: a process can always leave, and what that cuts off is an un
 """
 
 import asyncio
+import copy
 import inspect
 import queue
 import random
 import threading
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -24,13 +25,18 @@ from checkpoints.models.task_result import Outcome
 from orchestrator.engine import NotDone, Retry, Task, canonical, idempotency_key
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output, output_of
 from orchestrator.heartbeat import Heartbeat
-from orchestrator.masking import mask
+from orchestrator.masking import mask, writable
 
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
+
+
+LONGEST_TEXT = 20_000
+"""Characters kept of an error's message, and of its traceback."""
 
 
 @dataclass(slots=True)
@@ -105,6 +111,14 @@ class Attempt:
             self._broke(TimeoutError(why))
             return True
 
+    def leave(self) -> None:
+        """Nobody waits for it any more: what it still brings, or has brought already, is evidence."""
+        with self._lock:
+            ended = self.outcome != Outcome.OPEN and not self._given_up
+            self._given_up = True
+        if ended and not self.recorded:
+            self._late(self.output, self._raised)
+
     def work(self, results: "queue.SimpleQueue[Attempt]") -> None:
         """The body of the thread."""
         begun = time.monotonic()
@@ -114,8 +128,10 @@ class Attempt:
             output = self._call()
         except BaseException as error:
             raised = error
-        self._end(output, raised, int((time.monotonic() - begun) * 1000), results)
-        connections.close_all()
+        try:
+            self._end(output, raised, int((time.monotonic() - begun) * 1000), results)
+        finally:
+            connections.close_all()
 
     def _end(
         self, output: Output | None, raised: BaseException | None, ms: int, results: "queue.SimpleQueue[Attempt]"
@@ -136,7 +152,7 @@ class Attempt:
         node, hold = self.setting.graph.nodes[self.task.node], self.setting.hold
         if not node.journaled or node.atomic:
             return
-        error = {"type": type(raised).__name__, "message": str(raised)} if raised else None
+        error = _described(raised) if raised else None
         ending = Ending(self.task, self.number, Outcome.DONE, output.to_json() if output else None, error, self.ms)
         journal.keep_late(hold.id, hold.line, hold.epoch, [ending])
 
@@ -144,12 +160,10 @@ class Attempt:
         """Note an error, and what it says of the effect."""
         node = self.setting.graph.nodes[self.task.node]
         self._raised = error
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__, limit=-20))
-        found = {"type": type(error).__name__, "message": str(error), "traceback": trace}
-        self.error = mask({k: _clean(v) for k, v in found.items()}, conf().secrets)
+        self.error = _described(error)
         if not node.journaled or node.idempotent or node.atomic:
             self.outcome = Outcome.FAILED
-        elif isinstance(error, (NotDone, *node.not_done)):
+        elif isinstance(error, (NotDone, *node.not_done)) and not self._given_up:
             self.outcome = Outcome.NOT_DONE
         else:
             self.outcome = Outcome.UNKNOWN
@@ -185,7 +199,12 @@ class Attempt:
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
-        output = output_of(setting.graph, self.task.node, returned, limit=conf().max_value_bytes)
+        output = _labelled(output_of(setting.graph, self.task.node, returned, limit=conf().max_value_bytes))
+        if node.gated and not output.writes:
+            # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
+            raise InvalidValue(
+                f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
+            )
         secrets = conf().secrets
         return Output.from_json(mask(output.to_json(), secrets)) if secrets else output
 
@@ -198,7 +217,8 @@ class Attempt:
             attempt=self.number,
             idempotency_key=idempotency_key(hold.id, hold.line, self.task),
             input=setting.graph.input_for(setting.input),
-            payload=self.start.payload,
+            # A copy, for the frontier keeps this very object.
+            payload=copy.deepcopy(self.start.payload),
             error=self.start.error,
             log=structlog.get_logger("countersign.node").bind(run=hold.key, task=str(self.task)),
             deadline=self.deadline,
@@ -209,7 +229,8 @@ class Attempt:
         )
 
     def _report(self, done: int, total: int, note: str) -> None:
-        self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": note[:200]})
+        said = str(mask(writable(str(note)), conf().secrets))[:200]
+        self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
 
     def _ask_checkpoint(self) -> None:
         self.asks_checkpoint = True
@@ -224,6 +245,21 @@ def launch(
     return one
 
 
-def _clean(text: str) -> str:
-    """Text that has a canonical form: what cannot be written is shown as a question mark."""
-    return text.encode("utf-8", "replace").decode().replace("\x00", "?")
+def _described(error: BaseException) -> dict[str, Any]:
+    """An error as rows and lines keep it: {type, message, traceback}, masked before it is cut."""
+    trace = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
+    try:
+        message = str(error)
+    except Exception:
+        message = "its text cannot be shown"
+    found = {"type": type(error).__name__, "message": message, "traceback": "".join(trace)}
+    masked: dict[str, str] = mask({name: writable(text) for name, text in found.items()}, conf().secrets)
+    return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
+
+
+def _labelled(output: Output) -> Output:
+    """The output with labels that every row can hold."""
+    if not any(write.label for write in output.writes):
+        return output
+    writes = (replace(write, label=writable(write.label)) if write.label else write for write in output.writes)
+    return replace(output, writes=tuple(writes))

@@ -31,7 +31,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
 from orchestrator.engine.reduce import Step, settle_step
 from orchestrator.executor import Finish
-from orchestrator.opened import Kept, Open
+from orchestrator.opened import Kept, Open, unsettled
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class Desk:
     """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
-    requests.
+    requests; the attempts of this superstep that were followed by another.
     """
 
     hold: Hold
@@ -48,6 +48,7 @@ class Desk:
     input: Any
     entries: dict[Task, Entry] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+    retried: list[tuple[Task, Finish]] = field(default_factory=list)
 
     @property
     def frontier(self) -> Frontier:
@@ -68,7 +69,7 @@ class Desk:
 
     def moved_to(self, head: Head) -> None:
         """The head is another one: nothing is in hand, and requests may have been opened or applied."""
-        self.head, self.entries = head, {}
+        self.head, self.entries, self.retried = head, {}, []
         self.hold.moved = True
 
 
@@ -120,7 +121,13 @@ def advance(desk: Desk, worked: Worked) -> bool:
         )
         word = tape.extend(desk.hold.tape, shown.word(desk.graph, kept))
         turn = Turn(status, shown.at_node(step.frontier, after), word)
-        lines = [*shown.finished(kept), *opening.lines, *moved.lines, *shown.turned(status, step.frontier)]
+        lines = [
+            *shown.unfinished(desk.retried),
+            *shown.finished(kept),
+            *opening.lines,
+            *moved.lines,
+            *shown.turned(status, step.frontier),
+        ]
         inside = _inside(desk, opening, moved, listed=journaled)
         return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
 
@@ -177,21 +184,36 @@ def settle(desk: Desk) -> bool:
 
 
 def rest(desk: Desk) -> bool:
-    """Nothing can start and nothing is settled: give the run back as it is. No checkpoint, for nothing happened."""
+    """Nothing can start and nothing is settled: give the run back as it is. No checkpoint, for nothing happened.
+
+    True, and nothing done, where a gate was settled since the last look.
+    """
     status = Status(ending(desk.graph, desk.frontier))
     turn = Turn(status, shown.at_node(desk.frontier, None), desk.hold.tape)
-    repeated(desk.hold, lambda: ledger.stop(desk.hold, turn, lines=[]))
-    return False
+
+    def act() -> bool:
+        if desk.settled():
+            return True
+        ledger.stop(desk.hold, turn, lines=[])
+        return False
+
+    return repeated(desk.hold, act)
 
 
 def fail(desk: Desk, error: dict[str, Any]) -> bool:
     """Stop a run that failed outside its tasks (a limit, a router behind a gate): a failure checkpoint with nothing
-    new.
+    new. Unknown comes before failed: where an effect may have happened, that is to be settled first.
     """
-    turn = Turn(Status.FAILED, str(error.get("node", "")), tape.extend(desk.hold.tape, "!"), error=error)
-    lines = [Draft("run_failed", {"code": error["code"], "message": error["message"]})]
+    lost = unsettled(desk.graph, journal.entries(desk.hold))
+    status = Status.UNKNOWN if lost else Status.FAILED
+    turn = Turn(status, str(error.get("node", "")), tape.extend(desk.hold.tape, "!"), error=error)
+    lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
     point = Point(Source.FAILURE, desk.head.payload, desk.hold.superstep, committed=False)
-    repeated(desk.hold, lambda: ledger.commit(desk.hold, desk.head, point, turn, lines=lines))
+
+    def mark() -> None:
+        journal.mark_unknown(desk.hold, lost)
+
+    repeated(desk.hold, lambda: ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=mark))
     return False
 
 
@@ -223,7 +245,7 @@ def leave_open(
         point = Point(
             Source.FAILURE, still, desk.hold.superstep, nodes=shown.left(desk.graph, kept, left), committed=False
         )
-        lines = [*shown.unfinished(left), *opening.lines, *shown.stopped(turn)]
+        lines = [*shown.unfinished([*desk.retried, *left.items()]), *opening.lines, *shown.stopped(turn)]
 
         def inside() -> None:
             opening.insert()

@@ -29,6 +29,9 @@ from orchestrator.opened import safe_again
 LONGEST_PAUSE = 5.0
 """Seconds. A longer pause between two attempts gives the worker back."""
 
+MOST_AT_ONCE = 32
+"""Attempts under way in one superstep: each is a thread, and may hold a connection. The others wait their turn."""
+
 WATCH_SECONDS = 0.25
 """How often a superstep in hand looks whether its lease is lost or its worker drains."""
 
@@ -71,6 +74,7 @@ class Executor:
     heart: Heartbeat
     draining: Callable[[], bool]
     finished: dict[Task, Finish] = field(default_factory=dict)
+    retried: list[tuple[Task, Finish]] = field(default_factory=list)
     _running: dict[Task, _Running] = field(default_factory=dict)
     _later: list[tuple[float, int, Start, int, int]] = field(default_factory=list)
     _count: Any = field(default_factory=itertools.count)
@@ -81,17 +85,23 @@ class Executor:
         self, starts: Sequence[Start], entries: Mapping[Task, Entry], tries: Mapping[Task, int]
     ) -> dict[Task, Finish]:
         """Bring each of these tasks to a finish. Raises `StaleLease` and `Drained`."""
-        begin = []
         for start in starts:
-            entry = entries.get(start.task)
+            entry, tried = entries.get(start.task), tries.get(start.task, 0)
             known = self._known(start, entry) if entry else None
             if known:
                 self.finished[start.task] = known
             else:
-                begin.append(
-                    (start, (entry.attempt if entry else tries.get(start.task, 0)) + 1, tries.get(start.task, 0))
-                )
-        self._begin(begin)
+                number = (entry.attempt if entry else tried) + 1
+                heapq.heappush(self._later, (0.0, next(self._count), start, number, tried))
+        try:
+            return self._sit()
+        except BaseException:
+            for running in self._running.values():
+                running.thread.leave()
+            raise
+
+    def _sit(self) -> dict[Task, Finish]:
+        self._begin(self._due())
         while self._running or self._later:
             self._watch()
             self._collect(self._wait())
@@ -140,21 +150,30 @@ class Executor:
 
     def _wait(self) -> list[Attempt]:
         """The attempts that have ended, after waiting for at least one or for the next thing to look at."""
-        moments = [r.ends_by for r in self._running.values()] + [one[0] for one in self._later[:1]]
+        later = [one[0] for one in self._later[:1]] if len(self._running) < MOST_AT_ONCE else []
+        moments = [r.ends_by for r in self._running.values()] + later
         pause = max(0.0, min([*moments, time.monotonic() + WATCH_SECONDS]) - time.monotonic())
-        ended: list[Attempt] = []
         try:
-            ended.append(self._results.get(timeout=pause))
-            while True:
-                ended.append(self._results.get_nowait())
+            return [self._results.get(timeout=pause), *self._ready()]
         except queue.Empty:
-            return ended
+            return []
+
+    def _ready(self) -> list[Attempt]:
+        ended: list[Attempt] = []
+        while not self._results.empty():
+            ended.append(self._results.get_nowait())
+        return ended
 
     def _collect(self, ended: Sequence[Attempt]) -> None:
         """Record what journaled attempts returned, all in one commit, then take each."""
         mine = [one for one in ended if self._is_current(one)]
         endings = [one.ending() for one in mine if self.graph.nodes[one.task.node].journaled and not one.recorded]
-        late = {ending.task for ending in journal.record(self.hold, endings)} if endings else set()
+        try:
+            late = {ending.task for ending in journal.record(self.hold, endings)} if endings else set()
+        except StaleLease:
+            for one in mine:
+                one.recorded = True  # as evidence
+            raise
         for one in mine:
             running = self._running.pop(one.task)
             if one.task in late:
@@ -202,10 +221,13 @@ class Executor:
         else:
             again = (time.monotonic() + pause, next(self._count), running.start, one.number + 1, running.tries)
             heapq.heappush(self._later, again)
+            planned = Finish("later", error=one.error, attempt=one.number, due_in=pause)
+            self.retried.append((one.task, planned))
 
     def _due(self) -> list[tuple[Start, int, int]]:
-        due = []
-        while self._later and self._later[0][0] <= time.monotonic() and self._drained_at is None:
+        due: list[tuple[Start, int, int]] = []
+        room = MOST_AT_ONCE - len(self._running) if self._drained_at is None else 0
+        while self._later and self._later[0][0] <= time.monotonic() and len(due) < room:
             _, _, start, number, tries = heapq.heappop(self._later)
             due.append((start, number, tries))
         return due
@@ -227,6 +249,7 @@ class Executor:
         # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
         if time.monotonic() - self._drained_at > conf().grace_seconds or not self._running:
             self.setting.cancelled.set()
+            self._collect(self._ready())
             raise Drained
 
 

@@ -5,11 +5,11 @@ edge.
 from approvals import guarded
 from orchestrator.commits import Desk
 from orchestrator.engine import Task
-from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.gate import needs_approval
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import Output
 from orchestrator.executor import Finish
+from orchestrator.masking import writable
 from orchestrator.opened import Kept
 
 
@@ -31,15 +31,11 @@ def _done(desk: Desk, task: Task, finish: Finish, output: Output) -> Kept:
         return Kept(output, gated=True, why=reason, guard=guard, attempt=finish.attempt, ms=finish.ms)
     if not node.gated or node.gate is None:
         return Kept(output, attempt=finish.attempt, ms=finish.ms)
-    if not output.writes:
-        # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
-        raise InvalidValue(
-            f"{task} has a gate but proposed no write; a gated node must propose at least one", node=task.node
-        )
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
     needed, why = needs_approval(
         node.gate, desk.graph.state_for(desk.head.payload.state), desk.graph.proposal(output.writes)
     )
+    why = writable(why) if why else None
     return Kept(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)
 
 

@@ -66,11 +66,12 @@ class Heartbeat:
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:
             alive = leases.heartbeat(self._hold.id, self._hold.epoch, progress=progress)
-        except DatabaseError as error:
+        except (DatabaseError, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
             log.warning("heartbeat_failed", run=str(self._hold.id), error=str(error))
             connection.close()
-            return True
+            # A report that no row can hold must not cost the lease.
+            return progress is None or self._write(None)
         if not alive:
             self.lost.set()
         return alive

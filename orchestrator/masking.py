@@ -8,6 +8,11 @@ from typing import Any
 MASK = "•••"
 
 
+def writable(text: str) -> str:
+    """Text that has a canonical form: what cannot be written is shown as a question mark."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "?")
+
+
 def mask(value: Any, secrets: Mapping[str, str]) -> Any:
     """The JSON value with every occurrence of a secret's value in its strings and keys masked. As given where there
     are none.

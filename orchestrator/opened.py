@@ -15,6 +15,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import HeldWrite, Output, Result
+from orchestrator.masking import writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,8 @@ def safe_again(graph: Compiled, task: Task) -> bool:
 def error_of(error: BaseException, **facts: Any) -> dict[str, Any]:
     """An error as a run's row keeps it: code, type and message; never the locals of a frame."""
     code = error.code if isinstance(error, CountersignError) else "node_failed"
-    found = {k: str(v) for k, v in getattr(error, "facts", {}).items()}
-    return {**found, "code": code, "type": type(error).__name__, "message": str(error), **facts}
+    found = {k: writable(str(v)) for k, v in getattr(error, "facts", {}).items()}
+    return {**found, "code": code, "type": type(error).__name__, "message": writable(str(error)), **facts}
 
 
 def incompatible(hold: Hold) -> dict[str, Any]:

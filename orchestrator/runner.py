@@ -50,7 +50,7 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
     except StaleLease:
         log.info("lease_lost", run=str(run_id), epoch=hold.epoch)
     except Drained:
-        leases.give_back(hold.id, hold.epoch)
+        leases.give_back(hold.id, hold.epoch, drained=True)
     except DatabaseError as error:
         # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
         log.warning("database_failed", run=str(run_id), error=str(error))
@@ -61,11 +61,15 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
 def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
     """Supersteps and settlements until the run rests, ends or stops, the worker drains, or time is up."""
     until = time.monotonic() + conf().slice_seconds
+    if draining():
+        raise Drained
     desk = _admitted(hold)
     if desk is None:
         return
     while _turn(desk, heart, draining):
-        if draining() or time.monotonic() > until:
+        if draining():
+            raise Drained
+        if time.monotonic() > until:
             leases.give_back(hold.id, hold.epoch)
             return
 
@@ -121,6 +125,7 @@ def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, dra
     executor = Executor(desk.hold, desk.graph, setting, heart, draining)
     begun = time.monotonic()
     finishes = executor.run(todo, desk.entries, before.tries)
+    desk.retried = executor.retried
     took_ms = int((time.monotonic() - begun) * 1000)
     kept = dict(before.results)
     for task, finish in finishes.items():

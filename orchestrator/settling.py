@@ -11,7 +11,7 @@ from approvals import guarded
 from checkpoints import ledger, wakes
 from checkpoints.clock import db_now
 from checkpoints.conf import conf
-from checkpoints.core.status import Status
+from checkpoints.core.status import STOPPED, Status
 from checkpoints.events import Draft
 from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
@@ -31,6 +31,11 @@ def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: boo
     """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
     says.
     """
+    if run.status not in STOPPED - {Status.TAMPERED}:
+        # Its superstep may still be in hand, and would stop without anything left to settle.
+        raise WrongStatus(
+            f"run {run.key} is {run.status}; an outcome is settled when it has stopped", status=run.status
+        )
     if not reason.strip():
         raise InvalidValue("settling an outcome needs a reason", path="reason")
     row = _row(run, task)

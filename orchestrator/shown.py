@@ -90,10 +90,10 @@ def finished(kept: Mapping[Task, Kept]) -> list[Draft]:
     return lines
 
 
-def unfinished(tasks: Mapping[Task, Finish]) -> list[Draft]:
+def unfinished(tasks: Sequence[tuple[Task, Finish]]) -> list[Draft]:
     """One line a task that failed, is unknown, or waits for its next attempt."""
     kinds = {"failed": "task_failed", "unknown": "task_unknown", "later": "retry_planned"}
-    return [Draft(kinds[one.outcome], _facts(one), node=task.node, task=str(task)) for task, one in tasks.items()]
+    return [Draft(kinds[one.outcome], _facts(one), node=task.node, task=str(task)) for task, one in tasks]
 
 
 def _facts(one: Finish) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""Small graphs of one test each, and a worker that the test drives by hand."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from checkpoints import leases
+from checkpoints.leases import Hold
+from checkpoints.models import Run
+from orchestrator import runner, runs
+from orchestrator.engine import Append, Graph, registry
+
+
+class Order(BaseModel):
+    folder: str = ""
+
+
+class Notes(BaseModel):
+    notes: Annotated[list[str], Append] = []
+    letter: str = ""
+    total: int = 0
+
+
+def graph(name: str, **settings: Any) -> Graph:
+    """An empty graph; `registered` makes it startable."""
+    return Graph(name, input=Order, state=Notes, **settings)
+
+
+def registered(made: Graph) -> Graph:
+    registry.replace(made)
+    return made
+
+
+def started(made: Graph) -> Run:
+    """A run of the graph that nobody has worked on yet."""
+    registered(made)
+    return runs.start(made.name, {})
+
+
+def advanced(made: Graph) -> Run:
+    """A run of the graph, worked on until it rests."""
+    return runs.advance(started(made).id)
+
+
+def held(run: Run) -> Hold:
+    """The run, claimed and begun."""
+    claim = leases.claim_one(run.id)
+    assert claim is not None
+    hold = leases.begin(claim.id, claim.epoch)
+    assert hold is not None
+    return hold
+
+
+def slice_of(run: Run, *, draining: Callable[[], bool] = runner.never) -> Run:
+    """One slice of the run, by a worker that may be asked to drain."""
+    claim = leases.claim_one(run.id)
+    assert claim is not None
+    runner.work(claim.id, claim.epoch, draining=draining)
+    run.refresh_from_db()
+    return run

@@ -1,0 +1,148 @@
+"""An outcome that nobody knows is settled by a person, once, and stays settled."""
+
+import time
+from typing import Any
+
+import pytest
+
+from checkpoints.core.status import Status
+from checkpoints.models import LateResult, TaskResult
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Retry
+from orchestrator.engine.errors import WrongStatus
+from tests import cast
+from tests.contract.small import advanced, graph, slice_of, started
+from tests.processes import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while_siblings_still_run(
+    people: cast.People,
+) -> None:
+    made, seen = graph("unknown-beside-slow"), []
+
+    @made.node(effect="external")
+    def broken(state: Any, ctx: Any) -> None:
+        raise RuntimeError("the line broke")
+
+    @made.node()
+    def slow(state: Any, ctx: Any) -> None:
+        until(lambda: TaskResult.objects.filter(run=ctx.run_id, outcome="unknown").exists(), what="the unknown task")
+        try:
+            runs.settle(ctx.run_id, "broken:1:0", happened=False, by=people.steward, reason="too early")
+        except WrongStatus as error:
+            seen.append(error)
+
+    for name in ("broken", "slow"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = advanced(made)
+    assert run.status == Status.UNKNOWN
+    assert seen
+    runs.settle(run.id, "broken:1:0", happened=True, by=people.steward, reason="seen")
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_a_timeout_is_unknown_even_where_the_nodes_own_timeout_errors_say_that_nothing_happened() -> None:
+    made, calls = graph("timeout-not-done"), []
+
+    @made.node(
+        effect="external", timeout=0.2, not_done=(OSError,), retry=Retry(attempts=3, backoff=0.01, on=(OSError,))
+    )
+    def send(state: Any, ctx: Any) -> None:
+        calls.append(ctx.attempt)
+        time.sleep(0.6)
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = advanced(made)
+    assert run.status == Status.UNKNOWN
+    time.sleep(0.6)
+    assert calls == [1], "nothing is tried again while the first thread may still act"
+
+
+def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_proves_that_its_thread_ended(
+    people: cast.People, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+    made, calls = graph("drained-while-sending"), []
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> dict[str, Any]:
+        calls.append(ctx.attempt)
+        time.sleep(1.0 if len(calls) == 1 else 0)
+        return {"letter": "sent"}
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = slice_of(started(made), draining=lambda: bool(calls))
+    assert run.status == Status.QUEUED
+    assert runs.advance(run.id).status == Status.UNKNOWN
+    until(lambda: LateResult.objects.filter(run=run).exists(), what="the evidence")
+    assert TaskResult.objects.get(run=run).thread_ended_at is not None
+    runs.settle(run.id, "send:1:0", happened=False, by=people.steward, reason="its letter was called back")
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert calls == [1, 2]
+
+
+def test_a_result_that_is_ready_when_the_grace_is_over_is_recorded(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+    made, calls = graph("ready-at-the-end-of-grace"), []
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> dict[str, Any]:
+        calls.append(ctx.attempt)
+        return {"letter": "sent"}
+
+    @made.node()
+    def slow(state: Any, ctx: Any) -> None:
+        if len(calls) < 2:
+            time.sleep(0.6)
+        calls.append(0)
+
+    for name in ("send", "slow"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = slice_of(started(made), draining=lambda: bool(calls))
+    assert run.status == Status.QUEUED
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert calls.count(1) == 1
+
+
+def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
+    made = graph("settled-by-nobody")
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> None:
+        raise RuntimeError("the line broke")
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = advanced(made)
+    TaskResult.objects.filter(run=run).update(input_hash="0" * 64)
+    runs.settle(run.id, "send:1:0", happened=True, by=None, reason="seen")
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(people: cast.People) -> None:
+    made = graph("unknown-beside-broken-gate")
+
+    def nobody(state: Any) -> list[str]:
+        raise RuntimeError("the directory is down")
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> None:
+        raise RuntimeError("the line broke")
+
+    @made.node(effect="human", gate=Gate(reviewers=nobody))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    for name in ("send", "propose"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = advanced(made)
+    assert run.status == Status.UNKNOWN
+    runs.settle(run.id, "send:1:0", happened=True, by=people.steward, reason="seen")
+    assert runs.advance(run.id).status == Status.FAILED

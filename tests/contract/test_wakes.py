@@ -1,0 +1,35 @@
+"""A settled gate is never left behind, at whatever moment it was settled."""
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from orchestrator import commits, runner, runs
+from tests import cast
+from tests.contract.small import held
+from tests.runner import desk
+from tests.runner.desk import sign, start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return desk.reviewer(people.reviewer)
+
+
+def test_a_gate_settled_between_the_last_look_of_a_worker_and_its_rest_is_applied(tmp_path: Path, rita: User) -> None:
+    run = start("gated", tmp_path)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    laid_out = runner._admitted(held(run))
+    assert laid_out is not None
+    assert not laid_out.settled()
+    sign(run, rita, ["approve"] * 4)
+    commits.rest(laid_out)
+    run.refresh_from_db()
+    assert run.status != Status.PAUSED, "a paused run has no settled gate that is not applied"
+    Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
+    assert runs.advance(run.id).status == Status.COMPLETED
