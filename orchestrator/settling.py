@@ -31,14 +31,14 @@ def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: boo
     """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
     says.
     """
+    if not reason.strip():
+        raise InvalidValue("settling an outcome needs a reason", path="reason")
+    row = _row(run, task)
     if run.status not in STOPPED - {Status.TAMPERED}:
         # Its superstep may still be in hand, and would stop without anything left to settle.
         raise WrongStatus(
             f"run {run.key} is {run.status}; an outcome is settled when it has stopped", status=run.status
         )
-    if not reason.strip():
-        raise InvalidValue("settling an outcome needs a reason", path="reason")
-    row = _row(run, task)
     if not happened and output is not None:
         raise InvalidValue("an output goes with 'it happened' only", path="output")
     if not happened:
