@@ -29,3 +29,14 @@ def emptying_is_allowed_between_tests() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
         yield
+
+
+@pytest.fixture(autouse=True)
+def graphs_of_one_test_are_not_seen_by_the_next() -> Iterator[None]:
+    """Forget what a test registered, or put in the place of another graph of the same name."""
+    from orchestrator.engine import registry
+
+    before = dict(registry._known)
+    yield
+    registry._known.clear()
+    registry._known.update(before)
