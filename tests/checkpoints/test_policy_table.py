@@ -1,7 +1,6 @@
 """The tables of docs/checkpoints.md are what the policies do: cell by cell by the function, and by real runs."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -138,7 +137,7 @@ def _eventful(policy: Any, broken: list[bool]) -> Graph:
 
 
 @pytest.fixture(params=list(POLICIES))
-def eventful(request: pytest.FixtureRequest, rita: User) -> Iterator[tuple[str, dict[str, bool], Run]]:
+def eventful(request: pytest.FixtureRequest, rita: User) -> tuple[str, dict[str, bool], Run]:
     """A policy, which rows of such a run stay under it, and the run."""
     broken = [True]
     registry.replace(_eventful(POLICIES[request.param], broken))
@@ -154,7 +153,7 @@ def eventful(request: pytest.FixtureRequest, rita: User) -> Iterator[tuple[str, 
     rows = list(Checkpoint.objects.filter(run=run, kept=True).order_by("seq"))
     ran = {entry["node"]: row for row in rows if row.source == "superstep" for entry in row.nodes}
     sources = [row.source for row in rows]
-    yield (
+    return (
         request.param,
         {
             "start": rows[0].source == "input",

@@ -1,10 +1,41 @@
-"""The documentation names nothing that does not exist, and leaves no setting out."""
+"""The documentation names nothing that does not exist, leaves no setting or option out, and its code runs."""
 
+import inspect
 import re
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import pytest
+
+from orchestrator import engine
+from orchestrator.engine import Context, Custom, Gate, Graph, Show, Task
+from orchestrator.engine.definition import Definition
+from orchestrator.engine.node import Node
 from tests.house.commands import ROOT
 
-PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]
+GRAPHS = (ROOT / "docs" / "graphs.md").read_text()
+
+RUN_ELSEWHERE = {"README.md": "tests/house/test_readme.py", "tutorial.md": "tests/demo/test_tutorial.py"}
+FRAGMENTS = {"use-in-your-project.md"}
+"""Pages whose code is added to a project's own settings; `tests/house/host.py` is such a project."""
+
+
+def _blocks() -> list[Any]:
+    return [
+        pytest.param(block, id=f"{page.stem}-{n}")
+        for page in PAGES
+        if page.name not in {*RUN_ELSEWHERE, *FRAGMENTS}
+        for n, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), start=1)
+    ]
+
+
+@pytest.mark.parametrize("block", _blocks())
+def test_each_block_of_python_runs_by_itself(block: str) -> None:
+    exec(compile(block, "docs", "exec"), {"__name__": "docs"})
 
 
 def test_every_page_that_the_documentation_names_exists() -> None:
@@ -17,9 +48,35 @@ def test_every_page_that_the_documentation_names_exists() -> None:
     assert missing == []
 
 
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_heading_that_a_link_names_exists() -> None:
+    missing = [
+        f"{page.name}: {target}#{anchor}"
+        for page in PAGES
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
+        if anchor not in _anchors(page.parent / target if target else page)
+    ]
+    assert missing == []
+
+
+def test_every_page_is_listed_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert [p.name for p in (ROOT / "docs").glob("*.md") if p.name != "index.md" and f"({p.name})" not in index] == []
+
+
 def test_every_test_that_the_documentation_names_exists() -> None:
-    named = {name for page in PAGES for name in re.findall(r"`(tests/[\w/.]+)", page.read_text())}
-    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    named = {found for page in PAGES for found in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())}
+    assert named
+    missing = [
+        f"{path}::{name}"
+        for path, name in sorted(named)
+        if not (ROOT / path).exists() or (name and f"def {name}(" not in (ROOT / path).read_text())
+    ]
+    assert missing == []
 
 
 def test_every_variable_of_the_settings_is_documented() -> None:
@@ -28,3 +85,68 @@ def test_every_variable_of_the_settings_is_documented() -> None:
     read = set(re.findall(r'"(COUNTERSIGN_[A-Z_]+[A-Z]|DATABASE_URL)"', code))
     read |= {f"COUNTERSIGN_{name}" for name in re.findall(r"^        ([A-Z_]+)=env\.", code, re.MULTILINE)}
     assert {name for name in read if not re.search(rf"`{name}\b", told)} == set()
+
+
+def test_no_page_names_a_place_on_somebodys_machine() -> None:
+    found = [
+        f"{page.name}: {place}"
+        for page in PAGES
+        for place in re.findall(r"(?<![\w.-])/(?:work|root|home|tmp|Users|mnt)/[\w./-]*", page.read_text())
+    ]
+    assert found == []
+
+
+def _rows(heading: str) -> dict[str, str]:
+    """Of the table of docs/graphs.md that begins so: each name in the first column -> its row."""
+    (table,) = re.findall(rf"^\| {re.escape(heading)}.*(?:\n\|.*)*", GRAPHS, re.MULTILINE)
+    rows = [line for line in table.splitlines()[2:] if line.startswith("|")]
+    return {name: row for row in rows for name in re.findall(r"`(\w+)", row.split("|")[1])}
+
+
+@pytest.mark.parametrize(
+    ("heading", "options"),
+    [
+        ("`Graph(...)`", {field.name for field in fields(Definition) if field.init}),
+        ("`graph.node(...)`", {field.name for field in fields(Node)} - {"fn"}),
+        ("`Gate(...)`", {field.name for field in fields(Gate)}),
+        ("`Show(...)`", {field.name for field in fields(Show)}),
+    ],
+)
+def test_every_option_is_in_its_table(heading: str, options: set[str]) -> None:
+    assert set(_rows(heading)) == options
+
+
+def test_the_options_of_the_node_decorator_are_those_of_a_node() -> None:
+    taken = set(inspect.signature(Graph.node).parameters) - {"self"}
+    assert set(_rows("`graph.node(...)`")) == taken
+
+
+def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
+    asked = Gate(
+        reviewers=["user:ann"],
+        deadline=timedelta(1),
+        tiers=[()],
+        auto=print,
+        veto=print,
+        confirm_above=1,
+        writes={"x": Show(limits=[1], needs=[1])},
+    )
+    refused = {name.split()[1] for name in asked.unavailable()} | {"on_deadline"}
+    marked = {
+        name for heading in ("`Gate(...)`", "`Show(...)`") for name, row in _rows(heading).items() if "refused" in row
+    }
+    assert marked == refused
+
+
+def test_every_reducer_is_in_its_table_with_what_binds() -> None:
+    told = {name: row.split("|")[3].strip() for name, row in _rows("reducer").items() if hasattr(engine, name)}
+    known = {name: one for name, one in vars(engine).items() if type(one).__name__ == "Reducer"}
+    bound = {name: one.bound for name, one in known.items()} | {"Custom": Custom(max, commutes=True).bound}
+    assert told == {name: "yes" if binds else "no" for name, binds in bound.items()}
+
+
+def test_everything_that_a_node_finds_in_its_context_is_documented() -> None:
+    context = Context(run_id=UUID(int=0), key="k", task=Task("n", 1), idempotency_key="", input=None)
+    (table,) = re.findall(r"^## What `ctx` has\n\n(\|.*(?:\n\|.*)*)", GRAPHS, re.MULTILINE)
+    told = {name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])}
+    assert told == {name for name in {*vars(context), *dir(type(context))} if not name.startswith("_")}
