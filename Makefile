@@ -3,13 +3,21 @@ PYTHON ?= python3
 RUN = .venv/bin/python
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint check wheel clean
+.PHONY: demo test sweep bench lint check wheel clean
 
 demo: .venv/.runtime
 	$(RUN) manage.py up --demo
 
 test: .venv/.test
 	$(RUN) -m tests
+
+# Every crash point of the sweep, on both databases; the test suite tries each fifth.
+sweep: .venv/.test
+	COUNTERSIGN_SWEEP_STEP=1 $(RUN) -m tests tests/crash
+
+bench: .venv/.test
+	$(RUN) -m bench
+	$(RUN) -m bench --postgres
 
 lint: .venv/.lint
 	$(RUN) -m ruff check
