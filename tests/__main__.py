@@ -1,7 +1,7 @@
-"""`python -m tests`: the whole suite on SQLite and again on a real PostgreSQL. Further words go to pytest.
+"""`python -m tests`: the whole suite on SQLite, again on a real PostgreSQL, then the browser's. Further words go to pytest.
 
 What needs no database (the engine, the house) runs in the first pass only. A PostgreSQL that does not start is
-a failure.
+a failure. The browser has a process of its own: its event loop stays in the thread, where later tests would meet it.
 """
 
 import json
@@ -10,31 +10,35 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.pgplugin import DATABASES
-
 ROOT = Path(__file__).resolve().parent.parent
-WITHOUT_DATABASE = ("tests/engine", "tests/house")
-SPEED = ("-n", "2")
+BROWSER = "tests/browser"
+PASSES = {
+    "sqlite": ("-n", "2", f"--ignore={BROWSER}"),
+    "postgresql": ("-n", "2", f"--ignore={BROWSER}", "--ignore=tests/engine", "--ignore=tests/house"),
+}
+IN_BROWSER = ("sqlite", BROWSER)
 
 
 def main(words: list[str]) -> int:
-    """Run both passes, then print what ran where. Returns the exit code."""
+    """Run the passes, then print what ran where. Returns the exit code. Where `words` name tests, only those run."""
+    passes = {f"on {database}": (database, *options) for database, options in PASSES.items()}
+    if not any((ROOT / word.partition("::")[0]).exists() for word in words if not word.startswith("-")):
+        passes["in a browser"] = IN_BROWSER
     lines = []
     good = True
     with tempfile.TemporaryDirectory(prefix="countersign-") as folder:
-        for database in DATABASES:
-            code, counts = _suite(database, words, Path(folder) / f"{database}.json")
-            good = good and code == 0 and counts.get("passed", 0) > 0
+        for name, (database, *options) in passes.items():
+            print(f"\n== {name} ==", flush=True)
+            code, counts = _suite(database, [*options, *words], Path(folder) / f"{len(lines)}.json")
+            good = good and code == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
             told = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "did not run"
-            lines.append(f"{database:<11} {told}")
-    print("\nTests by database:", *lines, sep="\n  ")
+            lines.append(f"{name:<15} {told}")
+    print("\nTests:", *lines, sep="\n  ")
     return 0 if good else 1
 
 
-def _suite(database: str, words: list[str], counts: Path) -> tuple[int, dict[str, int]]:
-    skipped = [] if database == DATABASES[0] else [f"--ignore={folder}" for folder in WITHOUT_DATABASE]
-    command = [sys.executable, "-m", "pytest", *SPEED, f"--database={database}", f"--counts={counts}", *skipped, *words]
-    print(f"\n== {database} ==", flush=True)
+def _suite(database: str, options: list[str], counts: Path) -> tuple[int, dict[str, int]]:
+    command = [sys.executable, "-m", "pytest", "-q", f"--database={database}", f"--counts={counts}", *options]
     code = subprocess.run(command, cwd=ROOT).returncode
     return code, json.loads(counts.read_text()) if counts.exists() else {}
 
