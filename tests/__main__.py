@@ -1,4 +1,4 @@
-"""`python -m tests`: the whole suite on SQLite, again on a real PostgreSQL, then the browser's. Further words go to pytest.
+"""`python -m tests`: all tests on SQLite, again on a real PostgreSQL, then the browser's. Further words go to pytest.
 
 What needs no database (the engine, the house) runs in the first pass only. A PostgreSQL that does not start is
 a failure. The browser has a process of its own: its event loop stays in the thread, where later tests would meet it.
