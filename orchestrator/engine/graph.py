@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine.compile import compile
 from orchestrator.engine.definition import Definition, edge_id, label_text
+from orchestrator.engine.errors import InvalidGraph
 from orchestrator.engine.gate import Gate
 from orchestrator.engine.node import END, START, Branch, Edge, Node, Router
 from orchestrator.engine.retry import Retry
@@ -53,6 +54,10 @@ class Graph(Definition):
         """
         node = Node(fn=_nothing, **{k: v for k, v in locals().items() if k not in ("self", "name")}, name=name or "")
         self.must_be_open()
+        if name is not None and not isinstance(name, str):
+            raise InvalidGraph(
+                f"a node's name is text; write @graph.node() with brackets, not {name!r}", graph=self.name
+            )
         if graph is not None:  # there is no function to decorate, so the note is made at once
             self.nodes.append(node)
         return lambda fn: self._declared(node, fn)

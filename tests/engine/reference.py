@@ -228,7 +228,8 @@ class Model:
             return
         spec, statuses = self.specs[visit.node], [status for status, _, _ in visit.tasks]
         if "error" in statuses:
-            self._put([f"{spec.name}>{target}!error" for target in spec.error], error=spec.name)
+            first = f"{visit.node}:{visit.visit}:{statuses.index('error')}"
+            self._put([f"{spec.name}>{target}!error" for target in spec.error], error=first)
             return
         outcome = statuses[0] if len(set(statuses)) == 1 else "partial"
         kept = [does for status, _, does in visit.tasks if status != "rejected"]

@@ -1,5 +1,6 @@
 """What a gate holds, what people's verdicts do, and what stays as it was."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import BaseModel
 from orchestrator.engine import END, START, Append, Command, Fact, Gate, Send, Show, Task, Write, outcome_of
 from orchestrator.engine.compile import compile
 from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.frontier import Frontier, Part
 from orchestrator.engine.gate import needs_approval, present
 from orchestrator.engine.output import WriteValue
 from orchestrator.engine.plan import begin, plan
@@ -72,6 +74,24 @@ def test_the_outcome_is_approved_if_all_are_rejected_if_all_are_else_partial(ver
 @pytest.mark.parametrize(("decide", "way"), [(approve, "yes"), (reject, "no")])
 def test_edges_with_when_follow_the_outcome(decide: Any, way: str) -> None:
     assert rounds(run(asking(), decide))[-1] == [f"{way}:1:0"]
+
+
+def test_a_rejection_that_has_an_edge_goes_on_and_the_run_completes() -> None:
+    assert run(asking(), reject).status == "completed"
+
+
+def test_gates_settled_together_flow_in_declared_order_whichever_waited_first() -> None:
+    def propose(state: Any, ctx: Any) -> Command:
+        return Command(update={"log": [ctx.node]}, send=[Send("work", ctx.node)])
+
+    gated = {"effect": "human", "gate": ASK, "fn": propose, "sends": "work"}
+    edges = [(START, "p"), (START, "q"), ("p", END), ("q", END), ("work", END)]
+    compiled = compile(graph_of(edges, {"p": gated, "q": gated}))
+    part = Part("gated", sends=(("work", "x"),))
+    waiting = {f"{name}:1": (replace(part, sends=(("work", name),)),) for name in ("q", "p")}
+    settled = [_settled("q", 1, []), _settled("p", 1, [])]
+    step = settle_step(compiled, Frontier(waiting=waiting), compiled.fresh_state(), settled)
+    assert step.frontier.sends == (("work", ("p",)), ("work", ("q",)))
 
 
 def test_a_partly_decided_request_stays_open() -> None:

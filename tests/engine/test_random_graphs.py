@@ -1,6 +1,7 @@
 """Random graphs, played by the engine and by a slow model of the rules side by side: they must agree in every round."""
 
 import copy
+from dataclasses import replace
 from typing import Annotated, Any
 
 from hypothesis import HealthCheck, event, given, settings
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine import END, START, Append, Command, Gate, Graph, Played, Send, Write, canonical, play
 from orchestrator.engine.compile import Compiled, compile
-from orchestrator.engine.plan import Frontier, begin, plan
+from orchestrator.engine.plan import ErrorInfo, Frontier, begin, plan
 from orchestrator.engine.played import waiting
 from orchestrator.engine.reduce import Result, Settled, output_of, reduce_step, settle_step
 from tests.engine import reference
@@ -100,8 +101,8 @@ def _node(spec: Spec, seed: int) -> Any:
     def node(state: Any, ctx: Any) -> Command:
         does = reference.behaviour(seed, spec, tuple(ctx.task))
         if does.fails:
-            raise RuntimeError("as planned")
-        entry = reference.entry_of(tuple(ctx.task), ctx.payload, ctx.error.node if ctx.error else None)
+            raise RuntimeError(str(ctx.task))
+        entry = reference.entry_of(tuple(ctx.task), ctx.payload, ctx.error.message if ctx.error else None)
         writes = [Write("log", [entry])] + ([Write("log", [entry + " again"])] if spec.gated else [])
         return Command(update=writes, goto=does.goto, send=[Send(*send) for send in does.sends])
 
@@ -178,23 +179,19 @@ def test_no_token_is_lost_and_no_join_starts_without_one(made: tuple[list[Spec],
             holding = sum(e.id in frontier.tokens for e in compiled.incoming[node])
             assert taken == (len(started) if compiled.nodes[node].join == "any" else holding * len(started))
             assert len(started) <= (1 if compiled.nodes[node].join == "all" else taken)
-        results = {start.task: Result(_output(compiled, start)) for start in planned.starts}
+        results = {start.task: replace(_result(compiled, start), gated=False) for start in planned.starts}
         frontier = reduce_step(compiled, planned, compiled.fresh_state(), results).frontier
     if tasks < BUDGET:
         assert frontier.tokens == {}, "work was left, and nothing could start"
 
 
 def _output(compiled: Compiled, start: Any) -> Any:
-    """What the node would return, its failures and gates left out."""
+    """What the node returns. Raises `RuntimeError` where it fails."""
 
     class Ctx:
         task, payload, error = start.task, start.payload, start.error
 
-    try:
-        returned = compiled.nodes[start.task.node].fn(None, Ctx())
-    except RuntimeError:
-        returned = None
-    return output_of(compiled, start.task.node, returned)
+    return output_of(compiled, start.task.node, compiled.nodes[start.task.node].fn(None, Ctx()))
 
 
 @MANY
@@ -227,6 +224,7 @@ def _journey(compiled: Compiled, seed: int, stored: Any) -> list[bytes]:
         planned = plan(compiled, stored(frontier))
         if len(planned.starts) > 40:
             break
+        marks.append(repr(planned.starts).encode())
         if planned.starts:
             results = {start.task: _result(compiled, start) for start in planned.starts}
             step = reduce_step(compiled, planned, state, results)
@@ -241,9 +239,10 @@ def _journey(compiled: Compiled, seed: int, stored: Any) -> list[bytes]:
 
 
 def _result(compiled: Compiled, start: Any) -> Result:
-    node = compiled.nodes[start.task.node]
-    output = _output(compiled, start)
-    return Result(output, gated=node.gated and bool(output.writes))
+    try:
+        return Result(_output(compiled, start), gated=compiled.nodes[start.task.node].gated)
+    except RuntimeError as error:
+        return Result(error=ErrorInfo(start.task.node, "RuntimeError", str(error)))
 
 
 def _some(compiled: Compiled, frontier: Frontier, seed: int) -> list[Settled]:

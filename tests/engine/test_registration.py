@@ -161,6 +161,12 @@ def test_a_retry_is_taken_where_it_cannot_repeat_an_effect(node: Any) -> None:
     compile(one(**node))
 
 
+def test_the_decorator_without_brackets_is_refused_at_once() -> None:
+    graph = Graph("g", input=Nothing, state=Log)
+    with pytest.raises(InvalidGraph, match="with brackets"):
+        graph.node(logs)  # type: ignore[arg-type]
+
+
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(InvalidGraph) as refused:
         compile(with_edges((START, "a"), ("a", "b"), a={"join": "x", "effect": "y"}))

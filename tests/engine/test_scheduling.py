@@ -109,6 +109,14 @@ def test_a_circle_waits_for_work_that_can_reach_it() -> None:
     assert rounds(run(graph)) == [["near:1:0"], ["x:1:0"]]
 
 
+def test_a_join_that_waits_for_a_circle_is_not_part_of_it() -> None:
+    circle = [(START, "x"), (START, "y"), ("x", "y"), ("y", "x"), ("x", END), ("y", END)]
+    graph = graph_of(
+        [(START, "behind"), ("y", "behind"), ("behind", END), *circle], {"behind": {}, "x": {}}, max_supersteps=2
+    )
+    assert rounds(run(graph)) == [["x:1:0"], ["y:1:0"]]
+
+
 def test_how_often_a_join_runs_does_not_depend_on_when_people_decide() -> None:
     edges = [*chain("a", "ask", "d"), ("a", "c"), ("c", "d")]
     graph = graph_of(edges, {"ask": {"approve": "writes", "gate": ASK}})
@@ -165,6 +173,14 @@ def test_a_send_is_an_earlier_visit_than_a_token_and_never_waits_at_the_join() -
     nodes = {"split": {"fn": split, "sends": "d"}, "d": {"fn": payload}}
     played = run(graph_of([*chain("split", "d"), ("split", "long"), ("long", "d")], nodes))
     assert log_of(played) == ["d:1:0=sent", "long:1:0", "d:2:0=None"]
+
+
+def test_of_a_send_and_a_token_in_one_superstep_the_send_is_the_earlier_visit() -> None:
+    def payload(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"log": [f"{ctx.task}={ctx.payload}"]}
+
+    nodes = {"split": {"fn": lambda state, ctx: [Send("d", "sent")], "sends": "d"}, "d": {"fn": payload, "join": "any"}}
+    assert log_of(run(graph_of(chain("split", "d"), nodes))) == ["d:1:0=sent", "d:2:0=None"]
 
 
 def test_goto_replaces_the_edges_of_this_visit() -> None:
