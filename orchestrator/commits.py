@@ -6,8 +6,9 @@ and
 tried again; the nodes do not run again, for the state's change stands.
 """
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from django.utils import timezone
@@ -232,20 +233,21 @@ def leave_open(
     turn = _stopped(desk, left, error)
     reached = _reached(desk, kept, before)
     held = [write for task in reached for write in kept[task].held(task)]
-    tries = {task: one.tries for task, one in left.items() if turn.status == Status.WAITING}
-    open_ = Open(dict(kept), before.asked | set(reached), tries, desk.hold.superstep + 1)
+    later = left if turn.status == Status.WAITING else {}
+    open_ = _still_open(desk, kept, later, asked=before.asked | set(reached))
+    # Without an error nothing was tried: an attempt that was planned before is still to come.
+    ended = [(task, one) for task, one in left.items() if one.error]
     unknown = [task for task, one in left.items() if one.outcome == "unknown"]
 
     def act() -> Head:
         payload = desk.head.payload
-        state = payload.state
-        moment = Moment(state, desk.hold.superstep, desk.input, timezone.now())
+        moment = Moment(payload.state, desk.hold.superstep, desk.input, timezone.now())
         opening = prepare(desk.hold, desk.graph, reached, held, moment)
-        still = Payload(state, payload.diagnostics, payload.frontier, payload.versions, open_.to_json())
+        still = replace(payload, open=open_.to_json())
         point = Point(
             Source.FAILURE, still, desk.hold.superstep, nodes=shown.left(desk.graph, kept, left), committed=False
         )
-        lines = [*shown.unfinished([*desk.retried, *left.items()]), *opening.lines, *shown.stopped(turn)]
+        lines = [*shown.unfinished([*desk.retried, *ended]), *opening.lines, *shown.stopped(turn)]
 
         def inside() -> None:
             opening.insert()
@@ -256,6 +258,14 @@ def leave_open(
 
     repeated(desk.hold, act)
     return False
+
+
+def _still_open(desk: Desk, kept: Mapping[Task, Kept], later: Mapping[Task, Finish], *, asked: frozenset[Task]) -> Open:
+    """What is kept of the superstep, with when and after how many tries those go on that wait for a next attempt."""
+    now = time.time()
+    tries = {task: one.tries for task, one in later.items()}
+    due = {task: now + one.due_in for task, one in later.items()}
+    return Open(dict(kept), asked, tries, desk.hold.superstep + 1, due)
 
 
 def _stopped(desk: Desk, left: Mapping[Task, Finish], error: dict[str, Any] | None) -> Turn:

@@ -82,23 +82,37 @@ class Executor:
     _drained_at: float | None = None
 
     def run(
-        self, starts: Sequence[Start], entries: Mapping[Task, Entry], tries: Mapping[Task, int]
+        self,
+        starts: Sequence[Start],
+        entries: Mapping[Task, Entry],
+        tries: Mapping[Task, int],
+        due: Mapping[Task, float],
     ) -> dict[Task, Finish]:
-        """Bring each of these tasks to a finish. Raises `StaleLease` and `Drained`."""
+        """Bring each of these tasks to a finish. `due` (seconds since the epoch) are moments before which the next
+        attempt is not made. Raises `StaleLease` and `Drained`.
+        """
         for start in starts:
             entry, tried = entries.get(start.task), tries.get(start.task, 0)
             known = self._known(start, entry) if entry else None
             if known:
                 self.finished[start.task] = known
             else:
-                number = (entry.attempt if entry else tried) + 1
-                heapq.heappush(self._later, (0.0, next(self._count), start, number, tried))
+                self._queue(
+                    start, (entry.attempt if entry else tried) + 1, tried, due.get(start.task, 0.0) - time.time()
+                )
         try:
             return self._sit()
         except BaseException:
             for running in self._running.values():
                 running.thread.leave()
             raise
+
+    def _queue(self, start: Start, number: int, tried: int, wait: float) -> None:
+        """Let an attempt be made in `wait` seconds; a long pause that a wake cut short goes on."""
+        if wait > LONGEST_PAUSE:
+            self.finished[start.task] = Finish("later", attempt=number - 1, tries=tried, due_in=wait)
+        else:
+            heapq.heappush(self._later, (time.monotonic() + wait, next(self._count), start, number, tried))
 
     def _sit(self) -> dict[Task, Finish]:
         self._begin(self._due())

@@ -4,7 +4,7 @@ A superstep stays open until each of its tasks has a result; then all are reduce
 been.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints.journal import Entry
@@ -68,12 +68,15 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class Open:
     """The open superstep of a failure checkpoint. `asked` are tasks whose requests are open already; `tries` count
-    the attempts since a person last acted, for tasks that wait for their next one."""
+    the attempts since a person last acted, for tasks that wait for their next one; `due` says when that is, in seconds
+    since the epoch.
+    """
 
     results: dict[Task, Kept]
     asked: frozenset[Task]
     tries: dict[Task, int]
     superstep: int
+    due: dict[Task, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -81,6 +84,7 @@ class Open:
             "results": {str(task): kept.to_json() for task, kept in self.results.items()},
             "asked": sorted(str(task) for task in self.asked),
             "tries": {str(task): n for task, n in self.tries.items()},
+            "due": {str(task): moment for task, moment in self.due.items()},
         }
 
     @classmethod
@@ -91,6 +95,7 @@ class Open:
             asked=frozenset(Task.parse(task) for task in kept.get("asked", [])),
             tries={Task.parse(task): n for task, n in kept.get("tries", {}).items()},
             superstep=kept.get("superstep", 0),
+            due={Task.parse(task): moment for task, moment in kept.get("due", {}).items()},
         )
 
 

@@ -124,7 +124,7 @@ def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, dra
     todo = [start for start in planned.starts if start.task not in before.results]
     executor = Executor(desk.hold, desk.graph, setting, heart, draining)
     begun = time.monotonic()
-    finishes = executor.run(todo, desk.entries, before.tries)
+    finishes = executor.run(todo, desk.entries, before.tries, before.due)
     desk.retried = executor.retried
     took_ms = int((time.monotonic() - begun) * 1000)
     kept = dict(before.results)

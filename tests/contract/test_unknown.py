@@ -86,28 +86,29 @@ def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_pr
     assert calls == [1, 2]
 
 
-def test_a_result_that_is_ready_when_the_grace_is_over_is_recorded(settings: Any) -> None:
+def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not_repeated(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
-    made, calls = graph("ready-at-the-end-of-grace"), []
+    made, calls = graph("ready-at-the-end-of-grace"), list[str]()
 
     @made.node(effect="external")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
-        calls.append(ctx.attempt)
+        calls.append("sent")
         return {"letter": "sent"}
 
     @made.node()
     def slow(state: Any, ctx: Any) -> None:
-        if len(calls) < 2:
-            time.sleep(0.6)
-        calls.append(0)
+        if "drain" not in calls:
+            time.sleep(0.3)
+            calls.append("drain")
+            time.sleep(0.8)
 
     for name in ("send", "slow"):
         made.edge(START, name)
         made.edge(name, END)
-    run = slice_of(started(made), draining=lambda: bool(calls))
+    run = slice_of(started(made), draining=lambda: "drain" in calls)
     assert run.status == Status.QUEUED
     assert runs.advance(run.id).status == Status.COMPLETED
-    assert calls.count(1) == 1
+    assert calls == ["sent", "drain"]
 
 
 def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
