@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from approvals import signing
@@ -44,6 +44,9 @@ def sign(
     try:
         with transaction.atomic():
             return _sign(run_uuid, items, by=by, idempotency_key=idempotency_key)
+    except IntegrityError as error:
+        # The key belongs to a receipt of another run that was being signed at the same moment.
+        raise KeyConflict("this idempotency key was used at the same time", idempotency_key=idempotency_key) from error
     except NotAReviewer as refused:
         audit.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
         raise

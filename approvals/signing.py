@@ -246,7 +246,8 @@ def _after(act: Act, asked: Asked) -> str | None:
 def _names(asked: Asked, write: UUID) -> list[str]:
     """The names of those whose signatures settled a write."""
     by = asked.standings[write].by
-    rows = Decision.objects.filter(write=write, by__in=[b for b in by if b is not None]).order_by("event_seq")
+    # Of the whole request: under all-or-nothing another write's rejection settled this one too.
+    rows = Decision.objects.filter(request=asked.request, by__in=[b for b in by if b is not None])
     return sorted(set(rows.values_list("by_name", flat=True)))
 
 

@@ -205,8 +205,7 @@ class Attempt:
             raise InvalidValue(
                 f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
             )
-        secrets = conf().secrets
-        return Output.from_json(mask(output.to_json(), secrets)) if secrets else output
+        return _masked(output) if conf().secrets else output
 
     def _context(self) -> Context:
         hold, setting = self.setting.hold, self.setting
@@ -255,6 +254,14 @@ def _described(error: BaseException) -> dict[str, Any]:
     found = {"type": type(error).__name__, "message": message, "traceback": "".join(trace)}
     masked: dict[str, str] = mask({name: writable(text) for name, text in found.items()}, conf().secrets)
     return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
+
+
+def _masked(output: Output) -> Output:
+    """The output with masked values and labels; the names of channels and nodes are the author's own."""
+    secrets = conf().secrets
+    writes = (replace(w, value=mask(w.value, secrets), label=mask(w.label, secrets)) for w in output.writes)
+    sends = ((target, mask(payload, secrets)) for target, payload in output.sends)
+    return replace(output, writes=tuple(writes), sends=tuple(sends))
 
 
 def _labelled(output: Output) -> Output:

@@ -195,7 +195,7 @@ def rest(desk: Desk) -> bool:
     def act() -> bool:
         if desk.settled():
             return True
-        ledger.stop(desk.hold, turn, lines=[])
+        ledger.stop(desk.hold, turn, lines=shown.turned(status, desk.frontier))
         return False
 
     return repeated(desk.hold, act)
@@ -226,12 +226,11 @@ def leave_open(
     left: Mapping[Task, Finish],
     *,
     error: dict[str, Any] | None = None,
+    ask: bool = True,
 ) -> bool:
-    """Commit a superstep that stays open: what finished is kept, human siblings are asked, the rest is for a person or
-    for later.
-    """
+    """Commit a superstep that stays open: what finished is kept, human siblings are asked unless a gate cannot open."""
     turn = _stopped(desk, left, error)
-    reached = _reached(desk, kept, before)
+    reached = _reached(desk, kept, before) if ask else {}
     held = [write for task in reached for write in kept[task].held(task)]
     later = left if turn.status == Status.WAITING else {}
     open_ = _still_open(desk, kept, later, asked=before.asked | set(reached))

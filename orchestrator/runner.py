@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, DataError, IntegrityError, connection
 
 from checkpoints import journal, leases, ledger
 from checkpoints.conf import conf
@@ -51,11 +51,21 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
         log.info("lease_lost", run=str(run_id), epoch=hold.epoch)
     except Drained:
         leases.give_back(hold.id, hold.epoch, drained=True)
+    except (DataError, IntegrityError) as error:
+        _save_failed(hold, error)
     except DatabaseError as error:
         # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
         log.warning("database_failed", run=str(run_id), error=str(error))
         connection.close()
         leases.give_back(hold.id, hold.epoch)
+
+
+def _save_failed(hold: Hold, error: DatabaseError) -> None:
+    """The database refuses this very commit and would refuse it again: nothing of it was applied; people must look."""
+    try:
+        _stop(hold, Status.FAILED, opened.error_of(error) | {"code": "save_failed"})
+    except StaleLease:
+        log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
 
 
 def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
@@ -153,4 +163,10 @@ def _complete(
         step = reduce_step(desk.graph, planned, desk.head.payload.state, results)
     except CountersignError as error:
         return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error))
-    return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))
+    try:
+        return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))
+    except (StaleLease, TamperedRow):
+        raise
+    except CountersignError as error:
+        # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
+        return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error), ask=False)

@@ -48,10 +48,18 @@ def start_for(
         require(user, "steer_run")
     person = _person(on_behalf_of)
     earlier = Run.objects.filter(key=key).only("id").first() if key else None
-    if earlier and not visible_runs(user).filter(id=earlier.id).exists():
-        raise KeyConflict("this key is taken")
+    if earlier:
+        _require_visible(user, earlier)
     run, new = runs.start_or_find(graph, input, key=key, by=user, on_behalf_of=person, resume_failed=resume_failed)
+    if not new:
+        # Somebody else may have started it between the two looks.
+        _require_visible(user, run)
     return Started(run, new)
+
+
+def _require_visible(user: Any, run: Run) -> None:
+    if not visible_runs(user).filter(id=run.id).exists():
+        raise KeyConflict("this key is taken")
 
 
 def _person(name: str | None) -> Any:

@@ -48,8 +48,10 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield "snapshot must be 'bytes' or a whole number from 1"
     if graph.memory not in MEMORY:
         yield f"memory={graph.memory!r} is none of {', '.join(MEMORY)}"
-    if graph.on_save_error not in ("fail", "continue"):
-        yield "on_save_error must be 'fail' or 'continue'"
+    if graph.on_save_error != "fail":
+        yield f"on_save_error={graph.on_save_error!r}: in this version a save that fails stops the run ('fail')"
+    if graph.payloads != "database":
+        yield f"payloads={graph.payloads!r}: this version keeps payloads in the database only"
     if not _whole(graph.max_supersteps):
         yield "max_supersteps must be a whole number from 1"
     if graph.encrypted:

@@ -233,3 +233,27 @@ def test_a_fan_out_of_atomic_tasks_is_done_task_by_task(people: cast.People) -> 
     assert (run.status, unpack(run.error)) == (Status.COMPLETED, None)
     assert User.objects.filter(username__startswith="booked-").count() == 150
     assert not pending(run)
+
+
+def test_what_siblings_returned_is_kept_where_a_gate_cannot_be_opened_and_the_resume_asks() -> None:
+    ran: list[str] = []
+    absent = [True]
+
+    def reviewers(state: Any) -> list[str]:
+        if absent[0]:
+            raise LookupError("nobody is on duty")
+        return ["group:claims"]
+
+    made = graph("no_reviewers")
+    made.node("ask", effect="human", gate=Gate(reviewers=reviewers))(lambda state, ctx: {"letter": "Dear"})
+    made.node("beside")(lambda state, ctx: ran.append("beside") or {"notes": ["beside"]})
+    for name in ("ask", "beside"):
+        made.edge(START, name)
+    made.edge("ask", END, when=("approved", "partial"))
+    made.edge("beside", END)
+    run = advanced(made)
+    assert run.status == Status.FAILED
+    absent[0] = False
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, ran) == (Status.PAUSED, ["beside"])
