@@ -1,5 +1,6 @@
 """Effects whose outcome nobody knows, results for another input, and keys that are taken."""
 
+import time
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from checkpoints import journal
 from checkpoints.core.status import Status
 from checkpoints.journal import Ending, Intent
 from checkpoints.models import Run, TaskResult, Worker
-from orchestrator import runs
-from orchestrator.engine import END, START, Graph, NotDone, Task
+from orchestrator import executor, runs
+from orchestrator.engine import END, START, Graph, NotDone, Retry, Task
 from orchestrator.engine.errors import KeyConflict, WrongStatus
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, started
@@ -166,6 +167,28 @@ def test_an_unknown_task_keeps_what_its_siblings_did_and_every_one_is_settled_on
     run = runs.advance(run.id)
     assert (run.status, len(calls)) == (Status.COMPLETED, 3)
     assert state(run)["notes"] == ["one", "two", "three"], "reduced in declared order"
+
+
+@pytest.mark.parametrize("longest", [5.0, 0.1])
+def test_a_task_is_tried_as_often_as_its_node_says_whether_its_worker_waits_or_leaves(
+    longest: float, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "LONGEST_PAUSE", longest)
+    made = graph("tried-thrice")
+
+    @made.node(retry=Retry(attempts=3, backoff=0.3, factor=1, jitter=0))
+    def work(state: Any, ctx: Any) -> None:
+        calls.append(ctx.attempt)
+        raise RuntimeError("broken")
+
+    made.edge(START, "work")
+    made.edge("work", END)
+    run = advanced(made)
+    assert run.status == (Status.FAILED if longest > 1 else Status.WAITING)
+    for _ in range(3):
+        time.sleep(0.35)
+        run = runs.advance(run.id)
+    assert (run.status, calls) == (Status.FAILED, [1, 2, 3])
 
 
 def test_a_key_is_one_journey_and_another_graph_or_input_is_a_conflict(calls: list[int]) -> None:

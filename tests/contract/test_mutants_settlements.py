@@ -152,3 +152,53 @@ def test_a_moved_base_opens_an_approved_write_again_and_leaves_a_rejected_one_re
     assert run.status == Status.COMPLETED
     assert state(run)["letter"] == ("signed" if verdict == "approve" else "rewritten")
     assert state(run)["notes"] == ["a note"]
+
+
+def _moving(gate: Gate, proposal: dict[str, Any], moved: dict[str, Any]) -> Run:
+    """A run with a signed or edited proposal in hand, beside a branch that moves something in its second superstep."""
+    made = graph("moving")
+
+    @made.node(effect="human", gate=gate)
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return proposal
+
+    @made.node()
+    def wait(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def move(state: Any, ctx: Any) -> dict[str, Any]:
+        return moved
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    made.edge(START, "wait")
+    made.edge("wait", "move")
+    made.edge("move", END)
+    run = started(made)
+    _one_superstep(run)
+    return run
+
+
+@pytest.mark.parametrize(("shows", "revision"), [([], 1), (["total"], 2)])
+def test_a_channel_that_belongs_to_the_decision_binds_it_like_a_base(
+    shows: list[str], revision: int, rita: User
+) -> None:
+    gate = Gate(reviewers=["group:claims"], shows=shows)
+    run = runs.advance(_moving(gate, {"notes": ["a note"]}, {"total": 7}).id)
+    assert [row.revision for row in pending(run)] == [revision]
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_under_four_eyes_the_author_of_an_edit_stays_its_author_on_a_new_base(rita: User, people: cast.People) -> None:
+    gate = Gate(reviewers=["group:claims"], four_eyes=True)
+    run = _moving(gate, {"letter": "proposed"}, {"letter": "rewritten"})
+    sign(run, rita, [("edit", "mine")])
+    run = runs.advance(run.id)
+    assert [(row.revision, row.reason) for row in pending(run)] == [(3, "rebase")]
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == Status.PAUSED
+    sign(run, desk.reviewer(people.second_reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "mine")
