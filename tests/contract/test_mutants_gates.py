@@ -8,10 +8,11 @@ from django.contrib.auth.models import User
 from approvals import reviews
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
+from checkpoints.models import Run
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.engine.errors import NotAReviewer
 from tests import cast
-from tests.contract.small import advanced, graph
+from tests.contract.small import advanced, graph, slice_of, started
 from tests.runner import desk
 from tests.runner.desk import pending, sign, state
 
@@ -103,3 +104,29 @@ def test_an_idempotency_key_belongs_to_one_person(rita: User, people: cast.Peopl
         receipts.append(reviews.sign(run.id, [item], by=by, idempotency_key="click"))
     assert receipts[0].id != receipts[1].id
     assert Decision.objects.count() == 2
+
+
+def test_a_gate_that_is_settled_during_the_last_superstep_of_a_branch_is_applied_by_the_same_worker(
+    rita: User,
+) -> None:
+    made = graph("settled-meanwhile")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    @made.node()
+    def first(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def last(state: Any, ctx: Any) -> None:
+        sign(Run.objects.get(id=ctx.run_id), rita, ["approve"])
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    made.edge(START, "first")
+    made.edge("first", "last")
+    made.edge("last", END)
+    run = slice_of(started(made))
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "proposed")
