@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from checkpoints import sql
 from checkpoints.core import codec
 from checkpoints.models import RunEvent
 from orchestrator.engine import canonical
@@ -58,7 +59,7 @@ def number(run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime) 
 
 def insert(rows: list[RunEvent]) -> None:
     """Write numbered lines, in the caller's transaction. One statement."""
-    RunEvent.objects.bulk_create(rows)
+    sql.insert(RunEvent, rows)
 
 
 def line_hash(previous: str, row: RunEvent, payload: bytes) -> str:

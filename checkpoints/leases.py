@@ -147,7 +147,8 @@ def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | Non
     superstep sets the count back.
     """
     rows = update_returning(
-        Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING),
+        Run,
+        {"id": run_id, "epoch": epoch, "status": Status.RUNNING},
         _HELD,
         epoch=F("epoch") + 1,
         claims_since_progress=F("claims_since_progress") + 1,

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
-from checkpoints import events, wakes
+from checkpoints import events, sql, wakes
 from checkpoints.clock import db_in, db_now
 from checkpoints.conf import conf
 from checkpoints.core import codec
@@ -27,7 +27,6 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.packed import pack, unpack
 from checkpoints.payloads import backend
-from checkpoints.sql import update_returning
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import StaleLease, UnknownThing, WrongStatus
 
@@ -168,7 +167,7 @@ def commit(
         woken = _fence(hold, end, head=new, head_seq=seq, superstep=point.superstep, **_columns(hold, turn, at))
         if not head.kept:
             Checkpoint.objects.filter(id=head.id).delete()
-        row.save(force_insert=True)
+        sql.insert(Checkpoint, [row])
         events.insert(rows)
         if inside:
             inside()
@@ -213,13 +212,12 @@ def look_again(hold: Hold) -> None:
 
 def _fence(hold: Hold, end: LogEnd, **values: Any) -> int:
     """The conditional UPDATE that opens each of the holder's transactions. Gives the run's `wakes`."""
-    mine = Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
-    rows = update_returning(
-        mine.filter(event_seq=hold.end.seq), ["wakes"], event_seq=end.seq, event_hash=end.hash, **values
-    )
+    mine = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING}
+    known = {**mine, "event_seq": hold.end.seq}
+    rows = sql.update_returning(Run, known, ["wakes"], event_seq=end.seq, event_hash=end.hash, **values)
     if rows:
         return int(rows[0][0])
-    if mine.exists():
+    if Run.objects.filter(**mine).exists():
         raise Moved
     raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
 

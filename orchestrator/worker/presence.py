@@ -37,8 +37,8 @@ class Presence:
         return True
 
     def _renew(self) -> bool:
-        row = Worker.objects.filter(id=self._board.worker)
-        found = update_returning(row, ["draining"], heartbeat_at=db_now(), busy=self._board.slots.busy())
+        mine = {"id": self._board.worker}
+        found = update_returning(Worker, mine, ["draining"], heartbeat_at=db_now(), busy=self._board.slots.busy())
         if found and found[0][0]:
             self._board.drain()
         return bool(found)
