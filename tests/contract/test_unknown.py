@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
+from checkpoints import journal, leases
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult, TaskResult
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Retry
+from orchestrator.engine import END, START, Gate, Retry, Task
 from orchestrator.engine.errors import WrongStatus
 from tests import cast
-from tests.contract.small import advanced, graph, slice_of, started
+from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.processes import until
+from tests.runner.desk import state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -147,3 +149,22 @@ def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(peo
     assert run.status == Status.UNKNOWN
     runs.settle(run.id, "send:1:0", happened=True, by=people.steward, reason="seen")
     assert runs.advance(run.id).status == Status.FAILED
+
+
+def test_a_recorded_result_for_another_input_is_not_used_and_a_person_must_say_what_holds(people: cast.People) -> None:
+    ran: list[str] = []
+    made = graph("changed_input")
+    made.node("act", effect="external")(lambda state, ctx: ran.append("act") or {"notes": ["ran"]})
+    made.edge(START, "act")
+    made.edge("act", END)
+    run = started(made)
+    hold, task = held(run), Task("act", 1)
+    journal.begin(hold, [journal.Intent(task, 1, "external", "0" * 64, 0.0)])
+    recorded = {"writes": [{"channel": "notes", "value": ["old"], "label": None}], "goto": None, "sends": []}
+    journal.record(hold, [journal.Ending(task, 1, "done", recorded)])
+    leases.give_back(hold.id, hold.epoch)
+    run = runs.advance(run.id)
+    assert (run.status, ran) == (Status.UNKNOWN, [])
+    runs.settle(run.id, "act:1:0", happened=True, output={"notes": ["as settled"]}, by=people.starter, reason="seen")
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["notes"], ran) == (Status.COMPLETED, ["as settled"], [])
