@@ -85,7 +85,7 @@ def test_under_all_or_nothing_one_settled_rejection_rejects_every_write() -> Non
     given = [Given(ONE, 1, "approve", ANN, 1), Given(TWO, 1, "reject", ANN, 2)]
     apart, together = judge(held, given, Policy()), judge(held, given, Policy(all_or_nothing=True))
     assert [apart[ONE].verdict, apart[TWO].verdict] == [APPROVED, REJECTED]
-    assert [together[ONE], together[TWO]] == [Standing(REJECTED, (), 2), Standing(REJECTED, (ANN,), 2)]
+    assert [together[ONE], together[TWO]] == [Standing(REJECTED, (ANN,), 2), Standing(REJECTED, (ANN,), 2)]
 
 
 def _gated(**policy: Any) -> Run:
