@@ -153,7 +153,7 @@ def test_the_list_moves_in_place(people: People, browse: Browse, worker: Worker)
     assert operator.complaints == []
 
 
-def test_a_lost_server_is_said_and_everything_missed_arrives(people: People, browse: Browse, worker: Worker) -> None:
+def test_everything_that_was_missed_offline_arrives(people: People, browse: Browse, worker: Worker) -> None:
     from orchestrator import runs
 
     runs.start("page_claim", {"claim_id": "CLM-8", "amount": "1"}, key="CLM-8", by=people.starter)
@@ -164,7 +164,7 @@ def test_a_lost_server_is_said_and_everything_missed_arrives(people: People, bro
     operator.page.evaluate("() => performance.now()")
     worker("CLM-8")
     operator.page.context.set_offline(False)
-    operator.page.wait_for_selector("#run-head :text('Needs review')", timeout=20_000)
+    assert operator.page.wait_for_selector("#run-head :text('Needs review')", timeout=20_000)
 
 
 def test_the_theme_is_kept_and_right_at_first_paint(people: People, browse: Browse, worker: Worker) -> None:

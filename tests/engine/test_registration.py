@@ -144,7 +144,7 @@ def test_the_edges_of_a_gated_node_must_cover_approved_and_partial(ways: Any, mi
     "ways", [[("a", END)], [("a", END, ("approved", "partial"))], [("a", END, "rejected"), ("a", END)]]
 )
 def test_rejected_may_be_left_out(ways: Any) -> None:
-    compile(with_edges((START, "a"), *ways, a={"effect": "human", "gate": ASK}))
+    assert compile(with_edges((START, "a"), *ways, a={"effect": "human", "gate": ASK})).nodes["a"].gated
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_rejected_may_be_left_out(ways: Any) -> None:
     ],
 )
 def test_a_retry_is_taken_where_it_cannot_repeat_an_effect(node: Any) -> None:
-    compile(one(**node))
+    assert compile(one(**node)).nodes["a"].effect == node["effect"]
 
 
 def test_the_decorator_without_brackets_is_refused_at_once() -> None:
@@ -201,7 +201,7 @@ def test_a_gate_that_shows_what_it_does_not_bind_is_a_warning() -> None:
 
 def test_the_reviewers_of_the_graph_serve_gates_that_name_none() -> None:
     nodes = {"a": {"effect": "human", "gate": Gate()}}
-    compile(graph_of(chain("a"), nodes, reviewers=["group:claims"]))
+    assert compile(graph_of(chain("a"), nodes, reviewers=["group:claims"])).nodes["a"].gated
 
 
 def test_an_atomic_node_has_five_seconds_where_it_names_no_timeout() -> None:
