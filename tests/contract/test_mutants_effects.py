@@ -97,6 +97,13 @@ def test_a_worker_that_is_alive_elsewhere_proves_nothing(calls: list[int], peopl
         _did_not(run, people)
 
 
+def test_an_unknown_effect_is_not_made_again_though_its_run_is_queued_without_a_settling(calls: list[int]) -> None:
+    run = _unknown(calls)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    assert runs.advance(run.id).status == Status.UNKNOWN
+    assert calls == []
+
+
 @pytest.mark.parametrize(
     ("node", "made", "status"),
     [
