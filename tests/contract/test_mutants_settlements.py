@@ -180,12 +180,15 @@ def _moving(gate: Gate, proposal: dict[str, Any], moved: dict[str, Any]) -> Run:
     return run
 
 
-@pytest.mark.parametrize(("shows", "revision"), [([], 1), (["total"], 2)])
+@pytest.mark.parametrize(
+    ("shows", "moved", "revision"),
+    [([], {"total": 7}, 1), (["total"], {"total": 7}, 2), (["total"], {"letter": "other"}, 1)],
+)
 def test_a_channel_that_belongs_to_the_decision_binds_it_like_a_base(
-    shows: list[str], revision: int, rita: User
+    shows: list[str], moved: dict[str, Any], revision: int, rita: User
 ) -> None:
     gate = Gate(reviewers=["group:claims"], shows=shows)
-    run = runs.advance(_moving(gate, {"notes": ["a note"]}, {"total": 7}).id)
+    run = runs.advance(_moving(gate, {"notes": ["a note"]}, moved).id)
     assert [row.revision for row in pending(run)] == [revision]
     sign(run, rita, ["approve"])
     assert runs.advance(run.id).status == Status.COMPLETED
