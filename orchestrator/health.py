@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Min
 from django.http import HttpRequest, JsonResponse
@@ -28,7 +28,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     try:
         checks: dict[str, Any] = {"database": True, "migrations": migrated(), "worker": worker_alive()}
         waits = oldest_due_seconds()
-    except DatabaseError:
+    except Error:
         checks, waits = {"database": False, "migrations": False, "worker": False}, None
     ready = all(checks.values())
     answer = {"status": "ready" if ready else "not ready", **checks, "oldest_due_seconds": waits}

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 
 from checkpoints import leases
 from checkpoints.conf import conf
@@ -66,7 +66,7 @@ class Heartbeat:
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:
             alive = leases.heartbeat(self._hold.id, self._hold.epoch, progress=progress)
-        except (DatabaseError, TypeError, ValueError) as error:
+        except (Error, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
             log.warning("heartbeat_failed", run=str(self._hold.id), error=str(error))
             connection.close()

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, DataError, IntegrityError, connection
+from django.db import DatabaseError, DataError, Error, IntegrityError, connection
 
 from checkpoints import journal, leases, ledger
 from checkpoints.conf import conf
@@ -53,7 +53,7 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
         leases.give_back(hold.id, hold.epoch, drained=True)
     except (DataError, IntegrityError) as error:
         _save_failed(hold, error)
-    except DatabaseError as error:
+    except Error as error:
         # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
         log.warning("database_failed", run=str(run_id), error=str(error))
         connection.close()

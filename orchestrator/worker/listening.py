@@ -37,8 +37,10 @@ class Ear:
             return
         driver: Any = self._link.connection
         board.wait(NET_SECONDS, driver)
-        for _ in driver.notifies(timeout=0):
-            pass
+        # The driver's own errors become Django's, which the broker takes as a lost database.
+        with self._link.wrap_database_errors:
+            for _ in driver.notifies(timeout=0):
+                pass
 
     def close(self) -> None:
         """Forget a connection that broke."""

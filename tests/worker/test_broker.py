@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from django_q.signing import SignedPackage
 
@@ -12,6 +13,7 @@ from checkpoints.models import Run, Worker
 from orchestrator.worker import broker as brokers
 from orchestrator.worker import presence, tasks
 from orchestrator.worker.broker import RunBroker
+from tests.processes import until
 from tests.worker.clusters import slow, status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,8 +135,6 @@ def test_a_lost_database_is_survived(broker, monkeypatch):
 
 def _break_connections(broker):
     """What a restart of PostgreSQL leaves behind; on SQLite nothing can break that way."""
-    from django.db import connection
-
     if connection.vendor == "postgresql":
         broker._ear._link.connection.close()
 
@@ -156,3 +156,20 @@ def test_it_drains_when_its_row_says_so(broker):
     broker._presence._next = 0.0
     broker.dequeue()
     assert broker.board.draining()
+
+
+def test_a_server_that_cuts_the_listening_connection_is_a_lost_database_and_not_the_end_of_the_pusher(
+    broker, monkeypatch
+):
+    if connection.vendor != "postgresql":
+        pytest.skip("only PostgreSQL has a connection that listens")
+    monkeypatch.setattr(brokers, "NO_DATABASE_SECONDS", 0.0)
+    broker.dequeue()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [broker._ear._link.connection.info.backend_pid])
+    first = broker._ear._link
+    until(lambda: broker.dequeue() == [] and broker._ear._link is not first, seconds=5, what="the cut to be noticed")
+    run = slow()
+    while not (found := broker.dequeue()):
+        pass
+    assert found[0][0] == f"{run.id}:1"
