@@ -87,7 +87,8 @@ def settle(asked: Sequence[Asked], compiled: Compiled, frontier: Frontier, state
 
 def _settled(one: Asked) -> Settled:
     values = tuple(WriteValue(row.channel, unpack(row.value), row.label or None) for row in _approved(one))
-    return Settled(one.task, values, str(one.outcome))
+    shows = {name for row in _approved(one) for name in writes.base_of(row).shows}
+    return Settled(one.task, values, str(one.outcome), tuple(sorted(shows)))
 
 
 def _approved(one: Asked) -> list[PendingWrite]:

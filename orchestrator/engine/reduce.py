@@ -59,11 +59,14 @@ class HeldWrite:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A gated task as people decided it: the writes to apply, in order of position, and the outcome."""
+    """A gated task as people decided it: the writes to apply, in order of position, and the outcome. `shows` are
+    further channels that the decision was bound to, where the gate that held it is not the node's own.
+    """
 
     task: Task
     writes: tuple[WriteValue, ...]
     outcome: str
+    shows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ def _depends_on(compiled: Compiled, one: Settled) -> set[str]:
     """The channels whose value was part of the decision: bound bases of approved writes, and what the gate shows."""
     gate = compiled.nodes[one.task.node].gate
     bound = {write.channel for write in one.writes if compiled.channels[write.channel].bound}
-    return bound | set(gate.shows if gate and one.writes else ())
+    return bound | set(one.shows) | set(gate.shows if gate and one.writes else ())
 
 
 def _at(state: State, channel: str) -> Json:

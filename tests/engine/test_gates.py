@@ -295,6 +295,19 @@ def test_settleable_keeps_the_order_of_the_decisions() -> None:
     assert settleable(compiled, step.frontier, step.state, [q, rejected]) == ([q, rejected], [])
 
 
+def test_what_a_decision_was_shown_counts_where_another_nodes_gate_held_it() -> None:
+    compiled = compile(two_gates("note"))
+    planned = plan(compiled, begin(compiled))
+    results = {
+        s.task: Result(output_of(compiled, s.task.node, {"log": [s.task.node]}), gated=True) for s in planned.starts
+    }
+    step = reduce_step(compiled, planned, compiled.fresh_state(), results)
+    first, second = _settled("p", 1, ["p"]), _settled("q", 1, ["q"])
+    assert settleable(compiled, step.frontier, step.state, [first, second]) == ([first, second], [])
+    shown = replace(second, shows=("log",))
+    assert settleable(compiled, step.frontier, step.state, [first, shown]) == ([first], [shown])
+
+
 class Shown(BaseModel):
     payout: dict[str, Any] | None = None
     risk: int = 0
