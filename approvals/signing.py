@@ -23,6 +23,7 @@ from checkpoints.packed import pack
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.errors import (
     AlreadyDecided,
+    IncompatibleGraph,
     InvalidValue,
     NotAReviewer,
     StaleProposal,
@@ -176,7 +177,11 @@ def _count(act: Act, asked: Asked, row: PendingWrite, item: Item) -> None:
 
 
 def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
-    compiled = registry.by_fingerprint(run.fingerprint)
+    try:
+        compiled = registry.by_fingerprint(run.fingerprint)
+    except UnknownThing as error:
+        message = "the version of the graph that proposed this write is not installed here, so it cannot be edited"
+        raise IncompatibleGraph(message, write=str(row.write)) from error
     try:
         return compiled.channels[row.channel].stage(item.value, limit=conf().max_value_bytes)
     except InvalidValue as error:
