@@ -66,11 +66,6 @@ def waiting(hold: Hold) -> list[Asked]:
     return read(list(rows))
 
 
-def any_settled(hold: Hold) -> bool:
-    """Whether a settled gate waits to be applied."""
-    return ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status=RequestStatus.SETTLED).exists()
-
-
 def settle(asked: Sequence[Asked], compiled: Compiled, frontier: Frontier, state: State) -> Settlement:
     """The settled gates that apply. Left out is one whose base an earlier one moves: re-basing opens it again.
 
