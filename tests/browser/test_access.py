@@ -4,11 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from checkpoints.models import Run
+from approvals import reviews
+from approvals.models import Receipt
+from checkpoints.models import Run, TaskResult
 from tests.browser.conftest import Page
 from tests.cast import People
 from tests.pages import claims
+from tests.runner import desk
 
 Browse = Callable[..., Page]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -20,6 +24,8 @@ def paths(people: People) -> list[str]:
     claims.BROKEN.add("read")
     failed = claims.paused("CLM-2", people.starter)
     return [
+        f"/runs/{_lost(people).id}/settle/",
+        f"/receipts/{_signed(run, people).id}/",
         "/runs/",
         f"/runs/{run.id}/",
         f"/runs/{run.id}/?at=1&tab=state",
@@ -33,6 +39,35 @@ def paths(people: People) -> list[str]:
         "/workers/",
         "/nothing/here/",
     ]
+
+
+def _lost(people: People) -> Run:
+    """A run whose payment may or may not have been made."""
+    run = claims.paused("CLM-3", people.starter)
+    now = timezone.now()
+    TaskResult.objects.create(
+        run=run,
+        line=1,
+        node="pay",
+        visit=1,
+        attempt=1,
+        effect="external",
+        epoch=1,
+        superstep=3,
+        intent_at=now,
+        over_at=now,
+        outcome="unknown",
+    )
+    Run.objects.filter(id=run.id).update(status="unknown", error_code="outcome_unknown")
+    return run
+
+
+def _signed(run: Run, people: People) -> Receipt:
+    """One write of the run, approved by the person who looks; the others stay open."""
+    claims.member(people.starter, "reviewer")
+    first = desk.pending(run)[0]
+    decision = {"write": str(first.write), "hash": first.hash, "verdict": "approve"}
+    return reviews.sign(run.id, [decision], by=people.starter)
 
 
 def violations(page: Any) -> list[str]:
