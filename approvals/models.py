@@ -23,6 +23,10 @@ class RequestStatus(models.TextChoices):
 class ApprovalRequest(OfTask, Sealed):
     """One gate reached by one task. It carries the policy that it was opened under."""
 
+    PAYLOADS = ("title", "facts", "why")
+    UNSEALED = ("status", "outcome", "settled_at", "settled_seq", "deadline")
+    MOMENT = "opened_at"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests")
     graph = models.CharField(max_length=200)
@@ -113,6 +117,9 @@ class Receipt(models.Model):
 
 class Decision(Sealed):
     """One person's verdict on one revision of one write. Append-only: the ORM refuses, and so does the database."""
+
+    PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
+    IDENTITY = ("run", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(ApprovalRequest, on_delete=models.PROTECT, related_name="decisions")

@@ -1,11 +1,16 @@
 """The COUNTERSIGN settings, typed, with a default for each, checked at start-up. Everybody reads them here."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+
+from checkpoints.core.keyring import KEY_BYTES, Keyring, derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,9 @@ class Conf:
     max_upload_bytes: int = 64 * 1024 * 1024
     max_claims_without_progress: int = 5
     environment: str = "Development"
+    signing_keys: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    encryption_keys: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    compromised_keys: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +54,55 @@ def conf() -> Conf:
     if _read is None or _read[0] is not given:
         _read = (given, _parse(given))
     return _read[1]
+
+
+_ring: tuple[Conf, str, Keyring] | None = None
+
+
+def keyring() -> Keyring:
+    """The keys as the settings name them now; behind all of them those derived from the secret key, which seal where
+    no other does. Raises `ImproperlyConfigured` naming a key that cannot be one.
+    """
+    global _ring
+    now, secret = conf(), settings.SECRET_KEY
+    if _ring is None or _ring[0] is not now or _ring[1] != secret:
+        _ring = (now, secret, _keyring(now))
+    return _ring[2]
+
+
+def _keyring(now: Conf) -> Keyring:
+    signing: dict[str, bytes] = {}
+    for secret in [*reversed(settings.SECRET_KEY_FALLBACKS), settings.SECRET_KEY]:
+        key = derived(str(secret).encode(), "countersign seal")
+        # The id names the key without telling it, so a seal made under another secret key is known as such.
+        signing[f"derived-{sha256(key).hexdigest()[:12]}"] = key
+    signing |= {name: _key("SIGNING_KEYS", name, key) for name, key in now.signing_keys.items()}
+    encryption = {name: _key("ENCRYPTION_KEYS", name, key) for name, key in now.encryption_keys.items()}
+    return Keyring(signing, encryption, {n: _since(n, at) for n, at in now.compromised_keys.items()})
+
+
+def _key(setting: str, name: Any, key: Any) -> bytes:
+    """A key of 32 bytes: as bytes, or as text in base64."""
+    where = f"COUNTERSIGN[{setting!r}][{name!r}]"
+    if not isinstance(name, str) or not 1 <= len(name) <= 40 or not name.isascii():
+        raise ImproperlyConfigured(f"{where}: the id of a key is 1 to 40 ASCII characters")
+    if isinstance(key, str):
+        try:
+            key = base64.b64decode(key, validate=True)
+        except ValueError as error:
+            raise ImproperlyConfigured(f"{where} is not base64") from error
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        size = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
+        raise ImproperlyConfigured(f"{where} must be {KEY_BYTES} bytes, not {size}")
+    return key
+
+
+def _since(name: str, at: Any) -> datetime:
+    try:
+        found = at if isinstance(at, datetime) else datetime.fromisoformat(str(at))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"COUNTERSIGN['COMPROMISED_KEYS'][{name!r}] must be a date") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _parse(given: Mapping[str, Any]) -> Conf:

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from django.db.models import Model
+
+from checkpoints import sealing
 from checkpoints.core import codec
 from orchestrator.engine import canonical
 
@@ -15,3 +18,10 @@ def unpack(kept: bytes | memoryview) -> Any:
     """The JSON value of a payload column; None for an empty column. Raises `codec.UnknownFormat`."""
     data = bytes(kept)
     return canonical.loads(codec.unpack(data)) if data else None
+
+
+def value(row: Model, column: str) -> Any:
+    """The JSON value of a row's payload column, decrypted where it is encrypted; None for an empty column. Raises
+    `codec.UnknownFormat`, `TamperedRow`, `WrongKey`.
+    """
+    return unpack(sealing.opened(row, column))

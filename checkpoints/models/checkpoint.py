@@ -23,6 +23,11 @@ class Source(models.TextChoices):
 class Checkpoint(Sealed):
     """One row of a run's timeline, or (`kept=False`) the recovery point that the next commit replaces."""
 
+    # Its hashes stand for the bytes, wherever a backend keeps them; they are encrypted before a backend gets them.
+    UNSEALED = ("change", "snapshot", "stored_size")
+    IDENTITY = ("run_id", "id")
+    MOMENT = "created_at"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # No constraint in the database: the fenced commit has just locked this very run row, and the check costs a
     # statement a step.
@@ -40,7 +45,12 @@ class Checkpoint(Sealed):
     version = models.CharField(max_length=50)
     fingerprint = hash_field()
 
-    change = models.BinaryField(default=b"", help_text="What changed against the parent (packed).")
+    anchor = models.PositiveIntegerField(
+        default=0, help_text="Seq of the newest row of the line, up to this one, that holds a snapshot."
+    )
+    change = models.BinaryField(
+        default=b"", help_text="What changed against the parent (packed), or what its backend keeps in the row."
+    )
     snapshot = models.BinaryField(
         default=b"", help_text="The full payload (packed), or what its backend keeps in the row."
     )

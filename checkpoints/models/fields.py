@@ -1,5 +1,7 @@
 """Columns that many rows share. Abstract models and small helpers only."""
 
+from typing import ClassVar
+
 from django.db import models
 
 HASH = 64
@@ -13,6 +15,15 @@ def hash_field() -> "models.CharField[str, str]":
 
 class Sealed(models.Model):
     """A row that is sealed by the process that writes it: an HMAC-SHA256 over all its fields and the id of its key."""
+
+    PAYLOADS: ClassVar[tuple[str, ...]] = ()
+    """Payload columns: packed canonical JSON, encrypted in an encrypted run."""
+    IDENTITY: ClassVar[tuple[str, ...]] = ("id",)
+    """The fields that name a row before it is inserted."""
+    UNSEALED: ClassVar[tuple[str, ...]] = ()
+    """Fields that may change after the row was sealed."""
+    MOMENT: ClassVar[str] = "at"
+    """The field that says when the row was written."""
 
     seal = models.BinaryField(null=True, blank=True, editable=False)
     seal_key = models.CharField(max_length=40, blank=True, default="")

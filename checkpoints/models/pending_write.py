@@ -20,6 +20,10 @@ class Reason(models.TextChoices):
 class PendingWrite(OfTask, Sealed):
     """One revision of one held write. An edit and a re-base that meet collide on (write, revision)."""
 
+    PAYLOADS = ("value", "base", "shown")
+    IDENTITY = ("run_id", "write", "revision")
+    MOMENT = "staged_at"
+
     id = models.BigAutoField(primary_key=True)
     write = models.UUIDField(help_text="The id of the write: the same for all its revisions.")
     revision = models.PositiveIntegerField()

@@ -11,6 +11,8 @@ from checkpoints.models.fields import Sealed, hash_field
 class Run(Sealed):
     """One journey. The status, lease, wake and head columns are changed by `leases`, `wakes` and `ledger` only."""
 
+    PAYLOADS = ("input", "error")
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     key = models.CharField(max_length=200, unique=True)
     graph = models.CharField(max_length=200)
@@ -19,6 +21,9 @@ class Run(Sealed):
     label = models.CharField(max_length=300, blank=True, default="")
     facts = models.JSONField(default=dict, blank=True)
     encrypted = models.BooleanField(default=False)
+    hash_key = models.CharField(
+        max_length=40, blank=True, default="", help_text="Id of the key that makes its hashes; empty for plain SHA-256."
+    )
 
     status = models.CharField(max_length=12, choices=[(s.value, s.value) for s in Status], default=Status.QUEUED)
     line = models.PositiveIntegerField(default=1)

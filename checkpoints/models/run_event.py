@@ -9,6 +9,9 @@ from checkpoints.models.run import Run
 class RunEvent(Sealed):
     """One line. Written by `checkpoints.events` only, numbered without gaps, each chained to the one before."""
 
+    PAYLOADS = ("payload",)
+    IDENTITY = ("run_id", "seq")
+
     id = models.BigAutoField(primary_key=True)
     # No constraint in the database: see Checkpoint.run.
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False)

@@ -20,6 +20,12 @@ class Outcome(models.TextChoices):
 class TaskResult(OfTask, Sealed):
     """One attempt of one journaled task."""
 
+    PAYLOADS = ("output", "error")
+    IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt")
+    # The checkpoint that lists a result is sealed itself, and says which tasks it lists.
+    UNSEALED = ("seq", "thread_ended_at")
+    MOMENT = "intent_at"
+
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="task_results")
     attempt = models.PositiveIntegerField()
@@ -62,8 +68,11 @@ class TaskResult(OfTask, Sealed):
         return f"{self.task} attempt {self.attempt}: {self.outcome}"
 
 
-class LateResult(OfTask):
+class LateResult(OfTask, Sealed):
     """A result whose attempt was no longer open: evidence for whoever settles, never applied by itself."""
+
+    PAYLOADS = ("output", "error")
+    IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt", "at")
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="late_results")

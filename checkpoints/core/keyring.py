@@ -1,0 +1,123 @@
+"""Keys by their ids: what seals, what encrypts, what is not to be trusted any more. Pure; `sealing` makes the ring from
+the settings.
+
+The newest key of a kind, the last one given, makes; all of them check and open. The primitives are `cryptography`'s.
+"""
+
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from orchestrator.engine.errors import TamperedRow, WrongKey
+
+LOCKED = b"\x03"
+"""The format byte of encrypted bytes. Then: length and text of the key's id, the nonce, the sealed bytes with their
+tag.
+"""
+KEY_BYTES = 32
+NONCE_BYTES = 12
+
+
+def derived(secret: bytes, purpose: str) -> bytes:
+    """A key of 32 bytes for one purpose, from a secret (HKDF with SHA-256, RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=purpose.encode()).derive(secret)
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """Keys by id, in the order in which they came; `compromised` says from when on a signing key proves nothing."""
+
+    signing: Mapping[str, bytes]
+    encryption: Mapping[str, bytes] = field(default_factory=dict)
+    compromised: Mapping[str, datetime] = field(default_factory=dict)
+
+    @cached_property
+    def signer(self) -> str:
+        """The id of the newest signing key."""
+        return list(self.signing)[-1]
+
+    @cached_property
+    def locker(self) -> str:
+        """The id of the newest encryption key. Raises `WrongKey` where there is none."""
+        if not self.encryption:
+            raise WrongKey("there is no encryption key; name one in COUNTERSIGN['ENCRYPTION_KEYS']")
+        return list(self.encryption)[-1]
+
+    def mac(self, key_id: str, data: bytes) -> bytes:
+        """HMAC-SHA256 of the data under a signing key. Raises `WrongKey` for an unknown id."""
+        key = self.signing.get(key_id)
+        if key is None:
+            raise WrongKey(f"there is no signing key {key_id!r} in COUNTERSIGN['SIGNING_KEYS']", key=key_id)
+        return hmac.digest(key, data, "sha256")
+
+    def keyed_hash(self, key_id: str, data: bytes) -> str:
+        """HMAC-SHA256 in hex, under a key derived from an encryption key: it tells nothing to whoever lacks the key."""
+        return hmac.digest(self._hashing(key_id), data, "sha256").hex()
+
+    def lock(self, data: bytes, name: bytes) -> bytes:
+        """The data encrypted under the newest key; it opens under the same `name` only."""
+        key_id, nonce = self.locker, os.urandom(NONCE_BYTES)
+        head = LOCKED + bytes([len(key_id)]) + key_id.encode()
+        return head + nonce + self._cipher(key_id).encrypt(nonce, data, head + name)
+
+    def open(self, kept: bytes, name: bytes) -> bytes:
+        """What `lock` was given. Raises `WrongKey` for an unknown key id, `TamperedRow` for anything that does not
+        open.
+        """
+        key_id, head, nonce, sealed = _parts(kept)
+        try:
+            return self._cipher(key_id).decrypt(nonce, sealed, head + name)
+        except InvalidTag as error:
+            raise TamperedRow(
+                f"encrypted bytes do not open: they were changed or moved, or key {key_id!r} is not the one that made them",
+                key=key_id,
+            ) from error
+
+    def _hashing(self, key_id: str) -> bytes:
+        found = self._hashers.get(key_id)
+        if found is None:
+            found = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
+        return found
+
+    def _cipher(self, key_id: str) -> AESGCM:
+        found = self._ciphers.get(key_id)
+        if found is None:
+            found = self._ciphers[key_id] = AESGCM(self._key(key_id))
+        return found
+
+    def _key(self, key_id: str) -> bytes:
+        key = self.encryption.get(key_id)
+        if key is None:
+            raise WrongKey(f"there is no encryption key {key_id!r} in COUNTERSIGN['ENCRYPTION_KEYS']", key=key_id)
+        return key
+
+    @cached_property
+    def _ciphers(self) -> dict[str, AESGCM]:
+        return {}
+
+    @cached_property
+    def _hashers(self) -> dict[str, bytes]:
+        return {}
+
+
+def key_of(kept: bytes) -> str:
+    """The id of the key that encrypted these bytes. Raises `TamperedRow` where they are no encrypted bytes."""
+    return _parts(kept)[0]
+
+
+def _parts(kept: bytes) -> tuple[str, bytes, bytes, bytes]:
+    """Key id, head, nonce and sealed bytes."""
+    length = kept[1] if len(kept) > 1 and kept[:1] == LOCKED else -1
+    begin = 2 + length
+    if length < 0 or len(kept) < begin + NONCE_BYTES + 16:
+        raise TamperedRow("these are no whole encrypted bytes")
+    nonce, sealed = kept[begin : begin + NONCE_BYTES], kept[begin + NONCE_BYTES :]
+    return kept[2:begin].decode("utf-8", "replace"), kept[:begin], nonce, sealed
