@@ -156,6 +156,15 @@ class WorkerAdmin(ReadOnlyRows):
     list_display = ("host", "pid", "started_at", "heartbeat_at", "stopped_at", "busy", "slots")
 
 
+@admin.register(models.Job)
+class JobAdmin(ReadOnlyRows):
+    """Jobs."""
+
+    list_display = ("kind", "name", "status", "due_at", "attempts", "error_code", "created_at", "ended_at")
+    list_filter = ("status", "kind")
+    search_fields = ("name", "=run")
+
+
 @admin.register(models.AuditLine)
 class AuditLineAdmin(ReadOnlyRows):
     """The audit log."""

@@ -27,6 +27,7 @@ class Conf:
     max_upload_bytes: int = 64 * 1024 * 1024
     max_claims_without_progress: int = 5
     environment: str = "Development"
+    doorbell: str = ""
     signing_keys: Mapping[str, Any] = field(default_factory=dict, repr=False)
     encryption_keys: Mapping[str, Any] = field(default_factory=dict, repr=False)
     compromised_keys: Mapping[str, Any] = field(default_factory=dict)
@@ -121,8 +122,8 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         return float(value)
     if wanted is int and number and isinstance(value, int):
         return value
-    if wanted is str and isinstance(value, str):
-        return value
+    if wanted is str and (value is None or isinstance(value, str)):
+        return value or ""
     if wanted not in (float, int, str) and isinstance(value, Mapping):
         return value
     raise ImproperlyConfigured(f"COUNTERSIGN[{name!r}] has a wrong type: {type(value).__name__}")

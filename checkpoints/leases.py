@@ -6,12 +6,13 @@ log.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Case, F, Q, Value, When
 
+from checkpoints.claiming import take
 from checkpoints.clock import db_in, db_now
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
@@ -22,16 +23,17 @@ from checkpoints.sql import update_returning
 _HELD = [
     "id", "epoch", "key", "graph", "version", "fingerprint", "line", "superstep", "head", "head_seq", "event_seq",
     "event_hash", "wakes", "decisions", "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of",
-    "tape", "label", "started_at",
+    "tape", "label", "started_at", "cancel_at",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to begin: a run and the epoch that the claim gave it."""
+    """The right to begin: a run or a job, and the epoch that the claim gave it."""
 
     id: UUID
     epoch: int
+    job: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Hold:
     started: bool
     worker: UUID | None = None
     moved: bool = True
+    cancelling: bool = False
 
 
 def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
@@ -104,31 +107,7 @@ def _due(only: Claimable | None) -> Any:
 
 
 def _take(wanted: Any, *, worker: UUID | None) -> list[Claim]:
-    sql, params = wanted.query.sql_with_params()
-    skip = " FOR UPDATE SKIP LOCKED" if connection.vendor == "postgresql" else ""
-    # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.
-    once = "MATERIALIZED " if connection.vendor == "postgresql" else ""
-    table = connection.ops.quote_name(Run._meta.db_table)
-    until, until_params = _moment(conf().lease_seconds)
-    # Built from Django's own SQL and names of this module; every value is a parameter.
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"WITH picked AS {once}({sql}{skip}) UPDATE {table} SET status = 'running', epoch = epoch + 1, "  # noqa: S608
-            f"lease_until = {until}, leased_by = %s WHERE id IN (SELECT id FROM picked) RETURNING id, epoch",
-            [*params, *until_params, _uuid(worker)],
-        )
-        return [Claim(row[0] if isinstance(row[0], UUID) else UUID(row[0]), row[1]) for row in cursor.fetchall()]
-
-
-def _moment(seconds: float) -> tuple[str, list[Any]]:
-    expression = db_in(seconds).resolve_expression(Run.objects.all().query)
-    compiler = Run.objects.all().query.get_compiler(connection=connection)
-    sql, params = compiler.compile(expression)
-    return sql, list(params)
-
-
-def _uuid(value: UUID | None) -> Any:
-    return Run._meta.get_field("leased_by").get_db_prep_value(value, connection)
+    return [Claim(run_id, epoch) for run_id, epoch in take(wanted, worker=worker)]
 
 
 def renew(claims: Iterable[Claim], *, worker: UUID) -> int:
@@ -161,15 +140,28 @@ def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | Non
 def _hold(run: dict[str, Any], worker: UUID | None) -> Hold:
     end = LogEnd(run.pop("event_seq"), run.pop("event_hash"))
     claims = run.pop("claims_since_progress")
-    return Hold(end=end, claims=claims, worker=worker, started=bool(run.pop("started_at")), **run)
+    started, cancelling = bool(run.pop("started_at")), bool(run.pop("cancel_at"))
+    return Hold(end=end, claims=claims, worker=worker, started=started, cancelling=cancelling, **run)
 
 
-def heartbeat(run_id: UUID, epoch: int, *, progress: dict[str, Any] | None = None) -> bool:
-    """Lengthen a begun lease, and write the progress that the node reported. False: the lease is lost."""
+class Pulse(StrEnum):
+    """What a heartbeat found. Only a lost lease is false."""
+
+    LOST = ""
+    HELD = "held"
+    CANCELLING = "cancelling"
+
+
+def heartbeat(run_id: UUID, epoch: int, *, progress: dict[str, Any] | None = None) -> Pulse:
+    """Lengthen a begun lease, and write the progress that the node reported. Tells a request to cancel, too."""
     values: dict[str, Any] = {"lease_until": db_in(conf().lease_seconds)}
     if progress is not None:
         values["progress"] = progress
-    return Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(**values) == 1
+    mine = {"id": run_id, "epoch": epoch, "status": Status.RUNNING}
+    rows = update_returning(Run, mine, ["cancel_at"], **values)
+    if not rows:
+        return Pulse.LOST
+    return Pulse.CANCELLING if rows[0][0] else Pulse.HELD
 
 
 def give_back(run_id: UUID, epoch: int, *, drained: bool = False) -> bool:

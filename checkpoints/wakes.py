@@ -4,15 +4,19 @@ his transaction.
 
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Case, F, Q, Value, When
+from django.utils.module_loading import import_string
 
 from checkpoints.clock import db_now
+from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 
 CHANNEL = "countersign"
 """The PostgreSQL channel on which workers listen."""
+RUN, JOB = "", "job"
+"""What a notification says is due."""
 
 
 def wake(run_id: UUID) -> None:
@@ -29,8 +33,13 @@ def wake(run_id: UUID) -> None:
     ring()
 
 
-def ring() -> None:
-    """Tell listening workers to look now. PostgreSQL delivers it at commit; elsewhere workers poll."""
+def ring(what: str = RUN) -> None:
+    """Tell listening workers to look now: for runs, or for jobs. PostgreSQL delivers it at commit; elsewhere workers
+    poll. Where the settings name a doorbell, it is called after the commit.
+    """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, what])
+    if conf().doorbell:
+        # A doorbell that fails must not undo the act that rang it: what is due stays due.
+        transaction.on_commit(import_string(conf().doorbell), robust=True)

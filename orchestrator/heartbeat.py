@@ -1,7 +1,11 @@
-"""The heartbeat of one slice: a thread with its own connection that lengthens the lease and writes progress."""
+"""The heartbeat of one slice: a thread with its own connection that lengthens the lease and writes progress.
+
+It tells the slice what it finds: that the lease is lost, or that somebody wants the run to be cancelled.
+"""
 
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -10,7 +14,8 @@ from django.db import Error, connection
 
 from checkpoints import leases
 from checkpoints.conf import conf
-from checkpoints.leases import Hold
+from checkpoints.jobs import JobHold
+from checkpoints.leases import Hold, Pulse
 
 log = structlog.get_logger(__name__)
 
@@ -19,10 +24,14 @@ PROGRESS_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Beats while the `with` block runs. `lost` is set as soon as the lease is known to be gone."""
+    """Beats while the `with` block runs. `lost` is set when the lease is known to be gone, `cancelling` when a request
+    to cancel is seen. `beat` replaces a run's heartbeat by another: it gives whether the lease is held.
+    """
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold | JobHold, *, beat: Callable[[], bool] | None = None) -> None:
         self._hold = hold
+        self._beats = beat
+        self.cancelling = threading.Event()
         self._stop = threading.Event()
         self.lost = threading.Event()
         self._wake = threading.Event()
@@ -65,13 +74,20 @@ class Heartbeat:
 
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:
-            alive = leases.heartbeat(self._hold.id, self._hold.epoch, progress=progress)
+            pulse = self._pulse(progress)
         except (Error, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
-            log.warning("heartbeat_failed", run=str(self._hold.id), error=str(error))
+            log.warning("heartbeat_failed", id=str(self._hold.id), error=str(error))
             connection.close()
             # A report that no row can hold must not cost the lease.
             return progress is None or self._write(None)
-        if not alive:
+        if not pulse:
             self.lost.set()
-        return alive
+        elif pulse == Pulse.CANCELLING:
+            self.cancelling.set()
+        return bool(pulse)
+
+    def _pulse(self, progress: dict[str, Any] | None) -> Pulse:
+        if self._beats is None:
+            return leases.heartbeat(self._hold.id, self._hold.epoch, progress=progress)
+        return Pulse.HELD if self._beats() else Pulse.LOST

@@ -5,6 +5,7 @@ the verbs.
 from checkpoints.models.audit_line import AuditLine
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.graph_version import GraphVersion
+from checkpoints.models.job import Job
 from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
@@ -16,6 +17,7 @@ __all__ = [
     "AuditLine",
     "Checkpoint",
     "GraphVersion",
+    "Job",
     "LateResult",
     "PendingWrite",
     "Run",

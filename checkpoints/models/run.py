@@ -43,6 +43,9 @@ class Run(Sealed):
     due_at = models.DateTimeField(null=True, blank=True)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     claims_since_progress = models.PositiveIntegerField(default=0)
+    cancel_at = models.DateTimeField(
+        null=True, blank=True, help_text="Somebody asked to cancel it; whoever has it in hand looks at each commit."
+    )
 
     input = models.BinaryField(default=b"")
     input_hash = hash_field()

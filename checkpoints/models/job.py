@@ -1,0 +1,65 @@
+"""A job: work that belongs to the installation and not to the course of one run. Its row is its place in the queue."""
+
+from django.db import models
+from django.db.models import Q
+
+from checkpoints.core.ids import uuid7
+
+
+class JobStatus(models.TextChoices):
+    """Where a job stands."""
+
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+LIVE = (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+class Job(models.Model):
+    """A deadline, a sweep, a rotation of keys, a verification. Only `checkpoints.jobs` changes it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    kind = models.CharField(max_length=60)
+    # NULL, not empty: a unique constraint counts empty texts as equal.
+    name = models.CharField(  # noqa: DJ001
+        max_length=200, null=True, blank=True, help_text="Of the jobs with one name only one is queued or running."
+    )
+    facts = models.JSONField(default=dict, blank=True, help_text="Ids and names that its kind reads, never a value.")
+    run = models.UUIDField(null=True, blank=True)
+    status = models.CharField(max_length=10, choices=JobStatus.choices, default=JobStatus.QUEUED)
+    priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
+    due_at = models.DateTimeField()
+
+    epoch = models.PositiveBigIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    leased_by = models.UUIDField(null=True, blank=True)
+    attempts = models.PositiveIntegerField(default=0, help_text="Begun since a slice of it last ended well.")
+    progress = models.JSONField(default=dict, blank=True, help_text="{done, total, note, place}")
+    error_code = models.CharField(max_length=60, blank=True, default="")
+    error = models.TextField(blank=True, default="", help_text="What went wrong last.")
+
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"], condition=Q(status__in=["queued", "running"]), name="job_live_name"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["run"], name="job_by_run"),
+            models.Index(fields=["-ended_at"], name="job_ended"),
+            # What the queue looks at: few rows at any time, however many jobs are done.
+            models.Index(
+                fields=["-priority", "due_at"], name="job_claimable", condition=Q(status__in=["queued", "running"])
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.kind
