@@ -1,5 +1,7 @@
 """Decisions cannot be changed or removed by anybody, not even by SQL: triggers on PostgreSQL and SQLite.
 
+They let one thing pass: payload columns that are encrypted anew under another key, every other column as it was.
+
 Installed after every migrate, because SQLite drops them when it rebuilds a table; a system check watches them.
 """
 
@@ -12,8 +14,11 @@ from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
 from approvals.models import Decision
+from checkpoints.core.keyring import LOCKED
 
 _MESSAGE = "decisions are append-only"
+_SQLITE_BYTES = "x'{0}'"
+_POSTGRESQL_BYTES = "'\\x{0}'::bytea"
 _NAMES = ("decision_no_update", "decision_no_delete")
 
 
@@ -21,11 +26,37 @@ def _table() -> str:
     return connection.ops.quote_name(Decision._meta.db_table)
 
 
+def _others_changed(is_not: str) -> str:
+    """SQL that is true where a column that is no payload changes."""
+    names = [f.column for f in Decision._meta.concrete_fields if f.name not in Decision.PAYLOADS]
+    return " OR ".join(f"OLD.{_quoted(name)} {is_not} NEW.{_quoted(name)}" for name in names)
+
+
+def _forbidden(is_not: str, locked: str) -> str:
+    """SQL that is true of every change but one: payload columns encrypted anew, from encrypted bytes to encrypted
+    bytes. Seals and hashes are over the plain bytes, so what such a change does to the content shows.
+    """
+    payloads = [_quoted(name) for name in Decision.PAYLOADS]
+    begins = "substr({0}.{1}, 1, 1) <> " + locked
+    broken = [
+        f"(OLD.{name} {is_not} NEW.{name} AND ({begins.format('OLD', name)} OR {begins.format('NEW', name)}))"
+        for name in payloads
+    ]
+    nothing = " AND ".join(f"NOT OLD.{name} {is_not} NEW.{name}" for name in payloads)
+    return f"{_others_changed(is_not)} OR {' OR '.join(broken)} OR ({nothing})"
+
+
+def _quoted(name: str) -> str:
+    return connection.ops.quote_name(name)
+
+
 def _install_sqlite() -> list[str]:
+    refuse = f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
     return [
-        f"CREATE TRIGGER IF NOT EXISTS decision_no_{act.lower()} BEFORE {act} ON {_table()} "
-        f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
-        for act in ("UPDATE", "DELETE")
+        "DROP TRIGGER IF EXISTS decision_no_update",
+        f"CREATE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} "
+        f"WHEN {_forbidden('IS NOT', _SQLITE_BYTES.format(LOCKED.hex()))} {refuse}",
+        f"CREATE TRIGGER IF NOT EXISTS decision_no_delete BEFORE DELETE ON {_table()} {refuse}",
     ]
 
 
@@ -33,8 +64,9 @@ def _install_postgresql() -> list[str]:
     return [
         "CREATE OR REPLACE FUNCTION countersign_append_only() RETURNS trigger LANGUAGE plpgsql AS "
         f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}'; END $$",
-        f"CREATE OR REPLACE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} "
-        "FOR EACH STATEMENT EXECUTE FUNCTION countersign_append_only()",
+        f"CREATE OR REPLACE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} FOR EACH ROW "
+        f"WHEN ({_forbidden('IS DISTINCT FROM', _POSTGRESQL_BYTES.format(LOCKED.hex()))}) "
+        "EXECUTE FUNCTION countersign_append_only()",
         f"CREATE OR REPLACE TRIGGER decision_no_delete BEFORE DELETE OR TRUNCATE ON {_table()} "
         "FOR EACH STATEMENT EXECUTE FUNCTION countersign_append_only()",
     ]
