@@ -1,58 +1,105 @@
-"""Aborts the process's work at database statement k, before or after it, or right after a commit: a crash in small.
+"""A crash in small: everything this process does with its database ends at moment k, before or after a statement or
+right after a commit.
 
-The abort is a `BaseException` that nothing of ours handles, raised in the thread that does the runner's own statements.
-What was not committed is rolled back, exactly as when the process dies; the lease stays until somebody ends it.
+Watched are all connections of all threads, so what a node's own thread does in its transaction counts too. Once the
+moment has come nothing reaches the database any more, from whichever thread, exactly as if the process were dead; what
+was not committed is rolled back, and the lease stays until it expires. A statement outside a transaction is its own
+commit, so `after` it the work is done and nobody was told.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 
 class Aborted(BaseException):
-    """The process would be dead now."""
+    """The process would be dead now. Nothing of ours handles it."""
 
 
-class Points:
-    """Counts the moments at which a crash can fall, and aborts at the chosen one (None: only counts)."""
+class Watch:
+    """Is told of each statement and each commit while `watching` runs."""
+
+    def before(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        """A statement is about to be sent."""
+
+    def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        """A statement was carried out."""
+
+    def committed(self, link: BaseDatabaseWrapper) -> None:
+        """A transaction was committed."""
+
+
+@contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    """Tell `watch` of the statements and commits of all connections of this process."""
+    run, commit = CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit
+
+    def statement(cursor: Any, sql: str, params: Any, many: bool, executor: Any) -> Any:
+        watch.before(cursor.db, sql)
+        result = run(cursor, sql, params, many, executor)
+        watch.after(cursor.db, sql)
+        return result
+
+    def committing(link: BaseDatabaseWrapper) -> None:
+        commit(link)
+        watch.committed(link)
+
+    CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = statement, committing  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = run, commit  # type: ignore[method-assign]
+
+
+class Points(Watch):
+    """Counts the moments at which a crash can fall, and aborts at the chosen one (None: only counts).
+
+    `fired` says where it fell, and is empty until then.
+    """
 
     def __init__(self, at: int | None = None) -> None:
         self.at = at
         self.seen = 0
-        self._thread = threading.current_thread()
+        self.fired = ""
+        self._dead = False
+        self._lock = threading.Lock()
 
-    def pass_one(self) -> None:
+    def before(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        self._pass(link, f"before {sql[:60]}")
+
+    def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        self._pass(link, f"after {sql[:60]}")
+
+    def committed(self, link: BaseDatabaseWrapper) -> None:
+        self._pass(link, "after a commit")
+
+    def _pass(self, link: BaseDatabaseWrapper, where: str) -> None:
         """One moment goes by; aborts if it is the chosen one."""
-        if threading.current_thread() is not self._thread:
-            return
-        self.seen += 1
-        if self.seen - 1 == self.at:
-            raise Aborted
-
-    def _statement(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        self.pass_one()
-        result = execute(sql, params, many, context)
-        self.pass_one()
-        return result
+        with self._lock:
+            if not self._dead:
+                self.seen += 1
+                if self.seen - 1 != self.at:
+                    return
+                self._dead, self.fired = True, where
+        if not link.in_atomic_block:
+            link.close()  # of a thread that nobody closes it for any more
+        raise Aborted(self.fired)
 
     @contextmanager
-    def watching(self) -> Iterator["Points"]:
-        """Statements and commits of this thread count while the block runs; an abort ends it quietly."""
-        commit = BaseDatabaseWrapper.commit
-
-        def committed(wrapper: BaseDatabaseWrapper) -> None:
-            commit(wrapper)
-            self.pass_one()
-
-        BaseDatabaseWrapper.commit = committed  # type: ignore[method-assign]
-        try:
-            with connection.execute_wrapper(self._statement):
-                yield self
-        except Aborted:
-            connection.close()
-        finally:
-            BaseDatabaseWrapper.commit = commit  # type: ignore[method-assign]
+    def life(self) -> Iterator[None]:
+        """The life of one process: its moments count, and its abort ends it quietly, threads included."""
+        others = set(threading.enumerate())
+        with watching(self):
+            try:
+                yield
+            except Aborted:
+                connection.close()
+            finally:
+                for thread in set(threading.enumerate()) - others:
+                    thread.join(5)
+        self._dead = False

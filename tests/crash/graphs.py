@@ -1,42 +1,90 @@
 """The graphs of the sweep: each shape in which a crash could lose or double something, as small as it goes."""
 
+import threading
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel
 
 from orchestrator.demo.claims.models import ClaimCase
-from orchestrator.engine import END, START, Append, Gate, Graph, Last, Max, Merge, Send, Sum, Union, Write
-from tests.graphs_app.graphs import outside
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Artifact,
+    Custom,
+    First,
+    Gate,
+    Graph,
+    Last,
+    Longest,
+    Max,
+    Merge,
+    Min,
+    NotDone,
+    Replace,
+    Retry,
+    Send,
+    Sum,
+    Union,
+    Write,
+)
 
 BROKEN: set[str] = set()
 """Nodes that are broken until a person mends them."""
+LEFT: dict[str, int] = {}
+"""How often a node still misbehaves in the journey under way."""
+DRAIN = threading.Event()
+"""Whether the worker was asked to stop."""
 
 GATE = Gate(reviewers=["group:claims"])
 YES = ("approved", "partial")
+
+
+def fresh() -> None:
+    """Everything as before a journey."""
+    BROKEN.add("fragile")
+    LEFT.update(wobble=2, far=2, knock=1, linger=1, last_call=1)
+    DRAIN.clear()
+
+
+def misbehaves(node: str) -> bool:
+    """Whether this call of the node is one of those that go wrong."""
+    LEFT[node] = LEFT.get(node, 0) - 1
+    return LEFT[node] >= 0
 
 
 class Order(BaseModel):
     folder: str = ""
 
 
+def joined(old: str, update: str) -> str:
+    """A reducer of the author's own, in which the order of updates shows."""
+    return f"{old}<{update}>"
+
+
+def outside(ctx: Any, what: str) -> None:
+    """An effect that cannot be taken back: a line in a file that no database knows of."""
+    with (Path(ctx.input.folder) / "outside.log").open("a") as log:
+        log.write(f"{what} {ctx.idempotency_key}\n")
+
+
 class Notes(BaseModel):
     notes: Annotated[list[str], Append] = []
     total: Annotated[int, Sum] = 0
-    most: Annotated[int | None, Max] = None
-    tags: Annotated[set[str], Union] = set()
     facts: Annotated[dict[str, int], Merge] = {}
-    last: Annotated[str, Last] = ""
     letter: str = ""
 
 
-def _graph(name: str, **settings: Any) -> Graph:
-    return Graph(name, input=Order, state=Notes, **settings)
+def _graph(name: str, state: type[BaseModel] = Notes, **settings: Any) -> Graph:
+    return Graph(name, input=Order, state=state, **settings)
 
 
 def _note(graph: Graph, name: str, writes: dict[str, Any] | None = None, **options: Any) -> None:
     """A node that leaves a note, and whatever else it is told to write."""
 
-    def run(state: Notes, ctx: Any) -> dict[str, Any]:
+    def run(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": [f"{name} {ctx.visit}"], **(writes or {})}
 
     graph.node(name, **options)(run)
@@ -77,12 +125,39 @@ def _loop(name: str, **settings: Any) -> Graph:
 loop = _loop("c_loop")
 recovery = _loop("c_recovery", checkpoints="none")
 
-parallel = _graph("c_parallel")
+
+class Reduced(BaseModel):
+    """One channel a reducer, two of them artifacts."""
+
+    replaced: Annotated[str, Replace] = ""
+    notes: Annotated[list[str], Append] = []
+    facts: Annotated[dict[str, int], Merge] = {}
+    total: Annotated[float, Sum] = 0.0
+    most: Annotated[int | None, Max] = None
+    least: Annotated[int | None, Min] = None
+    first: Annotated[str | None, First] = None
+    last: Annotated[str, Last, Artifact] = ""
+    tags: Annotated[set[str], Union, Artifact] = set()
+    longest: Annotated[str | None, Longest] = None
+    order: Annotated[str, joined] = ""
+    product: Annotated[int, Custom(lambda old, update: old * update, commutes=True)] = 1
+
+
+parallel = _graph("c_parallel", Reduced)
+
+
+def _reduced(number: int, name: str) -> dict[str, Any]:
+    """A write to each channel; to the one that replaces from the first branch alone, for two are a conflict."""
+    many: dict[str, Any] = {name: value for name in ("most", "least") for value in [number]}
+    many |= {"facts": {name: number, "all": number}, "total": number + 0.5, "tags": {name, "all"}}
+    many |= {"first": name, "last": name, "longest": name * (number + 1), "order": name, "product": number + 2}
+    return {**many, "replaced": name} if number == 0 else many
+
+
 for number, one in enumerate(("a", "b", "c")):
-    reduced = {"total": number, "most": number, "tags": {one, "all"}, "facts": {one: number}, "last": one}
-    _note(parallel, one, reduced)
+    _note(parallel, one, _reduced(number, one))
     _chain(parallel, START, one, "join")
-_note(parallel, "join")
+_note(parallel, "join", {"replaced": "join", "order": "join"})
 parallel.edge("join", END)
 
 fan_out = _graph("c_fan_out")
@@ -137,23 +212,23 @@ def record(state: Notes, ctx: Any) -> dict[str, Any]:
 _note(atomic, "after")
 _chain(atomic, START, "record", "after", END)
 
-gate = _graph("c_gate")
-_propose(gate, "ask", Write("letter", "proposed"), Write("notes", ["one"]), Write("notes", ["two"]))
-_note(gate, "after")
-gate.edge(START, "ask")
-gate.edge("ask", "after", when=YES)
-gate.edge("after", END)
 
-beside = _graph("c_beside")
-_propose(beside, "ask", Write("letter", "proposed"), Write("notes", ["asked"]))
+def _asking(name: str, *writes: Write) -> Graph:
+    graph = _graph(name)
+    _propose(graph, "ask", *writes)
+    _note(graph, "after")
+    graph.edge(START, "ask")
+    graph.edge("ask", "after", when=YES)
+    graph.edge("after", END)
+    return graph
+
+
+gate = _asking("c_gate", Write("letter", "proposed"), Write("notes", ["one"]), Write("notes", ["two"]))
+
+beside = _asking("c_beside", Write("letter", "proposed"), Write("notes", ["asked"]))
 _note(beside, "move", {"total": 1})
 _note(beside, "rewrite", {"letter": "moved"})
-_note(beside, "after")
-beside.edge(START, "ask")
-beside.edge(START, "move")
-_chain(beside, "move", "rewrite", END)
-beside.edge("ask", "after", when=YES)
-beside.edge("after", END)
+_chain(beside, START, "move", "rewrite", END)
 
 two_gates = _graph("c_two_gates")
 _propose(two_gates, "ask_a", Write("letter", "from a"))
@@ -163,6 +238,42 @@ for one in ("ask_a", "ask_b"):
     two_gates.edge(START, one)
     two_gates.edge(one, "join", when=YES)
 two_gates.edge("join", END)
+
+retry = _graph("c_retry")
+
+
+@retry.node(retry=Retry(attempts=3, backoff=0.001))
+def wobble(state: Notes, ctx: Any) -> dict[str, Any]:
+    if misbehaves("wobble"):
+        raise RuntimeError("not yet")
+    return {"notes": ["wobbled"]}
+
+
+@retry.node(effect="external", not_done=(ConnectionError,), retry=Retry(attempts=3, backoff=0.001))
+def knock(state: Notes, ctx: Any) -> dict[str, Any]:
+    if misbehaves("knock"):
+        raise NotDone("nobody answered")
+    outside(ctx, "knocked")
+    return {"notes": ["knocked"]}
+
+
+_chain(retry, START, "wobble", "knock", END)
+
+far = _graph("c_far")
+
+
+@far.node("far", retry=Retry(attempts=3, backoff=0.01))
+def far_retried(state: Notes, ctx: Any) -> dict[str, Any]:
+    if misbehaves("far"):
+        raise RuntimeError("not yet")
+    return {"notes": ["far"]}
+
+
+_note(far, "beside")
+for one in ("far", "beside"):
+    _chain(far, START, one, "join")
+_note(far, "join")
+far.edge("join", END)
 
 failure = _graph("c_failure")
 
@@ -202,3 +313,49 @@ error_edge.edge(START, "breaks")
 error_edge.edge("breaks", END)
 error_edge.edge("breaks", "mend", when="error")
 error_edge.edge("mend", END)
+
+drain = _graph("c_drain")
+
+
+@drain.node(effect="external", idempotent=True)
+def last_call(state: Notes, ctx: Any) -> dict[str, Any]:
+    """The worker is asked to stop while this one is in hand; it ends within the grace period."""
+    if misbehaves("last_call"):
+        DRAIN.set()
+    outside(ctx, "paid")
+    return {"notes": ["last call"]}
+
+
+@drain.node()
+def linger(state: Notes, ctx: Any) -> dict[str, Any]:
+    """The worker is asked to stop while this one is in hand; it takes longer than anybody waits."""
+    until = time.monotonic() + 0.5
+    if misbehaves("linger"):
+        DRAIN.set()
+        while time.monotonic() < until and not ctx.cancelled:
+            time.sleep(0.002)
+    return {"notes": ["lingered"]}
+
+
+@drain.node(effect="external", idempotent=True)
+def beside_linger(state: Notes, ctx: Any) -> dict[str, Any]:
+    outside(ctx, "beside")
+    return {"notes": ["beside"]}
+
+
+_chain(drain, START, "last_call", "linger", "join")
+_chain(drain, "last_call", "beside_linger", "join", END)
+_note(drain, "join")
+
+reporting = _graph("c_reporting")
+
+
+@reporting.node()
+def reports(state: Notes, ctx: Any) -> dict[str, Any]:
+    """Its first report is a heartbeat, at once."""
+    ctx.report(1, 2, "half")
+    time.sleep(0.05)
+    return {"notes": ["reported"]}
+
+
+_chain(reporting, START, "reports", END)

@@ -3,34 +3,62 @@
 from typing import Any
 
 from approvals.models import ApprovalRequest
-from checkpoints import ledger, writes
-from checkpoints.models import Checkpoint, PendingWrite, Run
-from checkpoints.packed import unpack
+from checkpoints import timeline, writes
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
+from checkpoints.packed import value
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.plan import skipped
 
+ROUNDS = ("superstep", "settlement")
+"""Sources whose rows are part of a journey; how many failures it met on its way is not."""
+
 
 def journey(run: Run) -> dict[str, Any]:
-    """Input, state, pending writes, tokens, visits, skipped nodes and outcomes of a run as it stands."""
+    """Input, scratch, artifacts, pending writes, tokens, visits, skipped nodes and outcomes of a run as it stands."""
     run.refresh_from_db()
-    payload = ledger.payload_of(Checkpoint.objects.get(id=run.head))
-    frontier = Frontier.from_json(payload.frontier)
-    pending = writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
-    outcomes = ApprovalRequest.objects.filter(run=run).order_by("node", "visit", "index")
+    document = timeline.snapshot_of(Checkpoint.objects.get(id=run.head))
+    frontier = document["frontier"]
     return {
         "status": run.status,
-        "input": {k: v for k, v in unpack(run.input).items() if k != "folder"},
-        "state": payload.state,
-        "pending": [[w.task, w.position, w.channel, unpack(w.value), w.revision] for w in pending],
-        "tokens": frontier.tokens,
-        "visits": frontier.visits,
-        "waiting": payload.frontier["waiting"],
-        "skipped": skipped(registry.by_fingerprint(run.fingerprint), frontier),
-        "outcomes": [[r.task, r.outcome] for r in outcomes],
+        "input": value(run, "input"),
+        "scratch": document["scratch"],
+        "artifacts": document["artifacts"],
+        "pending": _pending(run),
+        "tokens": {name: frontier[name] for name in ("tokens", "sends", "waiting", "rejected", "written")},
+        "errors": _without_attempts(frontier["errors"]),
+        "visits": [frontier["visits"], frontier["visited"]],
+        "skipped": skipped(registry.by_fingerprint(run.fingerprint), Frontier.from_json(frontier)),
+        "outcomes": _outcomes(run),
     }
 
 
 def journey_hash(run: Run) -> str:
     """SHA-256 over the canonical bytes of `journey`."""
     return canonical.digest(canonical.dumps(journey(run)))
+
+
+def _pending(run: Run) -> list[Any]:
+    """Of each held write the newest revision, whether its gate is settled or not."""
+    newest = writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
+    return [[w.task, w.position, w.channel, value(w, "value"), w.revision] for w in newest]
+
+
+def _without_attempts(errors: dict[str, Any]) -> dict[str, Any]:
+    return {edge: [{**one, "attempt": 0} for one in carried] for edge, carried in errors.items()}
+
+
+def _outcomes(run: Run) -> dict[str, Any]:
+    """Of each gate, and of each node in each round, in the order of the rounds."""
+    gates = ApprovalRequest.objects.filter(run=run).order_by("node", "visit", "index")
+    saved = RunEvent.objects.filter(run=run, type="checkpoint_saved").order_by("seq")
+    rounds = [line for line in map(_payload, saved) if line["source"] in ROUNDS]
+    return {
+        "gates": [[one.task, one.status, one.outcome] for one in gates],
+        "rounds": [[line["superstep"], line["source"], line["nodes"]] for line in rounds],
+    }
+
+
+def _payload(line: RunEvent) -> dict[str, Any]:
+    payload: dict[str, Any] = value(line, "payload")
+    return payload

@@ -1,0 +1,177 @@
+"""The scenarios of the sweep: a graph, what people do whenever its run rests, and what must be true outside at its end.
+
+`live` tells one of them from start to end, while a trouble falls on whoever is acting; who comes next looks at the rows
+and does what is left, as a person or a worker would.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from django.contrib.auth.models import User
+from django.db import connection
+
+from approvals.models import ApprovalRequest, Decision
+from checkpoints import journal, leases
+from checkpoints.core.status import Status
+from checkpoints.models import Run, RunEvent, TaskResult
+from checkpoints.models.task_result import Outcome
+from orchestrator import runner, runs, settling
+from orchestrator.demo.claims.models import ClaimCase
+from orchestrator.engine import Task
+from tests.crash import graphs
+from tests.processes import calls
+from tests.runner import desk
+
+LONGEST = 80
+"""Acts after which a run that has not ended will not."""
+LONG_AGO = "2000-01-01T00:00Z"
+LEAVES = {"letter": "letter", "knock": "knocked"}
+"""Effects that only a person can judge, and the line that each leaves outside."""
+
+_number = itertools.count()
+
+
+class Trouble(Protocol):
+    """What befalls those who act."""
+
+    def life(self) -> AbstractContextManager[None]:
+        """While one process or person acts. Ends quietly where trouble ended it."""
+
+
+def nobody(run: Run, by: User) -> bool:
+    """No person has anything to do."""
+    return False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`people` does the next thing that people have to do while the run rests, and says whether there was one."""
+
+    graph: str
+    people: Callable[[Run, User], bool] = nobody
+    end: str = Status.COMPLETED
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """Lines outside by what they begin with: so many different ones there are at the end."""
+    once: frozenset[str] = frozenset()
+    """Of those the ones that may be there only once each: effects that are not idempotent."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User], bool]:
+    """Whoever signs gives these verdicts, one a write; approves all where none are named."""
+
+    def people(run: Run, by: User) -> bool:
+        if run.status != Status.PAUSED:
+            return False
+        if verdicts:
+            desk.sign(run, by, list(verdicts))
+        else:
+            desk.sign_open(run, by, "approve", requests=requests)
+        return True
+
+    return people
+
+
+def _mend_and_resume(run: Run, by: User) -> bool:
+    if run.status != Status.FAILED:
+        return False
+    graphs.BROKEN.clear()
+    runs.resume(run.id, by=by)
+    return True
+
+
+def _settle(run: Run, by: User) -> bool:
+    """Look outside, and say what is true there."""
+    if run.status != Status.UNKNOWN:
+        return False
+    row = settling.unknown_tasks(run)[0]
+    happened = bool(calls(Path(runs.input_of(run)["folder"]), LEAVES[row.node]))
+    # The thread of the attempt is gone with the process that died, which here is still this one.
+    journal.thread_ended(run.id, run.line, Task(row.node, row.visit, row.index), row.attempt)
+    output = {"notes": [LEAVES[row.node]]} if happened else None
+    runs.settle(run.id, row.task, happened=happened, output=output, by=by, reason="looked")
+    return True
+
+
+SCENARIOS = {
+    "linear": Scenario("c_linear"),
+    "branch": Scenario("c_branch"),
+    "loop": Scenario("c_loop"),
+    "parallel with each reducer": Scenario("c_parallel"),
+    "fan-out": Scenario("c_fan_out"),
+    "gate": Scenario("c_gate", _signs("approve", ("edit", ["edited"]), "reject")),
+    "gate rejected": Scenario("c_gate", _signs("reject", "reject", "reject"), end=Status.REJECTED),
+    "gate beside a moving branch": Scenario("c_beside", _signs()),
+    "two gates one by one": Scenario("c_two_gates", _signs(requests=1)),
+    "two gates at once": Scenario("c_two_gates", _signs()),
+    "retry": Scenario("c_retry", _settle, counted={"knocked": 1}, once=frozenset({"knocked"})),
+    "retry after a wait": Scenario("c_far"),
+    "failure": Scenario("c_failure", _mend_and_resume, counted={"paid": 1}),
+    "error edge": Scenario("c_error_edge"),
+    "drain": Scenario("c_drain", counted={"paid": 1, "beside": 1}, settings={"GRACE_SECONDS": 0.05}),
+    "effects": Scenario("c_effects", _settle, counted={"paid": 1, "letter": 1}, once=frozenset({"letter"})),
+    "atomic": Scenario("c_atomic"),
+    "recovery points": Scenario("c_recovery"),
+    "slices": Scenario("c_loop", settings={"SLICE_SECONDS": 1e-6}),
+    "heartbeat": Scenario("c_reporting"),
+}
+
+
+def live(scenario: Scenario, *, by: User, folder: Path, trouble: Trouble) -> Run:
+    """The run from its start to its end, with trouble on its way. Fails where it does not end."""
+    (folder / "outside.log").unlink(missing_ok=True)
+    graphs.fresh()
+    key, run = f"{scenario.graph}-{next(_number)}", None
+    for _ in range(LONGEST):
+        acted = True
+        with trouble.life():
+            acted = _act(scenario, run, key=key, folder=folder, by=by)
+        run = Run.objects.filter(key=key).first()
+        if run and not acted:
+            return run
+        _time_passes(key)
+    raise AssertionError(f"the run does not end: {run and (run.status, run.at_node)}")
+
+
+def _act(scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: User) -> bool:
+    """Whatever is next: starting, a worker's claim and slice, or what people do. False: there is nothing left."""
+    if run is None:
+        runs.start(scenario.graph, {"folder": str(folder)}, key=key, by=by)
+        return True
+    if run.status not in (Status.QUEUED, Status.RUNNING, Status.WAITING):
+        return scenario.people(run, by)
+    graphs.DRAIN.clear()
+    claim = leases.claim_one(run.id)
+    if claim:
+        runner.work(claim.id, claim.epoch, draining=graphs.DRAIN.is_set)
+    return True
+
+
+def _time_passes(key: str) -> None:
+    """Leases that somebody left behind expire, and waits are over."""
+    run = Run.objects.filter(key=key)
+    run.filter(status=Status.RUNNING).update(lease_until=LONG_AGO)
+    run.filter(status=Status.WAITING).update(due_at=LONG_AGO)
+    connection.close_if_unusable_or_obsolete()
+
+
+def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> None:
+    """What the rows and the outside must show at the end, whatever happened on the way."""
+    run.refresh_from_db()
+    assert run.status == scenario.end
+    for what, number in scenario.counted.items():
+        lines = calls(folder, what)
+        assert len(set(lines)) == number, (what, lines)
+        assert what not in scenario.once or len(lines) == number, (what, lines)
+    assert not TaskResult.objects.filter(run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]).exists()
+    assert not ApprovalRequest.objects.filter(run=run, status__in=["open", "settled"]).exists()
+    if scenario.graph == "c_atomic":
+        assert ClaimCase.objects.get(claim_id=str(run.id)[:36]).changes == 1
+    decided = Decision.objects.filter(run=run.id).values_list("write", "revision")
+    assert len(decided) == len(set(decided)), "a decision was written twice"
+    lines = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True))
+    assert lines == list(range(1, run.event_seq + 1)), "the log has a gap"
