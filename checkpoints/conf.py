@@ -1,6 +1,7 @@
 """The COUNTERSIGN settings, typed, with a default for each, checked at start-up. Everybody reads them here."""
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ class Conf:
     encryption_keys: Mapping[str, Any] = field(default_factory=dict, repr=False)
     compromised_keys: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    payloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default_payloads: str = "database"
 
     def __post_init__(self) -> None:
         for name in ("lease_seconds", "slice_seconds", "node_timeout", "poll_seconds", "workers"):
@@ -42,6 +45,29 @@ class Conf:
                 raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must be at least 1")
         if self.grace_seconds < 0:
             raise ImproperlyConfigured("COUNTERSIGN['GRACE_SECONDS'] must not be negative")
+        for name, given in self.payloads.items():
+            _check_payloads(name, given)
+        if self.default_payloads not in {"database", *self.payloads}:
+            raise ImproperlyConfigured(
+                f"COUNTERSIGN['DEFAULT_PAYLOADS'] names {self.default_payloads!r}, which PAYLOADS does not have"
+            )
+
+
+def _check_payloads(name: Any, given: Any) -> None:
+    """The form of one entry of PAYLOADS; `payloads.backends` makes it, and says what else is wrong with it."""
+    where = f"COUNTERSIGN['PAYLOADS'][{name!r}]"
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+        raise ImproperlyConfigured(f"{where}: a name is 1 to 60 letters, digits, _ and -")
+    if name == "database":
+        raise ImproperlyConfigured(f"{where}: this name is taken by the rows themselves")
+    if not isinstance(given, Mapping) or not isinstance(given.get("backend"), str):
+        raise ImproperlyConfigured(f"{where} must be a dictionary with a 'backend'")
+    if unknown := set(given) - {"backend", "options"}:
+        raise ImproperlyConfigured(
+            f"{where} knows 'backend' and 'options', not {', '.join(map(repr, sorted(unknown)))}"
+        )
+    if not isinstance(given.get("options", {}), Mapping):
+        raise ImproperlyConfigured(f"{where}['options'] must be a dictionary")
 
 
 _read: tuple[Mapping[str, Any], Conf] | None = None

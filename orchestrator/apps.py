@@ -17,6 +17,6 @@ class OrchestratorConfig(AppConfig):
         from orchestrator.roles import make_roles
 
         post_migrate.connect(make_roles, sender=self)
-        for check in (checks.check_settings, checks.check_graphs, checks.check_atomic_nodes):
+        for check in (checks.check_settings, checks.check_payloads, checks.check_graphs, checks.check_atomic_nodes):
             register(check)
         discovery.discover()

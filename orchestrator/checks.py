@@ -7,6 +7,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 
+from checkpoints import payloads
 from checkpoints.conf import conf
 from orchestrator.engine import registry
 
@@ -18,6 +19,25 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
     except ImproperlyConfigured as error:
         return [Error(str(error), id="orchestrator.E001")]
     return []
+
+
+def check_payloads(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.E003: a payload backend that cannot be made. E004: a graph that asks for one that is not there."""
+    if check_settings(app_configs):
+        return []
+    try:
+        known = payloads.backends()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="orchestrator.E003")]
+    return [
+        Error(
+            f"graph {compiled.name} asks for payloads={wanted!r}; known: {', '.join(sorted(known))}",
+            hint="name it in COUNTERSIGN['PAYLOADS']",
+            id="orchestrator.E004",
+        )
+        for compiled in registry.all()
+        if (wanted := compiled.graph.payloads) is not None and wanted not in known
+    ]
 
 
 def check_graphs(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:

@@ -1,16 +1,21 @@
 """Where the bytes of checkpoints are kept. Rows live in the Django database; these keep what the rows point to."""
 
-from checkpoints.payloads.base import PayloadBackend
+from checkpoints.payloads.base import PayloadBackend, check_name
+from checkpoints.payloads.configured import DATABASE, backend, backends, chosen
 from checkpoints.payloads.database import DatabasePayloads
+from checkpoints.payloads.files import FilePayloads
+from checkpoints.payloads.memory import MemoryPayloads
+from checkpoints.payloads.sealed import SealedPayloads
 
-__all__ = ["DatabasePayloads", "PayloadBackend", "backend"]
-
-
-def backend(name: str) -> PayloadBackend:
-    """The backend of that name. Raises `KeyError` for an unknown one: a graph's choice is checked when it is
-    registered.
-    """
-    return _BACKENDS[name]
-
-
-_BACKENDS: dict[str, PayloadBackend] = {"database": DatabasePayloads()}
+__all__ = [
+    "DATABASE",
+    "DatabasePayloads",
+    "FilePayloads",
+    "MemoryPayloads",
+    "PayloadBackend",
+    "SealedPayloads",
+    "backend",
+    "backends",
+    "check_name",
+    "chosen",
+]

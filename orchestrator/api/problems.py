@@ -30,6 +30,10 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.InvalidValue: 422,
     errors.InvalidGraph: 422,
     errors.ConflictingWrites: 422,
+    errors.PayloadTaken: 409,
+    errors.PayloadsUnavailable: 503,
+    errors.UnknownBackend: 503,
+    errors.SaveFailed: 503,
 }
 """A class that is not named here answers as the nearest class above it; the base itself as 409."""
 

@@ -18,6 +18,7 @@ from orchestrator.engine.retry import Interval
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 CHECKPOINTS = ("every_node", "explicit", "none", "manual")
 MEMORY = ("live", "snapshot", "journaled")
+ON_SAVE_ERROR = ("fail", "continue")
 
 
 def faults_of_graph(graph: Definition) -> Iterator[str]:
@@ -48,10 +49,10 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield "snapshot must be 'bytes' or a whole number from 1"
     if graph.memory not in MEMORY:
         yield f"memory={graph.memory!r} is none of {', '.join(MEMORY)}"
-    if graph.on_save_error != "fail":
-        yield f"on_save_error={graph.on_save_error!r}: in this version a save that fails stops the run ('fail')"
-    if graph.payloads != "database":
-        yield f"payloads={graph.payloads!r}: this version keeps payloads in the database only"
+    if graph.on_save_error not in ON_SAVE_ERROR:
+        yield f"on_save_error={graph.on_save_error!r} is none of {', '.join(ON_SAVE_ERROR)}"
+    if graph.payloads is not None and not (isinstance(graph.payloads, str) and NAME.fullmatch(graph.payloads)):
+        yield f"payloads={graph.payloads!r} is no name of a payload backend"
     if not _whole(graph.max_supersteps):
         yield "max_supersteps must be a whole number from 1"
     if graph.encrypted:

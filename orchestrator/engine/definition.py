@@ -44,7 +44,7 @@ class Definition:
     checkpoints: str | Interval = "every_node"
     snapshot: str | int = "bytes"
     memory: str = "live"
-    payloads: str = "database"
+    payloads: str | None = None
     label: str | None = None
     facts: Sequence[Fact] = ()
     encrypted: bool = False

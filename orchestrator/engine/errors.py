@@ -122,6 +122,36 @@ class PayloadTooLarge(_Named):
     code_of_class = "payload_too_large"
 
 
+class PayloadLost(TamperedRow):
+    """The bytes that a row points to are gone, cut short or changed. Put them back from a backup, under their name."""
+
+    code_of_class = "payload_lost"
+
+
+class PayloadTaken(_Named):
+    """Other bytes are kept under this name already, and what is kept never changes. Use a new name."""
+
+    code_of_class = "payload_taken"
+
+
+class PayloadsUnavailable(_Named):
+    """The place where payloads are kept does not answer. Nothing is lost; try again when it does."""
+
+    code_of_class = "payloads_unavailable"
+
+
+class UnknownBackend(_Named):
+    """The settings know no payload backend of this name. Put it back into COUNTERSIGN["PAYLOADS"] as it was."""
+
+    code_of_class = "unknown_backend"
+
+
+class SaveFailed(_Named):
+    """A checkpoint could not be saved, and nothing of it was applied. Mend the storage that is named, then resume."""
+
+    code_of_class = "save_failed"
+
+
 class MemoryConflict(_Named):
     """The memory trace was changed by another run meanwhile. The task runs again on what is there now."""
 

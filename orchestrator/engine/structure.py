@@ -30,7 +30,6 @@ def document(
             "checkpoints": policy(graph.checkpoints),
             "snapshot": graph.snapshot,
             "memory": graph.memory,
-            "payloads": graph.payloads,
             "on_save_error": graph.on_save_error,
             "max_supersteps": graph.max_supersteps,
             "reviewers": _reviewers(graph.reviewers),

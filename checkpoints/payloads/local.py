@@ -1,0 +1,87 @@
+"""Files of a folder on this machine that are written once: whole or not at all, and on the disk when the write returns.
+
+`FilePayloads` calls it for storages that are folders. No names of payloads here, only paths.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+FILE_MODE, FOLDER_MODE = 0o640, 0o750
+_TRIES = 3
+
+
+def write(path: Path, data: bytes, *, leftover: str) -> None:
+    """Write a new file. Raises `FileExistsError` where the path is taken, `OSError` where it cannot be written.
+
+    `leftover` with a `{}` is the name under which the file is first written; what a crash leaves behind has that name.
+    """
+    for _ in range(_TRIES):
+        _make(path.parent)
+        try:
+            _write(path, data, path.with_name(leftover.format(uuid4().hex)))
+        except FileNotFoundError:
+            continue  # somebody removed the folder while it was empty
+        return
+    raise FileNotFoundError(path.parent)
+
+
+def _write(path: Path, data: bytes, first: Path) -> None:
+    handle = os.open(first, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        # Unlike a rename, a link never takes the place of a file that is there.
+        os.link(first, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(first)
+    settle(path.parent)
+
+
+def settle(folder: Path) -> None:
+    """Return when the folder's entries are on the disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, and its folder where that was the last one. A file that is not there is no error."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    with suppress(OSError):
+        os.rmdir(path.parent)
+
+
+def older(root: Path, *, than: float) -> Iterator[tuple[str, str]]:
+    """Folder and name of each file one level below `root` that was written before `than` (seconds since the epoch)."""
+    for folder in _entries(root):
+        for entry in _entries(Path(folder.path)) if folder.is_dir(follow_symlinks=False) else ():
+            with suppress(FileNotFoundError):
+                if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < than:
+                    yield folder.name, entry.name
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []
+
+
+def _make(folder: Path) -> None:
+    """Make the folder and what is missing above it, each on the disk before the next."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    with suppress(FileExistsError):
+        os.mkdir(folder, FOLDER_MODE)
+    settle(folder.parent)
