@@ -15,6 +15,7 @@ from django.db import Error, connection
 from checkpoints import jobs, sweeping
 from checkpoints.conf import conf
 from checkpoints.jobs import JobHold, Step
+from checkpoints.models import Job
 from orchestrator.engine.errors import CountersignError, StaleLease
 from orchestrator.heartbeat import Heartbeat
 from orchestrator.masking import mask, writable
@@ -56,6 +57,13 @@ def work(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -> N
         # Its lease runs out, and the next worker goes on from its place.
         log.warning("database_failed", job=str(job_id), error=str(error))
         connection.close()
+
+
+def advance(job_id: UUID) -> Job:
+    """Claim the job and work on it here and now, until it ends or is not due. For commands and tests."""
+    while epoch := jobs.claim_one(job_id):
+        work(job_id, epoch)
+    return Job.objects.get(id=job_id)
 
 
 def _attempt(hold: JobHold, heart: Heartbeat, draining: Callable[[], bool]) -> None:

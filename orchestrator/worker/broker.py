@@ -1,7 +1,7 @@
 """The run table as django-q2's queue: its `broker_class`, in the settings of the project or set by `manage.py worker`.
 
 django-q2 makes it before it forks. The pusher calls `dequeue` again and again; the sentinel calls `ping` once and
-`set_stat` in each cycle of its guard. It hands out (run, epoch) and never more than there are slots.
+`set_stat` in each cycle of its guard. It hands out (run or job, epoch) and never more than there are slots.
 """
 
 import multiprocessing
@@ -15,7 +15,7 @@ from django_q.brokers import Broker
 from django_q.conf import Conf
 from django_q.signing import SignedPackage
 
-from checkpoints import leases
+from checkpoints import jobs, leases
 from checkpoints.clock import db_now
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
@@ -25,11 +25,13 @@ from orchestrator.worker import abilities
 from orchestrator.worker.board import Board, install
 from orchestrator.worker.listening import Ear
 from orchestrator.worker.presence import Presence
-from orchestrator.worker.tasks import ADVANCE
+from orchestrator.worker.tasks import ADVANCE, WORK
 
 UNBEGUN_SECONDS = 10.0
 """A claim waits for a worker that is free already; after this long, no worker reads the queue any more."""
 NO_SLOT_SECONDS = 0.5
+JOBS_SECONDS = 1.0
+"""Between two looks for jobs, unless one is rung for or the last look found some: most looks cost nothing more."""
 NO_DATABASE_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
@@ -46,6 +48,8 @@ class RunBroker(Broker):
         self._ear = Ear()
         self._can = leases.Claimable(frozenset(), frozenset())
         self._renew_at = 0.0
+        self._jobs_at = 0.0
+        self._jobs_first = False
         self._info = "Countersign: the run table is the queue"
 
     def enqueue(self, task: Any) -> NoReturn:
@@ -84,14 +88,31 @@ class RunBroker(Broker):
 
     def _look(self, free: int) -> list[Claim]:
         self._ear.listen()
+        kinds = [self._runs]
+        if time.monotonic() >= self._jobs_at:
+            # In turns, so that many of the one never keep the other waiting.
+            kinds = [self._jobs, self._runs] if self._jobs_first else [self._runs, self._jobs]
+            self._jobs_first = not self._jobs_first
+        claims: list[Claim] = []
+        for find in kinds:
+            found = find(free - len(claims)) if free > len(claims) else []
+            for claim in found:
+                self.board.slots.claim(claim)
+            claims += found
+        if not claims and self._ear.wait(self.board):
+            self._jobs_at = 0.0
+        return claims
+
+    def _runs(self, limit: int) -> list[Claim]:
         # On SQLite a look that finds nothing must not take the write lock.
         look = connection.vendor == "postgresql" or leases.any_due(self._can)
-        claims = leases.claim(worker=self.board.worker, limit=free, only=self._can) if look else []
-        for claim in claims:
-            self.board.slots.claim(claim)
-        if not claims:
-            self._ear.wait(self.board)
-        return claims
+        return leases.claim(worker=self.board.worker, limit=limit, only=self._can) if look else []
+
+    def _jobs(self, limit: int) -> list[Claim]:
+        look = connection.vendor == "postgresql" or jobs.any_due()
+        found = jobs.claim(worker=self.board.worker, limit=limit) if look else []
+        self._jobs_at = 0.0 if found else time.monotonic() + JOBS_SECONDS
+        return [Claim(job_id, epoch, job=True) for job_id, epoch in found]
 
     def _keep(self) -> None:
         """Renew what no worker has begun yet; where that takes too long, give up the whole cluster."""
@@ -103,20 +124,27 @@ class RunBroker(Broker):
             self._hand_back()
             log.critical("queue_wedged", worker=str(self.board.worker))
             raise SystemExit("no worker reads the queue")
-        if unbegun:
-            leases.renew([one.claim for one in unbegun], worker=self.board.worker)
+        runs = [one.claim for one in unbegun if not one.claim.job]
+        if runs:
+            leases.renew(runs, worker=self.board.worker)
+        if others := [(one.claim.id, one.claim.epoch) for one in unbegun if one.claim.job]:
+            jobs.renew(others, worker=self.board.worker)
 
     def _hand_back(self) -> None:
         """Take back what no worker has begun. Its message finds no slot and changes nothing."""
         claims = [one.claim for one in self.board.slots.unbegun()]
-        leases.release([claim for claim in claims if self.board.slots.withdraw(claim)])
+        ours = [claim for claim in claims if self.board.slots.withdraw(claim)]
+        leases.release([claim for claim in ours if not claim.job])
+        for claim in ours:
+            if claim.job:
+                jobs.release(claim.id, claim.epoch)
 
     def _message(self, claim: Claim) -> tuple[str, str]:
         name = f"{claim.id}:{claim.epoch}"
         task = {
             "id": name,
             "name": name,
-            "func": ADVANCE,
+            "func": WORK if claim.job else ADVANCE,
             "args": (str(claim.id), claim.epoch),
             "kwargs": {},
             "started": timezone.now(),

@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from checkpoints.conf import conf
-from checkpoints.wakes import CHANNEL
+from checkpoints.wakes import CHANNEL, JOB
 from orchestrator.worker.board import Board
 
 NET_SECONDS = 1.0
@@ -30,17 +30,18 @@ class Ear:
             cursor.execute(f"LISTEN {CHANNEL}")
         self._link, self._pid = link, os.getpid()
 
-    def wait(self, board: Board) -> None:
-        """Until somebody wakes a run, a slot gets free, or the time for the next look has come."""
+    def wait(self, board: Board) -> bool:
+        """Until somebody wakes a run, a slot gets free, or the time for the next look has come. Gives whether somebody
+        said that a job is due.
+        """
         if self._link is None:
             board.wait(conf().poll_seconds)
-            return
+            return False
         driver: Any = self._link.connection
         board.wait(NET_SECONDS, driver)
         # The driver's own errors become Django's, which the broker takes as a lost database.
         with self._link.wrap_database_errors:
-            for _ in driver.notifies(timeout=0):
-                pass
+            return JOB in [note.payload for note in driver.notifies(timeout=0)]
 
     def close(self) -> None:
         """Forget a connection that broke."""

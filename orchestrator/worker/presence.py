@@ -12,7 +12,7 @@ from checkpoints.clock import db_now
 from checkpoints.models import Worker
 from checkpoints.processes import started_ticks
 from checkpoints.sql import update_returning
-from orchestrator import discovery
+from orchestrator import discovery, jobs
 from orchestrator.worker import abilities
 from orchestrator.worker.board import Board
 
@@ -45,6 +45,7 @@ class Presence:
 
     def _appear(self) -> None:
         discovery.note_versions()
+        jobs.ensure_standing()
         # The sentinel's process stands for the cluster: when it ends, all others are killed.
         sentinel = os.getppid()
         Worker.objects.create(

@@ -1,7 +1,7 @@
-"""Slots: how many runs a cluster may hold at once, counted where no death can make the count drift.
+"""Slots: how many runs and jobs a cluster may hold at once, counted where no death can make the count drift.
 
 Made before the fork, used by the pusher (claims, withdraws), by the workers (take, leave) and by the sentinel (frees
-what the dead held). A cell is free, claimed for (run, epoch), or taken by a process; each change has one who may
+what the dead held). A cell is free, claimed for (run or job, epoch), or taken by a process; each change has one who may
 make it.
 """
 
@@ -25,7 +25,8 @@ FREE, CLAIMED = 0, -1
 
 class _Cell(ctypes.Structure):
     _fields_ = (
-        ("run", ctypes.c_uint8 * 16),
+        ("id", ctypes.c_uint8 * 16),
+        ("job", ctypes.c_int64),
         ("epoch", ctypes.c_int64),
         ("since", ctypes.c_double),
         # Written last, in one machine word: who dies before it has changed nothing.
@@ -53,7 +54,7 @@ class Slots:
         return len(self._cells)
 
     def free(self) -> int:
-        """How many runs may still be claimed."""
+        """How many runs and jobs may still be claimed."""
         return sum(cell.state == FREE for cell in self._cells)
 
     def busy(self) -> int:
@@ -69,8 +70,8 @@ class Slots:
         """Put a claim into a free cell (the pusher). Raises `LookupError` where it claimed more than `free()`."""
         with self._locked():
             cell = self._find(lambda cell: cell.state == FREE)
-            cell.run[:] = list(claim.id.bytes)
-            cell.epoch, cell.since = claim.epoch, time.monotonic()
+            cell.id[:] = list(claim.id.bytes)
+            cell.job, cell.epoch, cell.since = claim.job, claim.epoch, time.monotonic()
             cell.state = CLAIMED
 
     def take(self, claim: Claim) -> bool:
@@ -118,4 +119,4 @@ class Slots:
 
 
 def _claim(cell: Any) -> Claim:
-    return Claim(UUID(bytes=bytes(cell.run)), cell.epoch)
+    return Claim(UUID(bytes=bytes(cell.id)), cell.epoch, bool(cell.job))

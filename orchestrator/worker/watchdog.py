@@ -4,7 +4,7 @@ import time
 
 from django.db import Error, connection
 
-from checkpoints import leases
+from checkpoints import jobs, leases
 from orchestrator.worker import abilities
 from orchestrator.worker.board import Board
 
@@ -26,15 +26,15 @@ class Watchdog:
         self._next = time.monotonic() + LOOK_SECONDS
         if self._board.sentinel_silent() > SILENCE_SECONDS:
             return f"the sentinel has not looked after its processes for {SILENCE_SECONDS:g} s"
-        if self._board.pusher_silent() > SILENCE_SECONDS and self._board.slots.free() and _runs_are_due():
-            return f"runs are due and a slot is free, but nothing was claimed for {SILENCE_SECONDS:g} s"
+        if self._board.pusher_silent() > SILENCE_SECONDS and self._board.slots.free() and _work_is_due():
+            return f"work is due and a slot is free, but nothing was claimed for {SILENCE_SECONDS:g} s"
         return None
 
 
-def _runs_are_due() -> bool:
+def _work_is_due() -> bool:
     """False also where the database cannot be asked: then nobody can claim, and killing would not help."""
     try:
-        return leases.any_due(abilities.claimable())
+        return leases.any_due(abilities.claimable()) or jobs.any_due()
     except Error:
         connection.close()
         return False
