@@ -37,7 +37,7 @@ def _forbidden(is_not: str, locked: str) -> str:
     bytes. Seals and hashes are over the plain bytes, so what such a change does to the content shows.
     """
     payloads = [_quoted(name) for name in Decision.PAYLOADS]
-    begins = "substr({0}.{1}, 1, 1) <> " + locked
+    begins = f"substr({{0}}.{{1}}, 1, 1) {is_not} {locked}"
     broken = [
         f"(OLD.{name} {is_not} NEW.{name} AND ({begins.format('OLD', name)} OR {begins.format('NEW', name)}))"
         for name in payloads

@@ -1,0 +1,134 @@
+"""Rotation of encryption keys: every payload column that an older key encrypts is encrypted anew under the newest.
+
+The command `rotate_keys` and its job call it. The content stays the same: no seal and no hash changes. There is no list
+of what is done: the rows say under which key they are, so a rotation that was cut off is simply begun again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.apps import apps
+from django.db import transaction
+from django.db.models import BigIntegerField, BinaryField, F, Func, Model, Q, QuerySet, Value
+
+from checkpoints import sealing
+from checkpoints.conf import keyring
+from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints.models import Checkpoint
+from orchestrator.engine.errors import CountersignError
+
+BATCH_ROWS = 200
+BATCH_BYTES = 8 * 1024 * 1024
+"""What one transaction takes in hand at most, so that memory stays flat and nobody waits long."""
+MOST_FAULTS = 20
+
+
+@dataclass(slots=True)
+class Rotated:
+    """How far a rotation has got: rows by table, and rows that do not open and stay as they are."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        return sum(self.rows.values())
+
+
+def behind() -> dict[str, int]:
+    """Rows by table with a payload column that an older key encrypts; tables without any are left out.
+
+    Raises `WrongKey` where there is no encryption key.
+    """
+    counts = {model._meta.db_table: _behind(model, names).count() for model, names in encryptable()}
+    return {table: count for table, count in counts.items() if count}
+
+
+def rotate(result: Rotated) -> Iterator[Rotated]:
+    """Encrypt anew what is under an older key, batch by batch, each its own transaction; gives `result` after each.
+
+    Rows that others hold are passed by and come in the next pass; it ends with a pass that finds nothing to do but rows
+    that do not open. Raises `WrongKey` where there is no encryption key.
+    """
+    before = -1
+    while result.done != before:
+        before, result.failed, result.faults = result.done, 0, []
+        for model, names in encryptable():
+            yield from _pass(model, names, result)
+
+
+def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
+    """The models that hold encrypted columns, with the names of these, in order of their tables."""
+    found = [(model, _columns(model)) for model in apps.get_models()]
+    return sorted([one for one in found if one[1]], key=lambda one: one[0]._meta.db_table)
+
+
+def _columns(model: type[Model]) -> tuple[str, ...]:
+    return ("change", "snapshot") if model is Checkpoint else tuple(getattr(model, "PAYLOADS", ()))
+
+
+def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
+    """Rows of which a column is encrypted, and not under the newest key."""
+    newest = keyring().locker.encode()
+    newest = LOCKED + bytes([len(newest)]) + newest
+    old, begins = Q(pk__in=[]), {}
+    for name in names:
+        begins |= {f"{name}_form": _begin(name, 1), f"{name}_key": _begin(name, len(newest))}
+        old |= Q(**{f"{name}_form": LOCKED}) & ~Q(**{f"{name}_key": newest})
+    return model._base_manager.alias(**begins).filter(old).order_by("pk")
+
+
+def _begin(column: str, length: int) -> Func:
+    return Func(F(column), Value(1), Value(length), function="SUBSTR", output_field=BinaryField())
+
+
+def _pass(model: type[Model], names: tuple[str, ...], result: Rotated) -> Iterator[Rotated]:
+    rows = _behind(model, names)
+    lengths = [Func(F(name), function="LENGTH", output_field=BigIntegerField()) for name in names]
+    last: Any = None
+    while True:
+        after = rows if last is None else rows.filter(pk__gt=last)
+        keys = _within(list(after.values_list("pk", *lengths)[:BATCH_ROWS]))
+        if not keys:
+            return
+        _batch(rows.filter(pk__in=keys), names, result)
+        last = keys[-1]
+        yield result
+
+
+def _within(sized: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The first keys whose columns are together no larger than a batch may be; at least one."""
+    keys: list[Any] = []
+    room = BATCH_BYTES
+    for pk, *sizes in sized:
+        room -= sum(sizes)
+        if keys and room < 0:
+            break
+        keys.append(pk)
+    return keys
+
+
+def _batch(rows: "QuerySet[Any]", names: tuple[str, ...], result: Rotated) -> None:
+    needed = rows.only("pk", *names, *rows.model.IDENTITY)
+    with transaction.atomic():
+        # A rotation never waits for a row while it holds others, so it cannot stand in a circle with a run's writer.
+        for row in needed.select_for_update(skip_locked=True, no_key=True):
+            _anew(row, names, result)
+
+
+def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
+    table, newest = row._meta.db_table, keyring().locker
+    was = {name: bytes(getattr(row, name)) for name in names}
+    try:
+        old = {name: kept for name, kept in was.items() if kept[:1] == LOCKED and key_of(kept) != newest}
+        plain = {name: sealing.opened(row, name) for name in old}
+    except CountersignError as error:
+        result.failed += 1
+        result.faults += [f"{table} {row.pk}: {error.message}"] if len(result.faults) < MOST_FAULTS else []
+        return
+    cover = sealing.Cover(encrypted=True)
+    new = {name: sealing.locked(row, name, data, cover) for name, data in plain.items()}
+    changed = type(row)._base_manager.filter(pk=row.pk, **old).update(**new)
+    result.rows[table] = result.rows.get(table, 0) + changed
