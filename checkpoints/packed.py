@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import orjson
+import zstandard
 from django.db.models import Model
 
 from checkpoints import sealing
 from checkpoints.core import codec
 from orchestrator.engine import canonical
+from orchestrator.engine.errors import TamperedRow, WrongKey
 
 
 def pack(value: Any) -> bytes:
@@ -22,6 +25,21 @@ def unpack(kept: bytes | memoryview) -> Any:
 
 def value(row: Model, column: str) -> Any:
     """The JSON value of a row's payload column, decrypted where it is encrypted; None for an empty column. Raises
-    `codec.UnknownFormat`, `TamperedRow`, `WrongKey`.
+    `TamperedRow` and `WrongKey`, naming column and row.
     """
-    return unpack(sealing.opened(row, column))
+    data = sealing.opened(row, column)
+    try:
+        return unpack(data)
+    except (codec.UnknownFormat, zstandard.ZstdError, orjson.JSONDecodeError) as error:
+        what = sealing.name_of(row)
+        raise TamperedRow(f"{column} of {what} cannot be read: {error}", row=what, column=column) from error
+
+
+def shown(row: Model, column: str) -> Any:
+    """`value` for lists: where it cannot be opened a sentence that says so, for one row must not hide the others."""
+    try:
+        return value(row, column)
+    except WrongKey as error:
+        return f"cannot be opened: key {error.facts.get('key', '')!r} is not configured"
+    except TamperedRow:
+        return "cannot be opened: it is not what was written"

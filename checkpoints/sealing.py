@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+import orjson
 from django.db.models import Model
 
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 
 Row = TypeVar("Row", bound=Model)
 Part = bytes | str | int | None
@@ -71,9 +73,24 @@ def finish(rows: Sequence[Row], cover: Cover) -> Sequence[Row]:
 
 def seal(row: Model, cover: Cover) -> None:
     """Seal a row whose payload columns are plain."""
-    ring = keyring()
-    row.seal_key = ring.signer  # type: ignore[attr-defined]
-    row.seal = ring.mac(ring.signer, _sealed(row, cover, lambda name: bytes(getattr(row, name))))  # type: ignore[attr-defined]
+    shape, ring = _shape(type(row)), keyring()
+    given: Any = row
+    plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
+    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, cover, plain))
+
+
+def seal_again(row: Model, cover: Cover, **values: Any) -> list[str]:
+    """Set these fields of a row that verified, and seal it anew; gives the names of the fields that changed with it.
+
+    Values of payload columns are given plain, packed. The other payload columns keep the bytes that they have.
+    """
+    shape, ring = _shape(type(row)), keyring()
+    given: Any = row
+    plain = [values[name] if name in values else opened(row, name) for name in shape.payloads]
+    for name, value in values.items():
+        setattr(row, name, locked(row, name, value, cover) if name in shape.payloads else value)
+    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, cover, plain))
+    return [*values, "seal", "seal_key"]
 
 
 def lock(row: Model, cover: Cover) -> None:
@@ -81,7 +98,7 @@ def lock(row: Model, cover: Cover) -> None:
     if not cover.encrypted:
         return
     for name in _shape(type(row)).payloads:
-        setattr(row, name, locked(row, name, bytes(getattr(row, name)), cover))
+        setattr(row, name, locked(row, name, bytes(getattr(row, name) or b""), cover))
 
 
 def locked(row: Model, column: str, plain: bytes, cover: Cover) -> bytes:
@@ -90,9 +107,17 @@ def locked(row: Model, column: str, plain: bytes, cover: Cover) -> bytes:
 
 
 def opened(row: Model, column: str, kept: bytes | None = None) -> bytes:
-    """The plain bytes of a payload column, or of `kept` that belongs there. Raises `TamperedRow`, `WrongKey`."""
-    kept = bytes(getattr(row, column)) if kept is None else kept
-    return keyring().open(kept, _name(row, column)) if kept[:1] == LOCKED else kept
+    """The plain bytes of a payload column, or of `kept` that belongs there. Raises `TamperedRow`, `WrongKey`, naming
+    column and row.
+    """
+    kept = bytes(getattr(row, column) or b"") if kept is None else kept
+    if kept[:1] != LOCKED:
+        return kept
+    try:
+        return keyring().open(kept, _name(row, column))
+    except CountersignError as error:
+        what = name_of(row)
+        raise type(error)(f"{column} of {what} cannot be opened: {error.message}", row=what, **error.facts) from error
 
 
 def verify(row: Model, cover: Cover, *, at: datetime | None = None) -> None:
@@ -100,16 +125,29 @@ def verify(row: Model, cover: Cover, *, at: datetime | None = None) -> None:
 
     `at` is when it was written, for keys that are compromised from a moment on.
     """
-    what = f"{row._meta.db_table} {' '.join(str(part) for part in _identity(row))}"
-    key_id, kept = row.seal_key, bytes(row.seal or b"")  # type: ignore[attr-defined]
+    shape, given = _shape(type(row)), row
+    key_id, kept = given.seal_key, bytes(given.seal or b"")  # type: ignore[attr-defined]
     if not kept:
-        raise TamperedRow(f"{what} has no seal", row=what)
-    for name in _shape(type(row)).payloads:
-        _same_cover(row, name, cover, what)
-    made = keyring().mac(key_id, _sealed(row, cover, lambda name: opened(row, name)))
-    if not hmac.compare_digest(made, kept):
-        raise TamperedRow(f"{what} is not as it was sealed", row=what)
-    refuse_compromised(key_id, at or _moment(row), what)
+        raise TamperedRow(f"{name_of(row)} has no seal", row=name_of(row))
+    plain = [_opened_in(row, name, cover) for name in shape.payloads]
+    if not hmac.compare_digest(_mac(key_id, row, _sealed(row, cover, plain)), kept):
+        raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
+    if keyring().compromised:
+        refuse_compromised(key_id, at or getattr(row, shape.moment, None), name_of(row))
+
+
+def verify_all(rows: Iterable[Model], cover: Cover) -> None:
+    """`verify` for each of these rows of one run."""
+    for row in rows:
+        verify(row, cover)
+
+
+def _mac(key_id: str, row: Model, data: bytes) -> bytes:
+    try:
+        return keyring().mac(key_id, data)
+    except WrongKey as error:
+        what = name_of(row)
+        raise WrongKey(f"{what} cannot be verified: {error.message}", row=what, key=key_id) from error
 
 
 def refuse_compromised(key_id: str, at: datetime | None, what: str) -> None:
@@ -119,19 +157,22 @@ def refuse_compromised(key_id: str, at: datetime | None, what: str) -> None:
         raise TamperedRow(f"{what} is sealed with key {key_id}, compromised since {since.isoformat()}", row=what)
 
 
-def _same_cover(row: Model, column: str, cover: Cover, what: str) -> None:
-    kept = bytes(getattr(row, column))
+def _opened_in(row: Model, column: str, cover: Cover) -> bytes:
+    """The plain bytes of a payload column that must be encrypted where its run is, and only there."""
+    kept = bytes(getattr(row, column) or b"")
     if kept and (kept[:1] == LOCKED) != cover.encrypted:
         said = "is not encrypted, but its run is" if cover.encrypted else "is encrypted, but its run is not"
+        what = name_of(row)
         raise TamperedRow(f"{column} of {what} {said}", row=what, column=column)
+    return opened(row, column, kept)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What sealing needs to know of a model."""
+    """What sealing needs to know of a model. `values` gives all sealed fields but the payload columns."""
 
     head: bytes
-    fields: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
     payloads: tuple[str, ...]
     identity: tuple[str, ...]
     moment: str
@@ -140,11 +181,12 @@ class _Shape:
 @cache
 def _shape(model: type[Model]) -> _Shape:
     given: Any = model
-    left_out = _NEVER | frozenset(given.UNSEALED)
+    payloads = tuple(given.PAYLOADS)
+    left_out = _NEVER | frozenset(given.UNSEALED) | frozenset(payloads)
     kept = [f for f in model._meta.concrete_fields if f.name not in left_out and not _numbered(f)]
-    table, names = model._meta.db_table, tuple(f.attname for f in kept)
-    head = canonical.framed("countersign row 1", table, *names)
-    return _Shape(head, names, tuple(given.PAYLOADS), tuple(given.IDENTITY), given.MOMENT)
+    table, names = model._meta.db_table, [f.attname for f in kept]
+    head = canonical.framed("countersign row 1", table, *names, "payloads", *payloads)
+    return _Shape(head, attrgetter(*names), payloads, tuple(given.IDENTITY), given.MOMENT)
 
 
 def _numbered(field: Any) -> bool:
@@ -152,30 +194,29 @@ def _numbered(field: Any) -> bool:
     return bool(field.primary_key and field.get_internal_type() == "BigAutoField")
 
 
-def _sealed(row: Model, cover: Cover, payload: Callable[[str], bytes]) -> bytes:
+def _sealed(row: Model, cover: Cover, payloads: Sequence[bytes]) -> bytes:
+    """The bytes that a seal is made of: the model's names, then one JSON list of the values and of the lengths of the
+    payloads, then these.
+    """
     shape = _shape(type(row))
-    parts = [payload(name) if name in shape.payloads else _part(getattr(row, name)) for name in shape.fields]
-    return shape.head + canonical.framed(int(cover.encrypted), cover.hash_key, *parts)
+    values = [cover.encrypted, cover.hash_key, *shape.values(row), *map(len, payloads)]
+    return b"".join((shape.head, orjson.dumps(values, _plain, _OPTIONS), *payloads))
 
 
-def _part(value: Any) -> Part:
-    if value is None or isinstance(value, str | bytes):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return value
-    if isinstance(value, UUID):
-        return value.hex
+def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
-    if isinstance(value, memoryview):
-        return bytes(value)
-    return canonical.encode(value)
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    raise TypeError(f"a {type(value).__name__} cannot be sealed")
 
 
-def _identity(row: Model) -> Iterable[Part]:
-    return [_part(getattr(row, name)) for name in _shape(type(row)).identity]
+_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
+def name_of(row: Model) -> str:
+    """The row as errors name it: its table and what identifies it."""
+    return " ".join([row._meta.db_table, *(str(getattr(row, name)) for name in _shape(type(row)).identity)])
 
 
 def _name(row: Model, column: str) -> bytes:
@@ -183,6 +224,11 @@ def _name(row: Model, column: str) -> bytes:
     return canonical.framed(row._meta.db_table, *_identity(row), column)
 
 
-def _moment(row: Model) -> datetime | None:
-    found: datetime | None = getattr(row, _shape(type(row)).moment, None)
-    return found
+def _identity(row: Model) -> Iterable[Part]:
+    return [_part(getattr(row, name)) for name in _shape(type(row)).identity]
+
+
+def _part(value: Any) -> Part:
+    if isinstance(value, UUID):
+        return value.hex
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value

@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from orchestrator.engine.errors import TamperedRow, WrongKey
 
 LOCKED = b"\x03"
-"""The format byte of encrypted bytes. Then: length and text of the key's id, the nonce, the sealed bytes with their
-tag.
+"""The format byte of encrypted bytes. Then: length and text of the key's id, four bytes that tell this key from another
+under the same id, the nonce, the sealed bytes with their tag.
 """
 KEY_BYTES = 32
+MARK_BYTES = 4
 NONCE_BYTES = 12
+TAG_BYTES = 16
 
 
 def derived(secret: bytes, purpose: str) -> bytes:
@@ -55,7 +57,7 @@ class Keyring:
         """HMAC-SHA256 of the data under a signing key. Raises `WrongKey` for an unknown id."""
         key = self.signing.get(key_id)
         if key is None:
-            raise WrongKey(f"there is no signing key {key_id!r} in COUNTERSIGN['SIGNING_KEYS']", key=key_id)
+            raise WrongKey(f"signing key {key_id!r} is not configured", key=key_id)
         return hmac.digest(key, data, "sha256")
 
     def keyed_hash(self, key_id: str, data: bytes) -> str:
@@ -64,22 +66,22 @@ class Keyring:
 
     def lock(self, data: bytes, name: bytes) -> bytes:
         """The data encrypted under the newest key; it opens under the same `name` only."""
-        key_id, nonce = self.locker, os.urandom(NONCE_BYTES)
-        head = LOCKED + bytes([len(key_id)]) + key_id.encode()
-        return head + nonce + self._cipher(key_id).encrypt(nonce, data, head + name)
+        cipher, head = self._cipher(self.locker)
+        nonce = os.urandom(NONCE_BYTES)
+        return head + nonce + cipher.encrypt(nonce, data, head + name)
 
     def open(self, kept: bytes, name: bytes) -> bytes:
-        """What `lock` was given. Raises `WrongKey` for an unknown key id, `TamperedRow` for anything that does not
-        open.
+        """What `lock` was given. Raises `WrongKey` where the key is unknown, or another one stands under its id, and
+        `TamperedRow` for anything else that does not open.
         """
         key_id, head, nonce, sealed = _parts(kept)
+        cipher, known = self._cipher(key_id)
+        if head != known:
+            raise WrongKey(f"encryption key {key_id!r} is not the one that made this", key=key_id)
         try:
-            return self._cipher(key_id).decrypt(nonce, sealed, head + name)
+            return cipher.decrypt(nonce, sealed, head + name)
         except InvalidTag as error:
-            raise TamperedRow(
-                f"encrypted bytes do not open: they were changed or moved, or key {key_id!r} is not the one that made them",
-                key=key_id,
-            ) from error
+            raise TamperedRow("it was changed, or moved here from another row", key=key_id) from error
 
     def _hashing(self, key_id: str) -> bytes:
         found = self._hashers.get(key_id)
@@ -87,20 +89,24 @@ class Keyring:
             found = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
         return found
 
-    def _cipher(self, key_id: str) -> AESGCM:
+    def _cipher(self, key_id: str) -> tuple[AESGCM, bytes]:
+        """What encrypts under this key, and how all that it makes begins."""
         found = self._ciphers.get(key_id)
         if found is None:
-            found = self._ciphers[key_id] = AESGCM(self._key(key_id))
+            key = self._key(key_id)
+            mark = derived(key, "countersign mark")[:MARK_BYTES]
+            head = LOCKED + bytes([len(key_id)]) + key_id.encode() + mark
+            found = self._ciphers[key_id] = AESGCM(key), head
         return found
 
     def _key(self, key_id: str) -> bytes:
         key = self.encryption.get(key_id)
         if key is None:
-            raise WrongKey(f"there is no encryption key {key_id!r} in COUNTERSIGN['ENCRYPTION_KEYS']", key=key_id)
+            raise WrongKey(f"encryption key {key_id!r} is not configured", key=key_id)
         return key
 
     @cached_property
-    def _ciphers(self) -> dict[str, AESGCM]:
+    def _ciphers(self) -> dict[str, tuple[AESGCM, bytes]]:
         return {}
 
     @cached_property
@@ -116,8 +122,9 @@ def key_of(kept: bytes) -> str:
 def _parts(kept: bytes) -> tuple[str, bytes, bytes, bytes]:
     """Key id, head, nonce and sealed bytes."""
     length = kept[1] if len(kept) > 1 and kept[:1] == LOCKED else -1
-    begin = 2 + length
-    if length < 0 or len(kept) < begin + NONCE_BYTES + 16:
-        raise TamperedRow("these are no whole encrypted bytes")
+    named = 2 + length
+    begin = named + MARK_BYTES
+    if length < 0 or len(kept) < begin + NONCE_BYTES + TAG_BYTES:
+        raise TamperedRow("it is cut off, or was never encrypted")
     nonce, sealed = kept[begin : begin + NONCE_BYTES], kept[begin + NONCE_BYTES :]
-    return kept[2:begin].decode("utf-8", "replace"), kept[:begin], nonce, sealed
+    return kept[2:named].decode("utf-8", "replace"), kept[:begin], nonce, sealed
