@@ -44,7 +44,7 @@ class Kept:
         """The writes that its gate holds."""
         if not self.gated or self.output is None:
             return []
-        return [HeldWrite(task, n, w.channel, w.value, w.label) for n, w in enumerate(self.output.writes)]
+        return [HeldWrite(task, n, w.channel, w.value, w.label, w.version) for n, w in enumerate(self.output.writes)]
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine import checks, state, values
 from orchestrator.engine.canonical import Json, digest, encode
-from orchestrator.engine.channel import LIMIT, Channel
+from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.definition import Definition, edge_id
 from orchestrator.engine.errors import InvalidGraph, InvalidValue, PayloadTooLarge
 from orchestrator.engine.gate import Proposal, Proposed, paths_of
@@ -23,6 +23,7 @@ from orchestrator.engine.mermaid import to_mermaid
 from orchestrator.engine.node import END, START, Branch, Edge, Node
 from orchestrator.engine.reach import Reach, reach_of
 from orchestrator.engine.structure import document, in_words, policy
+from orchestrator.engine.trace import Channels
 from orchestrator.engine.write import Write
 
 State = dict[str, dict[str, Json]]
@@ -42,12 +43,14 @@ class Ways:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A graph that can run. `order` numbers nodes as declared; `incoming` are a node's edges without sends."""
+    """A graph that can run. `order` numbers nodes as declared; `incoming` are a node's edges without sends. `channels`
+    lists those of the state, and knows those of memory too.
+    """
 
     graph: Definition
     nodes: dict[str, Node]
     edges: tuple[Edge, ...]
-    channels: dict[str, Channel]
+    channels: Channels
     structure: dict[str, Json]
     schemas: dict[str, dict[str, Any]]
     reach: Reach
@@ -73,6 +76,11 @@ class Compiled:
     def checkpoints(self) -> str | int:
         """The checkpoint policy: a word, or n for every n-th superstep."""
         return policy(self.graph.checkpoints)
+
+    @property
+    def snapshot(self) -> str | int:
+        """When a full snapshot is due: "bytes", or every so many checkpoints."""
+        return self.graph.snapshot
 
     @cached_property
     def fingerprint(self) -> str:
@@ -193,7 +201,7 @@ def compile(graph: Definition) -> Compiled:
         graph=graph,
         nodes={node.name: node for node in graph.nodes},
         edges=edges,
-        channels=channels,
+        channels=Channels(channels),
         structure=document(graph, channels, edges, schemas=schemas),
         schemas=schemas,
         reach=reach,

@@ -8,6 +8,7 @@ from orchestrator.engine.canonical import Json
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frontier import ErrorInfo
 from orchestrator.engine.identity import Task
+from orchestrator.engine.memory import Memory, Opens
 
 
 class Context:
@@ -33,6 +34,7 @@ class Context:
         cancelled: Callable[[], bool] | None = None,
         report: Callable[[int, int, str], None] | None = None,
         checkpoint: Callable[[], None] | None = None,
+        memory: Opens | None = None,
     ) -> None:
         self.run_id = run_id
         self.key = key
@@ -49,6 +51,7 @@ class Context:
         self._cancelled = cancelled
         self._report = report
         self._checkpoint = checkpoint
+        self._memory = memory
 
     @property
     def task(self) -> Task:
@@ -70,9 +73,11 @@ class Context:
             self._checkpoint()
 
     @property
-    def memory(self) -> NoReturn:
-        """Memory is not in this version."""
-        raise _missing("ctx.memory")
+    def memory(self) -> Memory:
+        """What the installation remembers: `get`, `search`, `put`, `delete`."""
+        if self._memory is None:
+            raise _missing("ctx.memory")
+        return self._memory()
 
     def ask(self, channel: str, prompt: str, schema: Any) -> NoReturn:
         """Asking people for a value is not in this version; propose one, and let them edit it."""

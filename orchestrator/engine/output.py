@@ -17,34 +17,48 @@ SEALED = ("input", "diagnostics")
 
 @dataclass(frozen=True, slots=True)
 class WriteValue:
-    """A write with its value as canonical JSON."""
+    """A write with its value as canonical JSON. `version`: of a write to memory, the version that it was made on."""
 
     channel: str
     value: Json
     label: str | None = None
+    version: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        plain = {"channel": self.channel, "value": self.value, "label": self.label}
+        return plain if self.version is None else {**plain, "version": self.version}
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "WriteValue":
+        return cls(kept["channel"], kept["value"], kept["label"], kept.get("version"))
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A task's result. `goto` None: the node's own edges are taken. `sends`: (target, payload)."""
+    """A task's result. `goto` None: the node's own edges are taken. `sends`: (target, payload). `reads`: what it read
+    from memory, as {asked, found: [[namespace, key, version, strength]], mode}.
+    """
 
     writes: tuple[WriteValue, ...] = ()
     goto: tuple[str, ...] | None = None
     sends: tuple[tuple[str, Json], ...] = ()
+    reads: tuple[dict[str, Json], ...] = ()
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "writes": [{"channel": w.channel, "value": w.value, "label": w.label} for w in self.writes],
+        plain: dict[str, Json] = {
+            "writes": [write.to_json() for write in self.writes],
             "goto": None if self.goto is None else list(self.goto),
             "sends": [[target, payload] for target, payload in self.sends],
         }
+        return {**plain, "reads": list(self.reads)} if self.reads else plain
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Output":
         return cls(
-            tuple(WriteValue(w["channel"], w["value"], w["label"]) for w in kept["writes"]),
+            tuple(WriteValue.from_json(write) for write in kept["writes"]),
             None if kept["goto"] is None else tuple(kept["goto"]),
             tuple((target, payload) for target, payload in kept["sends"]),
+            tuple(kept.get("reads", ())),
         )
 
 

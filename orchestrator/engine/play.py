@@ -7,6 +7,7 @@ Retries come at once, timeouts do not count, and one decider stands for all revi
 import asyncio
 import inspect
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -20,6 +21,7 @@ from orchestrator.engine.effect import APPROVED
 from orchestrator.engine.errors import CountersignError, InvalidValue, NotDone
 from orchestrator.engine.gate import needs_approval
 from orchestrator.engine.identity import Task, idempotency_key
+from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
 from orchestrator.engine.plan import (
     ErrorInfo,
@@ -35,6 +37,7 @@ from orchestrator.engine.plan import (
 )
 from orchestrator.engine.played import Decisions, Desk, PlayedState, Request, waiting
 from orchestrator.engine.reduce import Output, Result, Step, output_of, reduce_step, settle_step
+from orchestrator.engine.trace import Trace
 
 RUN = UUID(int=0)
 """The run id of everything that is played."""
@@ -58,7 +61,7 @@ class Superstep:
 @dataclass(slots=True)
 class Played:
     """How it went. `status`: completed, paused, rejected, failed or unknown. `gates`: the requests that still wait.
-    `log`: what nodes logged, as (level, event, facts).
+    `log`: what nodes logged, as (level, event, facts). `memory`: what is remembered, by (namespace, key).
     """
 
     status: str
@@ -67,6 +70,7 @@ class Played:
     supersteps: list[Superstep] = field(default_factory=list)
     error: ErrorInfo | None = None
     log: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    memory: dict[tuple[str, str], Trace] = field(default_factory=dict)
 
 
 class Saves(Protocol):
@@ -82,25 +86,29 @@ def play(
     decisions: Decisions | None = None,
     store: Saves | None = None,
     max_supersteps: int | None = None,
+    memory: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Played:
     """Play a graph from its input until it ends, fails, or waits for decisions that `decisions` does not give.
 
     At each pause `decisions(request)` is asked once for every waiting request and answers {write position: (verdict,
     value)}, verdict being "approve", "reject" or "edit", or None to leave it. `store.save` gets each `Superstep`.
+    `memory` is what is remembered from before: {namespace: {key: content}}.
     Raises `InvalidGraph`, and `InvalidValue` for an input that does not fit.
     """
     compiled = compile(graph)
-    return _Player(compiled, compiled.stage_input(input), decisions).play(store, max_supersteps)
+    player = _Player(compiled, compiled.stage_input(input), decisions, Remembering(memory))
+    return player.play(store, max_supersteps)
 
 
 class _Player:
-    def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None) -> None:
+    def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None, memory: Remembering) -> None:
         self.compiled = compiled
         self.input = input
         self.state: State = compiled.fresh_state()
         self.frontier: Frontier = begin(compiled)
         self.desk = Desk(compiled, input, decisions)
-        self.played = Played("running", self._shown())
+        self.memory = memory
+        self.played = Played("running", self._shown(), memory=memory.traces)
         self.log = PlayLog(self.played.log)
         self.number = 0
 
@@ -112,12 +120,12 @@ class _Player:
                 for superstep in self.played.supersteps[before:]:
                     store.save(superstep)
         self.played.state = self._shown()
-        self.played.gates = self.desk.requests(self.frontier, self.state)
+        self.played.gates = self.desk.requests(self.frontier, self._seen())
         return self.played
 
     def _turn(self, most: int | None) -> None:
         planned = plan(self.compiled, self.frontier)
-        settled = [] if planned.starts else self.desk.decided(self.frontier, self.state)
+        settled = [] if planned.starts else self.desk.decided(self.frontier, self._seen())
         try:
             if planned.starts:
                 check_limits(self.compiled, planned, self.number + 1, most=most)
@@ -140,6 +148,7 @@ class _Player:
 
     def _commit(self, step: Step, source: str, tasks: tuple[Task, ...]) -> None:
         self.state, self.frontier = step.state, step.frontier
+        self.memory.land(step.memory, run=RUN, superstep=self.number)
         self.played.supersteps.append(
             Superstep(
                 number=self.number,
@@ -151,6 +160,9 @@ class _Player:
                 waiting=waiting(self.compiled, self.frontier),
             )
         )
+
+    def _seen(self) -> State:
+        return {**self.state, "memory": self.memory.channels()}
 
     def _shown(self) -> PlayedState:
         return PlayedState(self.compiled, self.input, self.state)
@@ -196,6 +208,8 @@ class _Player:
         raise AssertionError
 
     def _output(self, node: Node, start: Start, attempt: int) -> Output:
+        mode = node.memory or self.compiled.graph.memory
+        memory = Memory(self.memory, mode=mode, run=RUN, node=node.name)
         ctx = Context(
             run_id=RUN,
             key="play",
@@ -206,11 +220,12 @@ class _Player:
             payload=canonical.loads(canonical.encode(start.payload)),
             error=start.error,
             log=self.log,
+            memory=lambda: memory,
         )
         returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
-        return output_of(self.compiled, node.name, returned)
+        return memory.onto(output_of(self.compiled, node.name, returned))
 
 
 class PlayLog:

@@ -14,6 +14,7 @@ from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.gate import Gate, outcome_of, present
 from orchestrator.engine.identity import Task
 from orchestrator.engine.reduce import HeldWrite, Settled, WriteValue, settleable
+from orchestrator.engine.trace import is_memory
 
 VERDICTS = ("approve", "reject", "edit")
 
@@ -79,7 +80,9 @@ class _Verdict:
 
 
 class Desk:
-    """The one who decides: keeps proposals and verdicts, asks at each pause, gives what is settled."""
+    """The one who decides: keeps proposals and verdicts, asks at each pause, gives what is settled. The states that it
+    is shown have a further partition, `memory`: what is remembered, by channel.
+    """
 
     def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None) -> None:
         self._compiled = compiled
@@ -179,4 +182,6 @@ def _gated(frontier: Frontier) -> Iterator[Task]:
 
 
 def _value(state: State, channel: str) -> Json:
+    if is_memory(channel):
+        return state["memory"].get(channel)
     return state["artifacts" if channel in state["artifacts"] else "scratch"][channel]

@@ -14,10 +14,12 @@ from orchestrator.engine.errors import ConflictingWrites, CountersignError, Inva
 from orchestrator.engine.flow import Finished, Flow
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, visit_key, visit_of
 from orchestrator.engine.identity import Task
+from orchestrator.engine.memory import apart
 from orchestrator.engine.ops import Op
 from orchestrator.engine.output import Output, WriteValue, output_of
 from orchestrator.engine.plan import Planned
 from orchestrator.engine.reducer import First, Replace
+from orchestrator.engine.trace import Landing, address_of, is_memory
 
 __all__ = [
     "Finished",
@@ -48,13 +50,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class HeldWrite:
-    """A write that a gate holds; `position` is its place among the task's writes, from 0."""
+    """A write that a gate holds; `position` is its place among the task's writes, from 0. `version` as in
+    `WriteValue`.
+    """
 
     task: Task
     position: int
     channel: str
     value: Json
     label: str | None = None
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,16 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state and frontier after it, what changed per channel, writes newly held, and the visits that ended."""
+    """The state and frontier after it, what changed per channel, writes newly held, the visits that ended, and what is
+    to land in memory.
+    """
 
     state: State
     frontier: Frontier
     changes: dict[str, Op] = field(default_factory=dict)
     held: tuple[HeldWrite, ...] = ()
     finished: tuple[Finished, ...] = ()
+    memory: tuple[Landing, ...] = ()
 
 
 def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
@@ -92,6 +100,7 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
     given = [(task, results[task]) for task in tasks]
     applied = [(task, write) for task, result in given if _flows(result) for write in _output(result).writes]
     _refuse_conflicts(compiled, applied)
+    applied, memory = apart(applied)
     after, changes, written = _reduced(compiled, planned.frontier, state, applied)
     flow = Flow(compiled, replace(planned.frontier, written=written), after)
     visits: dict[tuple[str, int], list[Part]] = {}
@@ -100,12 +109,12 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
     for (node, visit), parts in visits.items():
         flow.take(node, visit, tuple(parts))
     held = tuple(
-        HeldWrite(task, n, write.channel, write.value, write.label)
+        HeldWrite(task, n, write.channel, write.value, write.label, write.version)
         for task, result in given
         if result.gated and not result.error
         for n, write in enumerate(_output(result).writes)
     )
-    return Step(after, flow.frontier(), changes, held, tuple(flow.finished))
+    return Step(after, flow.frontier(), changes, held, tuple(flow.finished), memory)
 
 
 def settle_step(compiled: Compiled, frontier: Frontier, state: State, settled: Sequence[Settled]) -> Step:
@@ -113,7 +122,7 @@ def settle_step(compiled: Compiled, frontier: Frontier, state: State, settled: S
 
     Raises `InvalidValue` for a task that waits for nobody, and where a router or a reducer fails.
     """
-    applied = [(one.task, write) for one in settled for write in one.writes]
+    applied, memory = apart([(one.task, write) for one in settled for write in one.writes])
     after, changes, written = _reduced(compiled, frontier, state, applied)
     waiting = dict(frontier.waiting)
     for one in settled:
@@ -126,7 +135,7 @@ def settle_step(compiled: Compiled, frontier: Frontier, state: State, settled: S
     flow = Flow(compiled, replace(frontier, waiting={}, written=written), after)
     for node, visit in sorted(map(visit_of, waiting), key=lambda v: (compiled.order[v[0]], v[1])):
         flow.take(node, visit, waiting[visit_key(node, visit)])
-    return Step(after, flow.frontier(), changes, (), tuple(flow.finished))
+    return Step(after, flow.frontier(), changes, (), tuple(flow.finished), memory)
 
 
 def settleable(
@@ -138,12 +147,16 @@ def settleable(
     apply: list[Settled] = []
     back: list[Settled] = []
     now, written = state, frontier
+    landed: set[str] = set()
     for one in settled:
-        if any(_at(state, channel) != _at(now, channel) for channel in _depends_on(compiled, one)):
+        depends = _depends_on(compiled, one)
+        if depends & landed or any(_at(state, name) != _at(now, name) for name in depends if not is_memory(name)):
             back.append(one)
             continue
         apply.append(one)
-        now, _, names = _reduced(compiled, written, now, [(one.task, write) for write in one.writes])
+        flowing, memory = apart([(one.task, write) for write in one.writes])
+        landed |= {landing.channel for landing in memory}
+        now, _, names = _reduced(compiled, written, now, flowing)
         written = replace(written, written=names)
     return apply, back
 
@@ -180,8 +193,11 @@ def _refuse_conflicts(compiled: Compiled, applied: Sequence[tuple[Task, WriteVal
     for task, write in applied:
         owner = owners.setdefault(write.channel, task)
         if owner != task and compiled.channels[write.channel].reducer == Replace:
+            what, cure = write.channel, "; if the later should win, use Last"
+            if is_memory(write.channel):
+                what, cure = f"the memory of {' / '.join(address_of(write.channel))}", ""
             raise ConflictingWrites(
-                f"{owner} and {task} both replace {write.channel} in one superstep; if the later should win, use Last",
+                f"{owner} and {task} both replace {what} in one superstep{cure}",
                 channel=write.channel,
                 tasks=[str(owner), str(task)],
             )

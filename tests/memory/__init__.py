@@ -1,0 +1,1 @@
+"""Memory: semantics §9 rule by rule."""
