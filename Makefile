@@ -3,7 +3,7 @@ PYTHON ?= python3
 RUN = .venv/bin/python
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test sweep bench lint check wheel clean
+.PHONY: demo test sweep bench bench-short lint check wheel clean
 
 demo: .venv/.runtime
 	$(RUN) manage.py up --demo
@@ -15,9 +15,12 @@ test: .venv/.test
 sweep: .venv/.test
 	COUNTERSIGN_SWEEP_STEP=1 $(RUN) -m tests tests/crash
 
-bench: .venv/.test
-	$(RUN) -m bench
-	$(RUN) -m bench --postgres
+# In an environment of its own: it installs two other engines to compare with. docs/performance.md says how to read it.
+bench: .venv-bench/.installed
+	.venv-bench/bin/python -m bench
+
+bench-short: .venv-bench/.installed
+	.venv-bench/bin/python -m bench --short
 
 lint: .venv/.lint
 	$(RUN) -m ruff check
@@ -32,7 +35,7 @@ wheel: .venv/.test
 	$(RUN) -m hatchling build --target wheel
 
 clean:
-	rm -rf .venv build dist var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-bench build dist var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -43,4 +46,9 @@ clean:
 
 .venv/.test .venv/.lint .venv/.e2e: .venv/.%: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) '.[$*]'
+	touch $@
+
+.venv-bench/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	touch $@

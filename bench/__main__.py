@@ -1,67 +1,84 @@
-"""`python -m bench [--steps N] [--postgres]`: what a superstep costs, as a ratio of the commit limit of the same
-database.
+"""`python -m bench`: what durable work costs here, as ratios of the commit limit of the same database in one run.
 
-Prints one JSON line per figure, then a table. Asserts its own results: every step counted once.
+Prints a line of JSON per figure, then one table of the targets. Fails where a workload finds its own result wrong,
+never because a target was missed.
 """
 
 import argparse
-import json
-import os
-import statistics
+import importlib.util
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+
+from bench.bench import Bench
+from bench.places import SERVERS
+from bench.results import Results
+from bench.table import table
+
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7")
+PEERS = {"langgraph": ("langgraph.checkpoint.sqlite", "langgraph.checkpoint.postgres"), "dbos": ("dbos",)}
+"""Peer -> the modules without which it cannot take part."""
 
 
 def main(arguments: Sequence[str]) -> None:
+    given = _options().parse_args(arguments)
+    peers = _present() if given.peers else ()
+    results = Results()
+    databases = list(SERVERS) if given.database == "both" else [given.database]
+    for database in databases:
+        with tempfile.TemporaryDirectory(prefix="cs-bench-") as folder:
+            Path(folder).chmod(0o755)  # the server runs as another user where we are root
+            _measure(database, Path(folder), given, peers, results)
+    print(f"\n{table(results)}")
+
+
+def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--steps", type=int, default=300, help="supersteps per round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", action="store_true", help="on a real PostgreSQL, started for the bench, fsync on")
-    given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="cs-bench-") as folder:
-        Path(folder).chmod(0o755)
-        _on(Path(folder), given)
+    parser.add_argument("--only", type=_workloads, default=WORKLOADS, metavar="W1,W5", help="these workloads only")
+    parser.add_argument("--database", choices=[*SERVERS, "both"], default="both")
+    parser.add_argument("--rounds", type=int, help="rounds of each figure; default 5, with --short 3")
+    parser.add_argument("--short", action="store_true", help="less of everything: minutes, and figures that vary more")
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="langgraph and dbos, too")
+    parser.add_argument(
+        "--delay-commits-ms", type=float, default=1.0, help="for the slow W1 on PostgreSQL; 0: not at all"
+    )
+    return parser
 
 
-def _on(folder: Path, given: argparse.Namespace) -> None:
-    os.environ |= {"COUNTERSIGN_DATA_DIR": str(folder), "COUNTERSIGN_DEBUG": "true", "COUNTERSIGN_LOG_LEVEL": "ERROR"}
-    os.environ["DJANGO_SETTINGS_MODULE"] = "orchestrator.settings"
-    os.environ.pop("DATABASE_URL", None)
-    if not given.postgres:
-        return _measure("sqlite", given)
-    from orchestrator.devtools.postgres import Postgres
+def _workloads(text: str) -> tuple[str, ...]:
+    names = tuple(word.strip().upper() for word in text.split(","))
+    if unknown := set(names) - set(WORKLOADS):
+        raise argparse.ArgumentTypeError(f"no workload {', '.join(sorted(unknown))}")
+    return names
 
-    server = Postgres(folder / "pg", keep=True)
-    os.environ["DATABASE_URL"] = server.start()
+
+def _present() -> tuple[str, ...]:
+    """The peers that are installed; says which are not."""
+    missing = [peer for peer, modules in PEERS.items() if not all(map(_importable, modules))]
+    if missing:
+        print(f"Not installed, so left out: {', '.join(missing)} (the extra `bench`).", file=sys.stderr)
+    return tuple(peer for peer in PEERS if peer not in missing)
+
+
+def _importable(module: str) -> bool:
     try:
-        return _measure("postgresql", given)
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _measure(database: str, folder: Path, given: argparse.Namespace, peers: tuple[str, ...], results: Results) -> None:
+    server = SERVERS[database](folder)
+    server.start()
+    rounds = given.rounds or (3 if given.short else 5)
+    bench = Bench(server, results, rounds, given.short, peers, given.delay_commits_ms)
+    try:
+        for name in given.only:
+            import_module(f"bench.workloads.{name.lower()}").run(bench)
     finally:
         server.stop()
-
-
-def _measure(database: str, given: argparse.Namespace) -> None:
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)
-    from bench import counting, limit, w1
-
-    rounds = []
-    for _ in range(given.rounds):
-        commits = limit.commits_per_second(given.steps)
-        steps = w1.supersteps_per_second(given.steps)
-        rounds.append({"limit": commits, "steps": steps, "fraction": steps / commits})
-        print(json.dumps({"workload": "W1", "database": database, **rounds[-1]}))
-    counted = counting.per_superstep(given.steps)
-    print(json.dumps({"workload": "W1", "database": database, **counted}))
-    fraction = statistics.median(one["fraction"] for one in rounds)
-    print(f"\nW1 on {database}: {fraction:.2f} of the commit limit (median of {given.rounds} rounds)")
-    for name, value in counted.items():
-        print(f"  {name:<28}{value:g}")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,46 @@
-"""The commit limit of a database: one 1 KB insert a commit, on the same connection settings. What nothing durable can
-beat.
+"""The commit limit of a database: one prepared insert of 1 KB a commit, by the driver alone. Nothing durable that
+writes a step at a time can beat it. Measured right before and after each figure that is compared with it.
 """
 
 import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
 
-from django.db import connection
+from bench.bodies import KILOBYTES
+from bench.places import Place
+
+T = TypeVar("T")
 
 
-def commits_per_second(number: int) -> float:
-    """Commits a second, over `number` of them."""
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE IF NOT EXISTS bench_limit (id integer, body text)")
-        cursor.execute("DELETE FROM bench_limit")
+class Limit:
+    """Measures on a connection and in a database of its own, on the same server."""
+
+    def __init__(self, place: Place) -> None:
+        self._link = place.connect()
+        self._mark = "?" if place.vendor == "sqlite" else "%s"
+        self._prepare = {} if place.vendor == "sqlite" else {"prepare": True}
+        self._link.execute("CREATE TABLE limit_rows (number integer, body text)")
+        self._written = 0
+        self.commits_per_second(250)  # files and plans are there before anything is compared
+
+    def commits_per_second(self, number: int) -> float:
+        """Over `number` commits."""
+        query = f"INSERT INTO limit_rows VALUES ({self._mark}, {self._mark})"
         begun = time.perf_counter()
         for n in range(number):
-            cursor.execute("INSERT INTO bench_limit VALUES (%s, %s)", [n, "x" * 1024])
+            self._link.execute(query, (n, KILOBYTES[n % 64]), **self._prepare)
         took = time.perf_counter() - begun
-        cursor.execute("SELECT count(*) FROM bench_limit")
-        assert cursor.fetchone()[0] == number
-    return number / took
+        self._written += number
+        with closing(self._link.execute("SELECT count(*) FROM limit_rows")) as rows:
+            assert rows.fetchone()[0] == self._written, "the limit lost commits"
+        return number / took
+
+    def around(self, act: Callable[..., T], *given: Any, commits: int = 250) -> tuple[T, float]:
+        """What `act` gives, and the limit as it was around it: the mean of before and after."""
+        before = self.commits_per_second(commits)
+        done = act(*given)
+        return done, (before + self.commits_per_second(commits)) / 2
+
+    def close(self) -> None:
+        self._link.close()

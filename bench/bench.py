@@ -1,0 +1,60 @@
+"""What every workload is given: the server to measure on, who takes part, how much to do, and where results go."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from bench.contender import Contender
+from bench.limit import Limit
+from bench.places import Place, Server
+from bench.results import Results
+
+OURS = "countersign"
+
+
+@dataclass
+class Bench:
+    """One pass over one kind of database."""
+
+    server: Server
+    results: Results
+    rounds: int
+    short: bool
+    peers: tuple[str, ...] = ()
+    delay_ms: float = 1.0
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def vendor(self) -> str:
+        return self.server.vendor
+
+    @cached_property
+    def limit(self) -> Limit:
+        """The commit limit of this server, in a database of its own."""
+        return Limit(self.server.fresh("limit", ours=False))
+
+    def size(self, long: int, short: int) -> int:
+        """How much to do."""
+        return short if self.short else long
+
+    def place(self, who: str, what: str, *, delay_ms: float = 0.0) -> Place:
+        """A fresh database for a contender."""
+        return self.server.fresh(f"{what}_{who}", ours=who == OURS, delay_ms=delay_ms)
+
+    @contextmanager
+    def contenders(self, what: str, *, delay_ms: float = 0.0) -> Iterator[list[Contender]]:
+        """Us and the peers, each in a process and a database of its own."""
+        started: list[Contender] = []
+        try:
+            for who in (OURS, *self.peers):
+                started.append(Contender(who, self.place(who, what, delay_ms=delay_ms)))
+            yield started
+        finally:
+            for one in started:
+                one.close()
+
+    def add(self, workload: str, who: str = OURS, **figures: Any) -> None:
+        """Keep a record of this pass."""
+        self.results.add(workload=workload, database=self.vendor, who=who, **figures)

@@ -1,0 +1,69 @@
+"""What the peers' processes share: where their database is, and how bytes and steps are measured."""
+
+import os
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+URL = os.environ["DATABASE_URL"]
+
+
+def vendor() -> str:
+    """ "sqlite" or "postgresql"."""
+    return "sqlite" if URL.startswith("sqlite") else "postgresql"
+
+
+def sqlite_path() -> Path:
+    return Path(URL.removeprefix("sqlite:///"))
+
+
+def dsn() -> str:
+    """For libpq."""
+    parts = urlsplit(URL)
+    return f"user={parts.username} dbname={parts.path[1:]} host={parse_qs(parts.query)['host'][0]}"
+
+
+def size() -> int:
+    """Bytes of all tables with their indexes."""
+    if vendor() == "sqlite":
+        import sqlite3
+
+        with closing(sqlite3.connect(sqlite_path())) as link:
+            link.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        return sqlite_path().stat().st_size
+    import psycopg
+
+    query = (
+        "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = relnamespace"
+        " WHERE relkind = 'r' AND nspname NOT IN ('pg_catalog', 'information_schema')"
+    )
+    with closing(psycopg.connect(dsn(), autocommit=True)) as link:
+        row: Any = link.execute(query).fetchone()
+        return int(row[0])
+
+
+class Stamps:
+    """When each step began, and the bytes on disk as the step after a mark begins."""
+
+    def __init__(self, marks: list[int]) -> None:
+        self._marks = set(marks)
+        self._at: list[float] = []
+        self._bytes = {"0": size()}
+
+    def step(self, number: int) -> None:
+        if number - 1 in self._marks:
+            self._bytes[str(number - 1)] = size()
+        assert number == len(self._at) + 1, "a step was lost or worked on twice"
+        self._at.append(time.perf_counter())
+
+    def told(self, steps: int) -> dict[str, Any]:
+        """After the last step: its seconds from the second step on, and bytes by mark."""
+        assert len(self._at) == steps, "a step was lost or worked on twice"
+        self._bytes[str(steps)] = size()
+        return {
+            "steps": [after - before for before, after in zip(self._at, self._at[1:], strict=False)],
+            "bytes": self._bytes,
+        }

@@ -1,0 +1,161 @@
+"""The work of W1 to W7 as graphs; discovered like those of any app, so worker processes of the bench know them too.
+
+Nodes call `watch.step`, so that a contender sees each step begin in its own process.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from bench.bodies import KILOBYTES
+from orchestrator.engine import END, START, Append, Gate, Graph, Send
+
+LONG = 1_000_000
+
+
+@dataclass
+class Watch:
+    """What is called as each step begins, with its number from 1."""
+
+    step: Callable[[int], None] = lambda number: None
+
+
+watch = Watch()
+
+
+class Steps(BaseModel):
+    steps: int = 1
+
+
+class Blob(BaseModel):
+    number: int = 0
+    left: int = 1
+    body: str = ""
+
+
+w1 = Graph("bench_w1", input=Steps, state=Blob, max_supersteps=LONG)
+
+
+@w1.node("step")
+def replace_body(state: Blob, ctx: Any) -> dict[str, Any]:
+    number = state.number + 1
+    watch.step(number)
+    return {"number": number, "left": ctx.input.steps - number, "body": KILOBYTES[number % 64]}
+
+
+w1.edge(START, "step")
+w1.branch("step", lambda state: "on" if state.left else "done", {"on": "step", "done": END})
+
+
+class Growing(BaseModel):
+    steps: int = 1
+    size: int = 1024
+    fill: int = 100
+
+
+class Lines(BaseModel):
+    lines: Annotated[list[str], Append] = []
+    number: int = 0
+    left: int = 1
+
+
+w2 = Graph("bench_w2", input=Growing, state=Lines, max_supersteps=LONG)
+
+
+@w2.node()
+def fill(state: Lines, ctx: Any) -> dict[str, Any]:
+    return {"lines": [KILOBYTES[n % 64] for n in range(ctx.input.fill)]}
+
+
+@w2.node("append")
+def append_line(state: Lines, ctx: Any) -> dict[str, Any]:
+    number = state.number + 1
+    watch.step(number)
+    return {"lines": [KILOBYTES[number % 64][: ctx.input.size]], "number": number, "left": ctx.input.steps - number}
+
+
+w2.edge(START, "fill")
+w2.edge("fill", "append")
+w2.branch("append", lambda state: "on" if state.left else "done", {"on": "append", "done": END})
+
+
+class Fan(BaseModel):
+    leaves: int = 100
+
+
+class Gathered(BaseModel):
+    found: Annotated[list[int], Append] = []
+    total: int = -1
+
+
+def _fan(name: str, **leaf_options: Any) -> Graph:
+    graph = Graph(name, input=Fan, state=Gathered)
+
+    @graph.node(sends=["leaf"])
+    def plan(state: Gathered, ctx: Any) -> list[Send]:
+        return [Send("leaf", n) for n in range(ctx.input.leaves)]
+
+    @graph.node(**leaf_options)
+    def leaf(state: Gathered, ctx: Any) -> dict[str, Any]:
+        watch.step(ctx.payload)
+        return {"found": [ctx.payload]}
+
+    @graph.node()
+    def join(state: Gathered, ctx: Any) -> dict[str, Any]:
+        return {"total": sum(state.found)}
+
+    graph.edge(START, "plan")
+    graph.edge("leaf", "join")
+    graph.edge("join", END)
+    return graph
+
+
+w3 = _fan("bench_w3")
+w3_journaled = _fan("bench_w3_journaled", effect="external", idempotent=True)
+
+
+class Log(BaseModel):
+    log: str
+    number: int = 0
+
+
+class Proposals(BaseModel):
+    proposed: int = 0
+
+
+def note(path: str, what: Any) -> None:
+    """One line, in one write: when, by the clock that all processes of a machine share, and what."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(handle, f"{time.monotonic_ns()} {what}\n".encode())
+    os.close(handle)
+
+
+w6 = Graph("bench_w6", input=Log, state=Proposals, max_supersteps=LONG)
+
+
+@w6.node(effect="human", gate=Gate(reviewers=["user:reviewer"]))
+def propose(state: Proposals, ctx: Any) -> dict[str, Any]:
+    note(ctx.input.log, state.proposed)
+    return {"proposed": state.proposed + 1}
+
+
+w6.edge(START, "propose")
+w6.edge("propose", "propose", when="approved")
+w6.edge("propose", END, when=("rejected", "partial"))
+
+w7 = Graph("bench_w7", input=Log, state=Blob)
+
+
+@w7.node("step")
+def noted_step(state: Blob, ctx: Any) -> dict[str, Any]:
+    number = state.number + 1
+    note(ctx.input.log, f"{ctx.input.number}:{number}")
+    return {"number": number, "left": 5 - number, "body": KILOBYTES[number]}
+
+
+w7.edge(START, "step")
+w7.branch("step", lambda state: "on" if state.left else "done", {"on": "step", "done": END})

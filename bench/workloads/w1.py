@@ -1,0 +1,105 @@
+"""W1: a loop of n supersteps, a state of 1 KB replaced in each, durable after each. Rows 1 to 5 of the targets."""
+
+import time
+from typing import Any
+
+from bench.bench import OURS, Bench
+from bench.contender import Contender
+from bench.counting import durable, server
+from bench.counting.wire import Wire
+from bench.limit import Limit
+from bench.places import Place, Postgresql
+
+LEAST_DELAY = 0.9
+"""Of the delay that was asked for: what the limit must show of it, or the delay did not work."""
+
+
+def run(bench: Bench) -> None:
+    """Rates beside the limit, the same with slow commits, and what one superstep costs, counted."""
+    _rates(bench, "W1")
+    if bench.vendor == "postgresql" and bench.delay_ms:
+        _slow(bench)
+    for who in (OURS, *bench.peers):
+        bench.add("W1 counted", who, **_counted(bench, who))
+
+
+def _rates(bench: Bench, workload: str, *, limit: Limit | None = None, delay_ms: float = 0.0) -> None:
+    limit = limit or bench.limit
+    steps = bench.size(400, 150) if not delay_ms else bench.size(200, 80)
+    with bench.contenders("w1", delay_ms=delay_ms) as contenders:
+        for one in contenders:
+            one.ask("w1", steps=20)  # connections, caches and plans are there before anything is timed
+        for number in range(bench.rounds):
+            for one in contenders:
+                told, commits = limit.around(_timed, one, steps)
+                rate = steps / told["seconds"]
+                figures = {name: 1000 * told[name] / steps for name in ("cpu", "server_cpu")}
+                bench.add(
+                    workload, one.name, round=number, limit=commits, steps=rate, fraction=rate / commits,
+                    client_cpu_ms=figures["cpu"], server_cpu_ms=figures["server_cpu"],
+                    cpu_ms=sum(figures.values()),
+                )  # fmt: skip
+
+
+def _timed(one: Contender, steps: int) -> dict[str, Any]:
+    before = server.cpu_seconds(one.place)
+    told = one.ask("w1", steps=steps)
+    return {**told, "server_cpu": server.cpu_seconds(one.place) - before}
+
+
+def _slow(bench: Bench) -> None:
+    """The same with some milliseconds more for each commit, as on a network disk."""
+    limit = Limit(bench.server.fresh("limit", ours=False, delay_ms=bench.delay_ms))
+    slow, fast = limit.commits_per_second(50), bench.limit.commits_per_second(50)
+    added = 1000 / slow - 1000 / fast
+    assert added >= LEAST_DELAY * bench.delay_ms, f"commits got only {added:.2f} ms slower"
+    _rates(bench, "W1 slow", limit=limit, delay_ms=bench.delay_ms)
+    limit.close()
+
+
+def _counted(bench: Bench, who: str) -> dict[str, float]:
+    """Per superstep: what a run of 3n costs beyond one of n, so that starts and ends do not count."""
+    n = 40
+    few, many = _cost(bench, who, n), _cost(bench, who, 3 * n)
+    return {name: (many[name] - few.get(name, 0)) / (2 * n) for name in many}
+
+
+def _cost(bench: Bench, who: str, steps: int) -> dict[str, int]:
+    place = bench.place(who, "counted")
+    if isinstance(bench.server, Postgresql):
+        return _cost_on_postgresql(bench.server, place, who, steps)
+    with Contender(who, place, BENCH_COUNT="1") as one:
+        one.ask("w1", steps=5)
+        before, commits = one.ask("counts"), durable.commits(place)
+        one.ask("w1", steps=steps)
+        made = commits.count()
+        after = one.ask("counts")
+        commits.close()
+    # In WAL mode with synchronous=FULL each commit is one sync of the log.
+    counted = {name: after[name] - before.get(name, 0) for name in ("reads", "writes")}
+    return {**counted, "statements": sum(counted.values()), "transactions": made, "fsyncs": made}
+
+
+def _cost_on_postgresql(postgres: Postgresql, place: Place, who: str, steps: int) -> dict[str, int]:
+    wire = Wire(place.folder, postgres.socket)
+    _gone(place)
+    fsyncs = server.wal_fsyncs(place)
+    with Contender(who, postgres.through(place, place.folder)) as one:
+        one.ask("w1", steps=5)
+        before, commits = wire.counted.copy(), durable.commits(place)
+        one.ask("w1", steps=steps)
+        after, made = wire.counted.copy(), commits.count()
+    wire.close()
+    _gone(place)
+    counted = {name: after[name] - before[name] for name in ("reads", "writes", "round_trips")}
+    statements = counted["reads"] + counted["writes"]
+    return {**counted, "statements": statements, "transactions": made, "fsyncs": server.wal_fsyncs(place) - fsyncs}
+
+
+def _gone(place: Place) -> None:
+    """Wait until its backends have ended, and with that told what they did."""
+    end = time.monotonic() + 10
+    while server.connected(place):
+        assert time.monotonic() < end, "a backend did not end"
+        time.sleep(0.02)
+    time.sleep(0.1)
