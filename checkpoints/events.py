@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints import sql
+from checkpoints import sealing, sql
 from checkpoints.core import codec
 from checkpoints.models import RunEvent
+from checkpoints.sealing import Cover
 from orchestrator.engine import canonical
 
 
@@ -36,8 +37,10 @@ class LogEnd:
     hash: str
 
 
-def number(run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime) -> tuple[list[RunEvent], LogEnd]:
-    """The drafts as rows that follow `end`, and the new end. Nothing is written."""
+def number(
+    run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime, cover: Cover
+) -> tuple[list[RunEvent], LogEnd]:
+    """The drafts as rows that follow `end`, sealed, and the new end. Nothing is written."""
     rows = []
     for draft in drafts:
         payload = canonical.dumps(draft.payload)
@@ -51,9 +54,10 @@ def number(run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime) 
             actor=draft.actor,
             payload=codec.pack(payload),
         )
-        row.hash = line_hash(end.hash, row, payload)
+        row.hash = line_hash(end.hash, row, payload, cover)
         rows.append(row)
         end = LogEnd(row.seq, row.hash)
+    sealing.finish(rows, cover)
     return rows, end
 
 
@@ -62,8 +66,8 @@ def insert(rows: list[RunEvent]) -> None:
     sql.insert(RunEvent, rows)
 
 
-def line_hash(previous: str, row: RunEvent, payload: bytes) -> str:
-    """SHA-256 over the hash of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
-    return canonical.framed_hash(
+def line_hash(previous: str, row: RunEvent, payload: bytes, cover: Cover) -> str:
+    """The hash over the hash of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
+    return cover.framed_hash(
         previous, str(row.run_id), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
     )

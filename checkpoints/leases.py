@@ -5,7 +5,7 @@ log.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -18,12 +18,14 @@ from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import LogEnd
 from checkpoints.models import Run
+from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import update_returning
 
 _HELD = [
-    "id", "epoch", "key", "graph", "version", "fingerprint", "line", "superstep", "head", "head_seq", "event_seq",
-    "event_hash", "wakes", "decisions", "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of",
-    "tape", "label", "started_at", "cancel_at",
+    "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "line", "superstep", "head",
+    "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
+    "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
+    "cancel_at",
 ]  # fmt: skip
 
 
@@ -57,13 +59,18 @@ class Hold:
     graph: str
     version: str
     fingerprint: str
+    encrypted: bool
+    hash_key: str
     line: int
     superstep: int
     head: UUID
     head_seq: int
+    head_hash: str
     end: LogEnd
     wakes: int
     decisions: int
+    seal: bytes
+    seal_key: str
     claims: int
     input: bytes
     input_hash: str
@@ -75,6 +82,10 @@ class Hold:
     worker: UUID | None = None
     moved: bool = True
     cancelling: bool = False
+    cover: Cover = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cover = cover_of(self)
 
 
 def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:

@@ -6,73 +6,35 @@ knows about people's decisions: what must ride in a commit is handed in as `insi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Case, F, Q, Value, When
+from django.db import connection, transaction
+from django.db.models import Case, F, Model, Q, Value, When
 from django.utils import timezone
 
-from checkpoints import events, sql, wakes
+from checkpoints import events, folding, points, run_seal, sealing, sql, wakes
 from checkpoints.clock import db_in, db_now
 from checkpoints.conf import conf
-from checkpoints.core import codec
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import ENDS, Status
 from checkpoints.events import Draft, LogEnd
 from checkpoints.leases import Hold
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
-from checkpoints.packed import pack, unpack
-from checkpoints.payloads import backend
-from orchestrator.engine import canonical
-from orchestrator.engine.errors import StaleLease, UnknownThing, WrongStatus
+from checkpoints.packed import pack, value
+from checkpoints.points import Head, Payload, Place, Point
+from checkpoints.sealing import cover_of
+from checkpoints.sql import Update
+from orchestrator.engine.errors import StaleLease, TamperedRow, UnknownThing, WrongStatus
+
+__all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
 
 
 class Moved(Exception):
     """Somebody else wrote to the log since the holder looked; he must look again and build his commit anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """What a checkpoint says of the state: JSON, the partitions and what resuming needs."""
-
-    state: dict[str, dict[str, Any]]
-    diagnostics: dict[str, Any]
-    frontier: dict[str, Any]
-    versions: dict[str, int] = field(default_factory=dict)
-    open: dict[str, Any] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "scratch": self.state["scratch"],
-            "artifacts": self.state["artifacts"],
-            "diagnostics": self.diagnostics,
-            "frontier": self.frontier,
-            "versions": self.versions,
-            "open": self.open,
-        }
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> "Payload":
-        state = {"scratch": document["scratch"], "artifacts": document["artifacts"]}
-        return cls(state, document["diagnostics"], document["frontier"], document["versions"], document["open"])
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A checkpoint before it is written. `nodes` and `changed` are what lists show of it."""
-
-    source: str
-    payload: Payload
-    superstep: int
-    nodes: list[dict[str, Any]] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    kept: bool = True
-    committed: bool = True
-    took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +50,6 @@ class Turn:
     error: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The newest checkpoint row as its holder needs it."""
-
-    id: UUID
-    seq: int
-    parent: UUID | None
-    kept: bool
-    source: str
-    payload: Payload
-
-
 def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
     """Start a journey: the run's row, its checkpoint 0, the first line of its log, queued. One transaction.
 
@@ -109,36 +59,33 @@ def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: s
         at = timezone.now()
         run.created_at = run.due_at = at
         run.input = pack(input_json)
-        head = uuid7()
-        facts = {"checkpoint": str(head), "graph": run.graph, "version": run.version, "input_hash": run.input_hash}
-        rows, end = events.number(run.id, LogEnd(0, ""), [Draft("run_started", facts, actor=actor)], at=at)
-        run.head, run.event_seq, run.event_hash = head, end.seq, end.hash
+        place, new = Place.of(run), uuid7()
+        facts = {"checkpoint": str(new), "graph": run.graph, "version": run.version, "input_hash": run.input_hash}
+        drafts = [Draft("run_started", facts, actor=actor)]
+        lines, end = events.number(run.id, LogEnd(0, ""), drafts, at=at, cover=place.cover)
+        row, head = points.first(place, new, Point(Source.INPUT, payload, 0), end=end, at=at)
+        run.head, run.head_hash, run.event_seq, run.event_hash = new, head.hash, end.seq, end.hash
+        run.seal, run.seal_key = _seal(run, end, head=new, head_hash=head.hash, decisions=0).values()
+        sealing.lock(run, place.cover)
         run.save(force_insert=True)
-        row = _row(run.id, head, Point(Source.INPUT, payload, 0), parent=None, seq=0, line=run.line, end=end, at=at)
-        row.graph, row.version, row.fingerprint = run.graph, run.version, run.fingerprint
         row.save(force_insert=True)
-        events.insert(rows)
+        events.insert(lines)
         wakes.ring()
     return run
 
 
 def load(hold: Hold) -> Head:
-    """The head of a begun run. One query. Raises `UnknownThing` where its row is gone."""
-    row = Checkpoint.objects.filter(id=hold.head, run=hold.id).first()
-    if row is None:
-        raise UnknownThing(f"checkpoint {hold.head} of run {hold.key} is gone", run=str(hold.id))
-    return Head(row.id, row.seq, row.parent, row.kept, row.source, payload_of(row))
-
-
-def payload_of(row: Checkpoint) -> Payload:
-    """The payload of a checkpoint row, wherever its bytes are."""
-    kept = backend(row.backend).get(str(row.id), bytes(row.snapshot))
-    return Payload.of(canonical.loads(codec.unpack(kept)))
-
-
-def next_seq(head: Head) -> int:
-    """The seq of the next row: a recovery point's number is taken over by the row that replaces it."""
-    return head.seq + 1 if head.kept else head.seq
+    """The head of a begun run, once its rows prove to be what was sealed. One query. Raises `UnknownThing` where its
+    row is gone, `TamperedRow`, `WrongKey`.
+    """
+    rows = list(folding.range_of(hold.head))
+    if not rows:
+        raise TamperedRow(f"checkpoint {hold.head} of run {hold.key} is gone", run=str(hold.id))
+    newest = rows[-1]
+    run_seal.verify(hold, event_seq=hold.end.seq, event_hash=hold.end.hash, at=newest.created_at)
+    if (newest.run_id, newest.line, newest.content_hash) != (hold.id, hold.line, hold.head_hash):
+        raise TamperedRow(f"{newest} is not the head that run {hold.key} names", checkpoint=str(newest.id))
+    return folding.head_of(rows, hold.cover)
 
 
 def commit(
@@ -152,52 +99,46 @@ def commit(
 ) -> Head:
     """Move the head: the fenced transaction of semantics 4. Gives the new head and brings the hold up to date.
 
-    Raises `StaleLease` where another epoch has the run, `Moved` where the log has newer lines; then nothing was
-    written.
+    `inside` does what must ride in it. Raises `StaleLease` where another epoch has the run, `Moved` where the log has
+    newer lines; then nothing was written.
     """
     at, new = timezone.now(), uuid7()
     saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source)}
     shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in point.nodes]
     opening = [Draft("checkpoint_saved", {**saved, "nodes": shown, "kept": point.kept})]
-    rows, end = events.number(hold.id, hold.end, [*opening, *lines], at=at)
-    parent, seq = (head.id if head.kept else head.parent), next_seq(head)
-    row = _row(hold.id, new, point, parent=parent, seq=seq, line=hold.line, end=end, at=at)
-    row.graph, row.version, row.fingerprint = hold.graph, hold.version, hold.fingerprint
-    with transaction.atomic():
-        woken = _fence(hold, end, head=new, head_seq=seq, superstep=point.superstep, **_columns(hold, turn, at))
-        if not head.kept:
-            Checkpoint.objects.filter(id=head.id).delete()
-        sql.insert(Checkpoint, [row])
-        events.insert(rows)
-        if inside:
-            inside()
+    rows, end = events.number(hold.id, hold.end, [*opening, *lines], at=at, cover=hold.cover)
+    row, after = points.following(Place.of(hold), new, head, point, end=end, at=at)
+    values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
+    fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
+    gone = None if head.kept else Checkpoint(id=head.id)
+    woken = _fenced(hold, fence, [(Checkpoint, [row]), (RunEvent, rows)], gone=gone, inside=inside)
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=point.superstep)
-    hold.head, hold.head_seq = new, seq
-    return Head(new, seq, parent, point.kept, point.source, point.payload)
+    hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
+    return after
 
 
 def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[], None] | None = None) -> None:
-    """Change a held run's status without a checkpoint: poison, incompatible, tampered, or rest again. Raises as
-    `commit` does.
-    """
+    """Change a held run's status without a checkpoint: poison, incompatible, or rest again. Raises as `commit` does."""
     at = timezone.now()
-    rows, end = events.number(hold.id, hold.end, lines, at=at)
-    with transaction.atomic():
-        woken = _fence(hold, end, **_columns(hold, turn, at))
-        events.insert(rows)
-        if inside:
-            inside()
+    rows, end = events.number(hold.id, hold.end, lines, at=at, cover=hold.cover)
+    woken = _fenced(hold, _fence(hold, end, **_columns(hold, turn, at)), [(RunEvent, rows)], inside=inside)
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=hold.superstep)
+
+
+def condemn(hold: Hold, error: dict[str, Any]) -> None:
+    """Stop a held run as tampered. Nothing that is sealed is touched and no line is written: a new seal would cover up
+    what was found.
+    """
+    values = _columns(hold, Turn(Status.TAMPERED, tape=hold.tape, error=error), timezone.now())
+    Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).update(**values)
+    wakes.ring()
 
 
 def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | None = None) -> None:
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
-    rows, end = events.number(hold.id, hold.end, lines, at=timezone.now())
-    with transaction.atomic():
-        woken = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
-        events.insert(rows)
-        if inside:
-            inside()
+    rows, end = events.number(hold.id, hold.end, lines, at=timezone.now(), cover=hold.cover)
+    fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
+    woken = _fenced(hold, fence, [(RunEvent, rows)], inside=inside)
     _settle_hold(hold, end, woken, tape=hold.tape, superstep=hold.superstep)
 
 
@@ -210,14 +151,47 @@ def look_again(hold: Hold) -> None:
     hold.end, hold.wakes, hold.decisions = LogEnd(now[0], now[1]), now[2], now[3]
 
 
-def _fence(hold: Hold, end: LogEnd, **values: Any) -> int:
-    """The conditional UPDATE that opens each of the holder's transactions. Gives the run's `wakes`."""
-    mine = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING}
-    known = {**mine, "event_seq": hold.end.seq}
-    rows = sql.update_returning(Run, known, ["wakes"], event_seq=end.seq, event_hash=end.hash, **values)
-    if rows:
-        return int(rows[0][0])
-    if Run.objects.filter(**mine).exists():
+def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
+    """The conditional UPDATE that opens each of the holder's transactions, with the run's new seal."""
+    known = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING, "event_seq": hold.end.seq}
+    head, head_hash = values.get("head", hold.head), values.get("head_hash", hold.head_hash)
+    sealed = _seal(hold, end, head=head, head_hash=head_hash, decisions=hold.decisions)
+    return Update(Run, known, ["wakes"], {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
+
+
+def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
+    return run_seal.columns(
+        run.id,
+        graph=run.graph,
+        line=run.line,
+        head=head,
+        head_hash=head_hash,
+        event_seq=end.seq,
+        event_hash=end.hash,
+        decisions=decisions,
+    )
+
+
+def _fenced(
+    hold: Hold,
+    fence: Update,
+    rows: Sequence[tuple[type[Model], Sequence[Model]]],
+    *,
+    gone: Model | None = None,
+    inside: Callable[[], None] | None = None,
+) -> int:
+    """One commit: the fence, the rows behind it, and what rides with them. Gives the run's `wakes`."""
+    if inside is None and connection.vendor == "postgresql":
+        # One statement is a transaction by itself, in one round trip.
+        met = sql.fenced(fence, rows, gone=gone)
+    else:
+        with transaction.atomic():
+            met = sql.fenced(fence, rows, gone=gone)
+            if met and inside:
+                inside()
+    if met:
+        return int(met[0][0])
+    if Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).exists():
         raise Moved
     raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
 
@@ -243,36 +217,9 @@ def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
     if turn.status in ENDS:
         values["ended_at"] = at
     if turn.error is not None:
-        values |= {"error": pack(turn.error), "error_code": str(turn.error["code"])}
+        kept = sealing.locked(Run(id=hold.id), "error", pack(turn.error), hold.cover)
+        values |= {"error": kept, "error_code": str(turn.error["code"])}
     return values
-
-
-def _row(
-    run: UUID, new: UUID, point: Point, *, parent: UUID | None, seq: int, line: int, end: LogEnd, at: datetime
-) -> Checkpoint:
-    # Every part of the document was normalised when it was staged; to walk it again would cost more than the commit.
-    data = canonical.encode(point.payload.document())
-    kept = backend("database").put(str(new), codec.pack(data))
-    return Checkpoint(
-        id=new,
-        run_id=run,
-        seq=seq,
-        superstep=point.superstep,
-        line=line,
-        source=point.source,
-        parent=parent,
-        created_at=at,
-        kept=point.kept,
-        committed=point.committed,
-        snapshot=kept,
-        stored_size=len(kept),
-        state_size=len(data),
-        nodes=point.nodes,
-        changed=point.changed,
-        event_seq=end.seq,
-        event_hash=end.hash,
-        took_ms=point.took_ms,
-    )
 
 
 def lock(run_id: UUID) -> Run:
@@ -285,12 +232,18 @@ def lock(run_id: UUID) -> Run:
     return run
 
 
-def write_lines(run: Run, lines: Sequence[Draft], *, at: datetime, **values: Any) -> int:
-    """Close an act on a locked run: its lines and one UPDATE. Gives the number of its last line."""
-    rows, end = events.number(run.id, LogEnd(run.event_seq, run.event_hash), lines, at=at)
+def write_lines(run: Run, lines: Sequence[Draft], *, at: datetime, decisions: int | None = None, **values: Any) -> int:
+    """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many there are now. Gives the number of
+    its last line.
+    """
+    rows, end = events.number(run.id, LogEnd(run.event_seq, run.event_hash), lines, at=at, cover=cover_of(run))
     events.insert(rows)
-    Run.objects.filter(id=run.id).update(event_seq=end.seq, event_hash=end.hash, **values)
-    run.event_seq, run.event_hash = end.seq, end.hash
+    run.decisions = run.decisions if decisions is None else decisions
+    sealed = _seal(run, end, head=run.head, head_hash=run.head_hash, decisions=run.decisions)
+    Run.objects.filter(id=run.id).update(
+        event_seq=end.seq, event_hash=end.hash, decisions=run.decisions, **sealed, **values
+    )
+    run.event_seq, run.event_hash, run.seal, run.seal_key = end.seq, end.hash, sealed["seal"], sealed["seal_key"]
     return end.seq
 
 
@@ -314,5 +267,5 @@ def requeue(run: Run, *, lines: Sequence[Draft], only: frozenset[str]) -> None:
 
 def error_of(run: Run) -> dict[str, Any] | None:
     """Why a run stopped: {code, message, node, task, type, attempt, traceback}, or None."""
-    error: dict[str, Any] | None = unpack(run.error)
+    error: dict[str, Any] | None = value(run, "error")
     return error

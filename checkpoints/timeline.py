@@ -5,18 +5,18 @@ Lists read columns only; the payload of a checkpoint is read where one is named.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import BinaryField, Case, F, Q, QuerySet, Value, When
 
+from checkpoints import folding, sealing
 from checkpoints.core.diff import differences, written
-from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.packed import unpack
-from checkpoints.payloads import backend
+from checkpoints.packed import unpack, value
 from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
@@ -107,65 +107,76 @@ def aliases(checkpoint: Checkpoint) -> list[str]:
 
 
 def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The whole payload: scratch, artifacts, diagnostics, frontier, versions, open."""
-    kept = backend(checkpoint.backend).get(str(checkpoint.id), bytes(checkpoint.snapshot))
-    payload: dict[str, Any] = unpack(kept)
-    return payload
+    """The whole payload: scratch, artifacts, diagnostics, frontier, versions, open. One query, the first time."""
+    known = checkpoint.__dict__
+    if "document" not in known:
+        known["document"] = _read(checkpoint.id).document
+    document: dict[str, Any] = known["document"]
+    return document
 
 
 def state_at(checkpoint_id: UUID) -> dict[str, Any]:
     """{input, scratch, artifacts, diagnostics} as they were at that checkpoint. One query. Raises `UnknownThing`."""
-    return _state(_read([checkpoint_id])[checkpoint_id])
+    return _read(checkpoint_id).state()
 
 
 def head_state(run_id: UUID) -> dict[str, Any]:
     """{input, scratch, artifacts, diagnostics} as they are now, recovery point or not. Raises `UnknownThing`."""
-    head = Checkpoint.objects.filter(run=run_id, id=F("run__head")).select_related("run")
-    found = head.only("run__input", "snapshot", "backend").first()
-    if found is None:
+    head = Run.objects.filter(id=run_id).values_list("head", flat=True).first()
+    if head is None:
         raise UnknownThing(f"run {run_id} has no checkpoint", run=str(run_id))
-    return _state(found)
+    return _read(head, kept=False).state()
 
 
 def changes(checkpoint: Checkpoint) -> list[Change]:
-    """What this checkpoint's state changed against its parent; against nothing for the first of a run. Two queries."""
-    found = _read([checkpoint.id, *([checkpoint.parent] if checkpoint.parent else [])])
-    before = _state(found[checkpoint.parent]) if checkpoint.parent else {"input": unpack(checkpoint.run.input)}
-    return list(_changes(before, found[checkpoint.id]))
+    """What this checkpoint's state changed against its parent; against nothing for the first of a run. Three
+    queries.
+    """
+    read = _read(checkpoint.id)
+    before = _read(checkpoint.parent).state() if checkpoint.parent else {"input": read.input}
+    return list(_changes(before, read))
 
 
 def diff(a: UUID, b: UUID) -> list[Change]:
-    """What differs in the state at `b` against that at `a`, of any two runs. Two queries. Raises `UnknownThing`."""
-    found = _read([a, b])
-    return list(_changes(_state(found[a]), found[b]))
+    """What differs in the state at `b` against that at `a`, of any two runs. Three queries. Raises `UnknownThing`."""
+    return list(_changes(_read(a).state(), _read(b)))
 
 
-def _read(ids: Iterable[UUID]) -> dict[UUID, Checkpoint]:
-    wanted = set(ids)
-    found = Checkpoint.objects.filter(kept=True).select_related("run").only("run__input", "snapshot", "backend")
-    read = found.in_bulk(wanted)
-    for gone in wanted - read.keys():
-        raise UnknownThing(f"there is no checkpoint {gone}", checkpoint=str(gone))
-    return read
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A checkpoint with what was read for it: its run's input and its document."""
+
+    row: Checkpoint
+    input: Any
+    document: dict[str, Any]
+
+    def state(self) -> dict[str, Any]:
+        return {name: self.input if name == "input" else self.document[name] for name in PARTITIONS}
 
 
-def _state(checkpoint: Checkpoint) -> dict[str, Any]:
-    payload = snapshot_of(checkpoint)
-    return {name: unpack(checkpoint.run.input) if name == "input" else payload[name] for name in PARTITIONS}
+def _read(checkpoint_id: UUID, *, kept: bool = True) -> _Read:
+    """One query. The run's input comes with the last row only. Raises `UnknownThing`."""
+    given = Case(When(id=checkpoint_id, then=F("run__input")), default=Value(b""), output_field=BinaryField())
+    rows: list[Any] = list(folding.range_of(checkpoint_id).defer("nodes", "changed", "seal").annotate(given=given))
+    if not rows or (kept and not rows[-1].kept):
+        raise UnknownThing(f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id))
+    last = rows[-1]
+    run_input = unpack(sealing.opened(Run(id=last.run_id), "input", bytes(last.given)))
+    return _Read(last, run_input, folding.folded(folding.parts_of(rows)))
 
 
-def _changes(before: dict[str, Any], checkpoint: Checkpoint) -> Iterator[Change]:
-    after, authors = _state(checkpoint), _authors(checkpoint)
+def _changes(before: dict[str, Any], read: _Read) -> Iterator[Change]:
+    after, authors = read.state(), _authors(read)
     for name in PARTITIONS:
         for found in differences(before.get(name, {}), after[name]):
             setter = authors.get(str(found.path[0]), "") if name in ("scratch", "artifacts") else ""
             yield Change(name, written(found.path), found.kind, found.before, found.after, setter)
 
 
-def _authors(checkpoint: Checkpoint) -> dict[str, str]:
+def _authors(read: _Read) -> dict[str, str]:
     """Channel -> names of the nodes in the checkpoint that last set it. One query."""
-    versions: dict[str, int] = snapshot_of(checkpoint)["versions"]
-    setting = Checkpoint.objects.filter(run=checkpoint.run_id, seq__in=set(versions.values()))
+    versions: dict[str, int] = read.document["versions"]
+    setting = Checkpoint.objects.filter(run=read.row.run_id, seq__in=set(versions.values()))
     names = {seq: ", ".join(_setters(nodes)) for seq, nodes in setting.values_list("seq", "nodes")}
     return {channel: names.get(seq, "") for channel, seq in versions.items()}
 
@@ -209,4 +220,4 @@ def events_after(run_id: UUID, seq: int, *, limit: int = 500) -> list[RunEvent]:
 
 def payload_of(event: RunEvent) -> dict[str, Any]:
     """What a line of the log carries."""
-    return unpack(event.payload) or {}
+    return value(event, "payload") or {}

@@ -109,16 +109,17 @@ def advance(desk: Desk, worked: Worked) -> bool:
         after = plan(desk.graph, step.frontier)
         status = _status(desk, step.frontier, after)
         opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(step.state, number, desk.input, at))
-        moved = settlements.rebase(desk.look(), desk.graph, step.state, at=at)
+        moved = settlements.rebase(desk.look(), desk.graph, step.state, at=at, cover=desk.hold.cover)
         stays = _stays(desk, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING)
         point = Point(
             Source.SUPERSTEP,
             _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
             number,
+            step.changes,
             nodes=shown.nodes(desk.graph, kept),
-            changed=sorted(step.changes),
             kept=stays,
             took_ms=worked.took_ms,
+            snapshot=desk.graph.snapshot,
         )
         word = tape.extend(desk.hold.tape, shown.word(desk.graph, kept))
         turn = Turn(status, shown.at_node(step.frontier, after), word)
@@ -154,23 +155,24 @@ def settle(desk: Desk) -> bool:
     def act() -> tuple[Head, str]:
         at = timezone.now()
         state = desk.head.payload.state
-        settlement = settlements.settle(desk.look(), desk.graph, desk.frontier, state)
+        settlement = settlements.settle(desk.look(), desk.graph, desk.frontier, state, desk.hold.cover)
         others = [one for one in desk.asked if one.request not in settlement.requests]
         if not settlement.settled:
-            moved = settlements.rebase(others, desk.graph, state, at=at)
+            moved = settlements.rebase(others, desk.graph, state, at=at, cover=desk.hold.cover)
             ledger.append(desk.hold, moved.lines, inside=moved.insert)
             desk.hold.moved = True
             return desk.head, Status.RUNNING
         step = settle_step(desk.graph, desk.frontier, state, settlement.settled)
         after = plan(desk.graph, step.frontier)
         status = _status(desk, step.frontier, after, apart_from=settlement.requests)
-        moved = settlements.rebase(others, desk.graph, step.state, at=at)
+        moved = settlements.rebase(others, desk.graph, step.state, at=at, cover=desk.hold.cover)
         point = Point(
             Source.SETTLEMENT,
             _payload(desk, step, [], desk.hold.superstep),
             desk.hold.superstep,
+            step.changes,
             nodes=shown.settled(settlement.settled),
-            changed=sorted(step.changes),
+            snapshot=desk.graph.snapshot,
         )
         turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, "s"))
         lines = [*shown.applied(settlement.settled), *moved.lines, *shown.turned(status, step.frontier)]
@@ -251,7 +253,7 @@ def leave_open(
         def inside() -> None:
             opening.insert()
             journal.mark_unknown(desk.hold, unknown)
-            journal.list_in(desk.hold, ledger.next_seq(desk.head), done_only=True)
+            journal.list_in(desk.hold, desk.head.next_seq, done_only=True)
 
         return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside)
 
@@ -300,7 +302,7 @@ def _status(desk: Desk, frontier: Frontier, after: Planned, *, apart_from: Any =
 
 
 def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int) -> Payload:
-    before, seq = desk.head.payload, ledger.next_seq(desk.head)
+    before, seq = desk.head.payload, desk.head.next_seq
     return Payload(
         step.state,
         diagnostics.after(before.diagnostics, ran, supersteps=supersteps),
@@ -318,7 +320,7 @@ def _inside(desk: Desk, opening: Opening, moved: Rebasing, *, listed: bool) -> C
         opening.insert()
         moved.insert()
         if listed:
-            journal.list_in(desk.hold, ledger.next_seq(desk.head))
+            journal.list_in(desk.hold, desk.head.next_seq)
 
     return inside
 

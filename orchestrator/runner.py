@@ -12,18 +12,19 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, DataError, Error, IntegrityError, connection
 
-from checkpoints import journal, leases, ledger
+from checkpoints import journal, leases, ledger, sealing
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.ledger import Turn
+from checkpoints.models import Run
 from checkpoints.packed import unpack
 from orchestrator import commits, opened
 from orchestrator.attempt import Setting
 from orchestrator.commits import Desk, Worked
 from orchestrator.engine import Task, registry
-from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing
+from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing, WrongKey
 from orchestrator.engine.plan import Planned, check_limits, plan
 from orchestrator.engine.reduce import reduce_step
 from orchestrator.executor import Drained, Executor, Finish
@@ -49,6 +50,8 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
             _slice(hold, heart, draining)
     except StaleLease:
         log.info("lease_lost", run=str(run_id), epoch=hold.epoch)
+    except (TamperedRow, WrongKey) as error:
+        ledger.condemn(hold, opened.error_of(error))
     except Drained:
         leases.give_back(hold.id, hold.epoch, drained=True)
     except (DataError, IntegrityError) as error:
@@ -86,6 +89,8 @@ def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
 
 def _admitted(hold: Hold) -> Desk | None:
     """The run laid out for work; None where it cannot be worked on here and was stopped, by name."""
+    # First of all: a new line and seal on a tampered run would cover up what happened to it.
+    head = ledger.load(hold)
     try:
         graph = registry.by_fingerprint(hold.fingerprint)
     except UnknownThing:
@@ -97,7 +102,8 @@ def _admitted(hold: Hold) -> Desk | None:
         message = f"{hold.claims - 1} workers began this run and got no further"
         _stop(hold, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
         return None
-    return Desk(hold, graph, ledger.load(hold), unpack(hold.input), entries=entries)
+    given = unpack(sealing.opened(Run(id=hold.id), "input", hold.input))
+    return Desk(hold, graph, head, given, entries=entries)
 
 
 def _stop(hold: Hold, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
@@ -120,10 +126,7 @@ def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
             return commits.rest(desk)
         check_limits(desk.graph, planned, desk.hold.superstep + 1)
         return _superstep(desk, planned, before, heart, draining)
-    except TamperedRow as error:
-        _stop(desk.hold, Status.TAMPERED, opened.error_of(error))
-        return False
-    except (StaleLease, Drained):
+    except (StaleLease, Drained, TamperedRow, WrongKey):
         raise
     except CountersignError as error:
         return commits.fail(desk, opened.error_of(error))
@@ -165,7 +168,7 @@ def _complete(
         return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error))
     try:
         return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))
-    except (StaleLease, TamperedRow):
+    except (StaleLease, TamperedRow, WrongKey):
         raise
     except CountersignError as error:
         # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.engine.ops import same
+
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 Path = tuple[str | int, ...]
@@ -30,17 +32,6 @@ def differences(before: Any, after: Any, *, path: Path = ()) -> Iterator[Differe
         yield from _of_lists(before, after, path)
     elif not same(before, after):
         yield Difference(path, CHANGED, before, after)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same value. To Python `True == 1 == 1.0`; to JSON they are three."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
 
 
 def _of_objects(before: dict[str, Any], after: dict[str, Any], path: Path) -> Iterator[Difference]:

@@ -98,11 +98,12 @@ class Channel:
                 channel=self.name,
                 reducer=self.reducer.name,
             ) from error
-        return _set(self.stage(value, limit=None))
+        staged = self.stage(value, limit=None)
+        return staged, ops.between(old, staged) or ops.put(staged)
 
 
 def _set(value: Json) -> tuple[Json, Op]:
-    return value, {"op": "set", "value": value}
+    return value, ops.put(value)
 
 
 def _changed(old: Json, op: Op) -> tuple[Json, Op]:

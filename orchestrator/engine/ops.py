@@ -1,10 +1,13 @@
-"""What a reducer did, as data: a differential store keeps the change without comparing values. Channels make ops.
+"""What changed in a value, as data. Built-in reducers say it themselves, so a differential store compares no values;
+`between` finds it for everything else.
 
 An op is `{"op": "set", "value": v}`, `{"op": "append", "items": [...]}` (at a list's end), `{"op": "insert",
-"items": [...]}` (into a sorted set) or `{"op": "merge", "items": {...}}` (keys of a dict). All values are canonical
-JSON.
+"items": [...]}` (into a sorted set), `{"op": "merge", "items": {...}}` (keys of a dict), or
+`{"op": "within", "keys": {key: op}, "gone": [key]}` (inside a dict; a key that was not there takes a "set"; no "gone"
+where nothing went). All values are canonical JSON.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.engine.canonical import Json, encode
@@ -23,7 +26,54 @@ def apply(old: Json, op: Op) -> Json:
         return in_order([*(old or []), *op["items"]])
     if kind == "merge":
         return {**(old or {}), **op["items"]}
+    if kind == "within":
+        kept = {key: value for key, value in old.items() if key not in op["gone"]} if "gone" in op else old
+        return {**kept, **{key: apply(old.get(key), inner) for key, inner in op["keys"].items()}}
     raise ValueError(f"unknown op {kind!r}")
+
+
+def put(value: Json) -> Op:
+    """The op that sets a value."""
+    return {"op": "set", "value": value}
+
+
+def within(keys: Mapping[str, Op], gone: list[str] | None = None) -> Op:
+    """The op that changes some keys of a dict."""
+    return {"op": "within", "keys": keys, "gone": gone} if gone else {"op": "within", "keys": keys}
+
+
+def between(before: Json, after: Json) -> Op | None:
+    """The op that makes `after` of `before`; None where they are the same value. Dicts are entered, a list that only
+    grew is an append, anything else is set.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        return _between_dicts(before, after)
+    if isinstance(before, list) and isinstance(after, list):
+        shared = len(before)
+        if before and shared < len(after) and same(before, after[:shared]):
+            return {"op": "append", "items": after[shared:]}
+    return None if same(before, after) else put(after)
+
+
+def _between_dicts(before: dict[str, Json], after: dict[str, Json]) -> Op | None:
+    keys: dict[str, Op] = {}
+    for key, value in after.items():
+        inner = between(before[key], value) if key in before else put(value)
+        if inner is not None:
+            keys[key] = inner
+    gone = sorted(before.keys() - after.keys())
+    return within(keys, gone) if keys or gone else None
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two JSON values are the same value. To Python `True == 1 == 1.0`; to JSON they are three."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return one is other or (len(one) == len(other) and all(map(same, one, other)))
+    return bool(one == other)
 
 
 def in_order(items: list[Json]) -> list[Json]:

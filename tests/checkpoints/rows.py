@@ -46,7 +46,7 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         "version": run.version,
         **columns,
     }
-    made = Checkpoint.objects.create(run=run, seq=seq, snapshot=pack(payload), **given)
+    made = Checkpoint.objects.create(run=run, seq=seq, anchor=seq, snapshot=pack(payload), **given)
     Run.objects.filter(id=run.id).update(head=made.id, head_seq=seq)
     return made
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoints.core.diff import Difference, differences, same, written
+from checkpoints.core.diff import Difference, differences, written
+from orchestrator.engine.ops import same
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text(max_size=3),

@@ -17,6 +17,7 @@ from checkpoints.events import Draft, LogEnd
 from checkpoints.journal import Intent
 from checkpoints.models import Run, RunEvent
 from checkpoints.packed import unpack
+from checkpoints.sealing import Cover
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task
 from tests import cast
@@ -31,7 +32,7 @@ LINE = Draft("run_failed", {"code": "poison"}, node="send", task="send:1:0", act
 
 
 def _numbered(*drafts: Draft, end: LogEnd = END_OF_LOG, run: UUID = RUN, at: Any = AT) -> list[RunEvent]:
-    rows, last = events.number(run, end, drafts, at=at)
+    rows, last = events.number(run, end, drafts, at=at, cover=Cover())
     assert (last.seq, last.hash) == (rows[-1].seq, rows[-1].hash)
     return rows
 

@@ -8,6 +8,7 @@ from checkpoints import events
 from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.sealing import Cover
 from orchestrator import runs
 from tests import cast
 from tests.runner.desk import log, sources, start, state
@@ -39,7 +40,7 @@ def test_the_log_is_numbered_without_gaps_and_each_line_is_chained_to_the_one_be
     assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
     previous = ""
     for line in lines:
-        assert line.hash == events.line_hash(previous, line, codec.unpack(bytes(line.payload)))
+        assert line.hash == events.line_hash(previous, line, codec.unpack(bytes(line.payload)), Cover())
         previous = line.hash
     assert (run.event_seq, run.event_hash) == (lines[-1].seq, previous)
 

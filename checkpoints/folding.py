@@ -1,0 +1,108 @@
+"""Rows of checkpoints read back: the payload at a checkpoint, folded from one range of rows, and the head of a run,
+whose rows must prove to be what was sealed. The ledger and the timeline call it.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from checkpoints import payloads, sealing
+from checkpoints.core import codec
+from checkpoints.models import Checkpoint
+from checkpoints.points import Head, Payload, content_hash, sizes_of, stored_as
+from checkpoints.sealing import Cover
+from orchestrator.engine import canonical, ops
+from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.ops import Op
+
+Document = dict[str, Any]
+
+
+def range_of(checkpoint: UUID) -> "QuerySet[Checkpoint]":
+    """The rows from which the payload of a checkpoint is folded, oldest first: one query."""
+    one = Checkpoint.objects.filter(id=checkpoint)
+
+    def of(column: str) -> Any:
+        return one.values(column)[:1]
+
+    rows = Checkpoint.objects.filter(run=of("run"), line=of("line"), seq__gte=of("anchor"), seq__lte=of("seq"))
+    return rows.order_by("seq")
+
+
+def bytes_of(row: Checkpoint, column: str) -> bytes:
+    """The canonical bytes of a row's change or snapshot, wherever a backend keeps them; empty where there are none."""
+    kept = bytes(getattr(row, column))
+    if not kept:
+        return b""
+    stored = payloads.backend(row.backend).get(stored_as(row, column), kept)
+    return codec.unpack(sealing.opened(row, column, stored))
+
+
+def parts_of(rows: Sequence[Checkpoint]) -> list[bytes]:
+    """What a range of rows is folded from: the snapshot of the first, and the changes of those after it. Raises
+    `TamperedRow` where the snapshot is gone.
+    """
+    if not rows[0].snapshot:
+        raise TamperedRow(f"{rows[0]} has no snapshot to load from", checkpoint=str(rows[0].id))
+    return [bytes_of(rows[0], "snapshot"), *(bytes_of(row, "change") for row in rows[1:])]
+
+
+def folded(parts: Sequence[bytes]) -> Document:
+    """The document that these parts come to."""
+    document: Document = canonical.loads(parts[0])
+    for change in parts[1:]:
+        document = changed(document, canonical.loads(change))
+    return document
+
+
+def changed(document: Document, change: Iterable[Op]) -> Document:
+    """The document after a change."""
+    return reduce(ops.apply, change, document)
+
+
+def document_at(checkpoint: UUID) -> Document | None:
+    """The document at a checkpoint; None where there is no such row. One query."""
+    rows = list(range_of(checkpoint))
+    return folded(parts_of(rows)) if rows else None
+
+
+def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
+    """The head that the last of these rows is, once what was read proves to be what was sealed. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    parts = parts_of(rows)
+    _verify(rows, parts, cover)
+    newest, known = rows[-1], rows[-1] if rows[-1].kept else rows[-2]
+    payload = Payload.of(folded(parts))
+    since = sum(len(part) for row, part in zip(rows[1:], parts[1:], strict=True) if row.kept)
+    loose = () if newest.kept else tuple(canonical.encode(op) for op in canonical.loads(parts[-1]))
+    return Head(
+        id=newest.id,
+        seq=newest.seq,
+        parent=newest.parent,
+        kept=newest.kept,
+        source=newest.source,
+        payload=payload,
+        hash=known.content_hash,
+        anchor=known.anchor,
+        since=since,
+        sizes=sizes_of(payload),
+        loose=loose,
+    )
+
+
+def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], cover: Cover) -> None:
+    """Check the seals of the first and the last row, the chain of hashes between them, and what they keep."""
+    for row in {rows[0].id: rows[0], rows[-1].id: rows[-1]}.values():
+        sealing.verify(row, cover)
+    for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
+        where = {"checkpoint": str(row.id), "seq": row.seq}
+        if cover.digest(part) != (row.change_hash if n else row.snapshot_hash):
+            raise TamperedRow(f"the payload of {row} is not what was sealed", **where)
+        if n and row.seq != rows[n - 1].seq + 1:
+            raise TamperedRow(f"checkpoints before {row} are missing", **where)
+        if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, cover):
+            raise TamperedRow(f"{row} is not chained to the checkpoint before it", **where)

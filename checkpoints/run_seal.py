@@ -1,0 +1,50 @@
+"""The seal of a run's row: over what the row says of head, log and decisions. It shows a row that was put back to an
+earlier state, and rows that were deleted. The ledger makes it in each transaction that changes one of these.
+"""
+
+import hmac
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from checkpoints.conf import keyring
+from checkpoints.sealing import refuse_compromised
+from orchestrator.engine import canonical
+from orchestrator.engine.errors import TamperedRow
+
+
+def columns(
+    run: UUID,
+    *,
+    graph: str,
+    line: int,
+    head: UUID | None,
+    head_hash: str,
+    event_seq: int,
+    event_hash: str,
+    decisions: int,
+) -> dict[str, Any]:
+    """The columns `seal` and `seal_key` for these."""
+    ring = keyring()
+    data = _data(run, graph, line, head, head_hash, event_seq, event_hash, decisions)
+    return {"seal": ring.mac(ring.signer, data), "seal_key": ring.signer}
+
+
+def verify(run: Any, *, event_seq: int, event_hash: str, at: datetime | None) -> None:
+    """Raise `TamperedRow` or `WrongKey` where the row of a run (or of whoever holds it) is not as it was sealed.
+
+    `at` is when it was written last, for keys that are compromised from a moment on.
+    """
+    data = _data(run.id, run.graph, run.line, run.head, run.head_hash, event_seq, event_hash, run.decisions)
+    if not run.seal or not hmac.compare_digest(keyring().mac(run.seal_key, data), bytes(run.seal)):
+        raise TamperedRow(f"the row of run {run.key} is not as it was sealed", run=str(run.id))
+    refuse_compromised(run.seal_key, at, f"the row of run {run.key}")
+
+
+def _data(
+    run: UUID, graph: str, line: int, head: UUID | None, head_hash: str, event_seq: int, event_hash: str, decisions: int
+) -> bytes:
+    named = head.hex if head else None
+    return canonical.framed(
+        "countersign run 1", run.hex, graph, line, named, head_hash, event_seq, event_hash, decisions
+    )
