@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from checkpoints import payloads, sealing
 from checkpoints.core import codec
 from checkpoints.models import Checkpoint
-from checkpoints.points import Head, Payload, content_hash, sizes_of, stored_as
+from checkpoints.points import Head, Payload, content_hash, sizes_of
 from checkpoints.sealing import Cover
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import TamperedRow
@@ -37,7 +37,7 @@ def bytes_of(row: Checkpoint, column: str) -> bytes:
     kept = bytes(getattr(row, column))
     if not kept:
         return b""
-    stored = payloads.backend(row.backend).get(stored_as(row, column), kept)
+    stored = payloads.fetch(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
     return codec.unpack(sealing.opened(row, column, stored))
 
 

@@ -22,8 +22,8 @@ from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import update_returning
 
 _HELD = [
-    "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "line", "superstep", "head",
-    "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
+    "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",
+    "head", "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
     "cancel_at",
 ]  # fmt: skip
@@ -61,6 +61,7 @@ class Hold:
     fingerprint: str
     encrypted: bool
     hash_key: str
+    payloads: str
     line: int
     superstep: int
     head: UUID
@@ -163,8 +164,10 @@ class Pulse(StrEnum):
     CANCELLING = "cancelling"
 
 
-def heartbeat(run_id: UUID, epoch: int, *, progress: dict[str, Any] | None = None) -> Pulse:
-    """Lengthen a begun lease, and write the progress that the node reported. Tells a request to cancel, too."""
+def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pulse:
+    """Lengthen a begun lease, and write the progress that the node reported, as its column keeps it. Tells a request to
+    cancel, too.
+    """
     values: dict[str, Any] = {"lease_until": db_in(conf().lease_seconds)}
     if progress is not None:
         values["progress"] = progress

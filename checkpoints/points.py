@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from checkpoints import payloads, sealing
 from checkpoints.core import codec
 from checkpoints.events import LogEnd
@@ -18,7 +20,10 @@ from checkpoints.leases import Hold
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing import Cover
 from orchestrator.engine import canonical, ops
+from orchestrator.engine.errors import SaveFailed
 from orchestrator.engine.ops import Op
+
+log = structlog.get_logger(__name__)
 
 FORMAT = 1
 """The format version of rows: what `change`, `snapshot` and the hashes are made of."""
@@ -107,7 +112,7 @@ class Place:
 
     @classmethod
     def of(cls, run: Run | Hold) -> "Place":
-        return cls(run.id, run.graph, run.version, run.fingerprint, run.line, sealing.cover_of(run))
+        return cls(run.id, run.graph, run.version, run.fingerprint, run.line, sealing.cover_of(run), run.payloads)
 
 
 def first(place: Place, new: UUID, point: Point, *, end: LogEnd, at: datetime) -> tuple[Checkpoint, Head]:
@@ -210,12 +215,24 @@ def content_hash(row: Checkpoint, parent_hash: str, cover: Cover) -> str:
 
 def _keep(row: Checkpoint, column: str, packed: bytes, place: Place) -> None:
     locked = sealing.locked(row, column, packed, place.cover)
-    setattr(row, column, payloads.backend(place.backend).put(stored_as(row, column), locked))
+    name = payloads.name_of(place.run, row.id, column)
+    try:
+        kept = payloads.keep(place.backend, name, locked)
+    except Exception as error:
+        # A backend of one's own raises whatever its client raises; to the run each of it is the same.
+        what = f"payload backend {place.backend!r} did not keep {name}: {type(error).__name__}: {error}"
+        raise SaveFailed(what, backend=place.backend, payload=name) from error
+    setattr(row, column, kept)
     row.stored_size += len(locked)
 
 
-def stored_as(row: Checkpoint, column: str) -> str:
-    return f"{row.run_id}/{row.id}/{column}"
+def forget(place: Place, replaced: UUID) -> None:
+    """Delete the bytes of a recovery point that has been replaced. Where that fails they are left to the sweep."""
+    name = payloads.name_of(place.run, replaced, "change")
+    try:
+        payloads.forget(place.backend, name)
+    except Exception as error:
+        log.warning("payload_left_to_the_sweep", name=name, backend=place.backend, error=str(error))
 
 
 def _row(

@@ -11,7 +11,7 @@ from checkpoints.models.fields import Sealed, hash_field
 class Run(Sealed):
     """One journey. The status, lease, wake and head columns are changed by `leases`, `wakes` and `ledger` only."""
 
-    PAYLOADS = ("input", "error")
+    PAYLOADS = ("input", "error", "progress")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     key = models.CharField(max_length=200, unique=True)
@@ -23,6 +23,9 @@ class Run(Sealed):
     encrypted = models.BooleanField(default=False)
     hash_key = models.CharField(
         max_length=40, blank=True, default="", help_text="Id of the key that makes its hashes; empty for plain SHA-256."
+    )
+    payloads = models.CharField(
+        max_length=60, default="database", help_text="The backend that keeps its payloads, by its name in the settings."
     )
 
     status = models.CharField(max_length=12, choices=[(s.value, s.value) for s in Status], default=Status.QUEUED)
@@ -63,7 +66,11 @@ class Run(Sealed):
     tape = models.TextField(blank=True, default="", help_text="One short word a superstep, for lists.")
     error = models.BinaryField(default=b"", help_text="Why it stopped: packed canonical JSON, empty where it did not.")
     error_code = models.CharField(max_length=60, blank=True, default="")
-    progress = models.JSONField(null=True, blank=True)
+    progress = models.BinaryField(
+        null=True,
+        blank=True,
+        help_text="What the node in hand reports: packed canonical JSON, {task, done, total, note}.",
+    )
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)

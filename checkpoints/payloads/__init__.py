@@ -5,6 +5,7 @@ from checkpoints.payloads.configured import DATABASE, backend, backends, chosen
 from checkpoints.payloads.database import DatabasePayloads
 from checkpoints.payloads.files import FilePayloads
 from checkpoints.payloads.memory import MemoryPayloads
+from checkpoints.payloads.placed import fetch, forget, keep, name_of, where
 from checkpoints.payloads.sealed import SealedPayloads
 
 __all__ = [
@@ -18,4 +19,9 @@ __all__ = [
     "backends",
     "check_name",
     "chosen",
+    "fetch",
+    "forget",
+    "keep",
+    "name_of",
+    "where",
 ]
