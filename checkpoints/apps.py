@@ -1,6 +1,7 @@
 """Floor 1 as a Django app."""
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class CheckpointsConfig(AppConfig):
@@ -9,3 +10,8 @@ class CheckpointsConfig(AppConfig):
     name = "checkpoints"
     verbose_name = "Checkpoints"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from checkpoints import searching
+
+        post_migrate.connect(searching.install, sender=self)

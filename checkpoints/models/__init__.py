@@ -6,6 +6,7 @@ from checkpoints.models.audit_line import AuditLine
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
+from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
@@ -19,6 +20,9 @@ __all__ = [
     "GraphVersion",
     "Job",
     "LateResult",
+    "MemoryLanding",
+    "MemoryRecord",
+    "MemoryTrace",
     "PendingWrite",
     "Run",
     "RunEvent",

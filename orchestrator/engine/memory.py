@@ -98,7 +98,7 @@ class Memory:
         landed = [one for one in answer.traces if (one.namespace, one.key) not in self._wishes]
         for one in landed:
             self._standings.setdefault((one.namespace, one.key), Standing(one.version, there=True))
-        staged = [one for address in own if (one := self._staged(address))]
+        staged = [wish for address in own if (wish := self._staged(address))]
         return trace.ranked([*staged, *landed], words, most)
 
     def put(self, key: str, content: Any, namespace: str, strength: float = 1.0) -> None:

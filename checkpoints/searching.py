@@ -1,0 +1,90 @@
+"""Finding traces by words: full text on PostgreSQL, FTS5 on SQLite. Both only gather; the ranking is the engine's.
+
+The index is installed after every migrate: it is no field of the model, and SQLite drops the triggers that keep it in
+step when it rebuilds the table. `MemoryTrace.text` holds bare words, so no query can carry syntax.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connection
+
+from checkpoints.models import MemoryTrace
+
+INDEX = "checkpoints_memorytrace_search"
+MOST_WORDS = 64
+"""Different words that one search compares."""
+_VECTOR = "to_tsvector('simple', text)"
+
+
+def _table() -> str:
+    return connection.ops.quote_name(MemoryTrace._meta.db_table)
+
+
+def _sqlite() -> list[str]:
+    table = _table()
+    add = f"INSERT INTO {INDEX}(rowid, text) VALUES (new.id, new.text);"  # noqa: S608 - names of this module
+    drop = f"INSERT INTO {INDEX}({INDEX}, rowid, text) VALUES ('delete', old.id, old.text);"  # noqa: S608
+    acts = {"INSERT": add, "DELETE": drop, "UPDATE OF text": drop + add}
+    return [
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {INDEX} USING fts5("
+        f"text, content='{MemoryTrace._meta.db_table}', content_rowid='id', tokenize='unicode61 remove_diacritics 0')",
+        *(
+            f"CREATE TRIGGER IF NOT EXISTS {INDEX}_{act.split()[0].lower()} AFTER {act} ON {table} BEGIN {does} END"
+            for act, does in acts.items()
+        ),
+        # What was written while the triggers were away.
+        f"INSERT INTO {INDEX}({INDEX}) VALUES ('rebuild')",  # noqa: S608
+    ]
+
+
+def _postgresql() -> list[str]:
+    return [f"CREATE INDEX IF NOT EXISTS {INDEX} ON {_table()} USING gin ({_VECTOR})"]
+
+
+def install(**_: Any) -> None:
+    """Put the index in place. Idempotent; connected to post_migrate."""
+    if MemoryTrace._meta.db_table not in connection.introspection.table_names():
+        return
+    statements = {"sqlite": _sqlite, "postgresql": _postgresql}.get(connection.vendor, list)()
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def candidates(words: Sequence[str], namespace: str, limit: int) -> list[int]:
+    """Ids of traces of a namespace that hold at least one of the words (as `trace.words_in` gives them), those that the
+    database ranks best.
+    """
+    if not words:
+        return []
+    statement, query = _SEARCH[connection.vendor]
+    with connection.cursor() as cursor:
+        # Names are of this module; words and namespace are parameters.
+        cursor.execute(
+            statement.format(table=_table()), query(list(dict.fromkeys(words))[:MOST_WORDS], namespace, limit)
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _fts5(words: Sequence[str], namespace: str, limit: int) -> list[Any]:
+    return [" OR ".join(f'"{word}"' for word in words), namespace, limit]
+
+
+def _tsquery(words: Sequence[str], namespace: str, limit: int) -> list[Any]:
+    query = " | ".join(f"'{word}'" for word in words)
+    return [namespace, query, query, limit]
+
+
+_SEARCH = {
+    "sqlite": (
+        f"SELECT t.id FROM {INDEX} AS s JOIN {{table}} AS t ON t.id = s.rowid "  # noqa: S608
+        f"WHERE {INDEX} MATCH %s AND t.namespace = %s ORDER BY bm25({INDEX}) LIMIT %s",
+        _fts5,
+    ),
+    "postgresql": (
+        f"SELECT id FROM {{table}} WHERE namespace = %s AND {_VECTOR} @@ to_tsquery('simple', %s) "  # noqa: S608
+        f"ORDER BY ts_rank({_VECTOR}, to_tsquery('simple', %s)) DESC LIMIT %s",
+        _tsquery,
+    ),
+}
