@@ -24,6 +24,7 @@ class ApprovalRequest(OfTask, Sealed):
     """One gate reached by one task. It carries the policy that it was opened under."""
 
     PAYLOADS = ("title", "facts", "why")
+    IDENTITY = ("run_id", "id")
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq", "deadline")
     MOMENT = "opened_at"
 
@@ -93,8 +94,10 @@ class AppendOnly(models.QuerySet[Any]):
         raise TypeError("decisions are append-only")
 
 
-class Receipt(models.Model):
+class Receipt(Sealed):
     """What one signing did: per write counted, came back, or already settled. Its meaning never changes."""
+
+    IDENTITY = ("run_id", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="receipts")

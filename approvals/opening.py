@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from approvals.models import ApprovalRequest, RequestReviewer
-from checkpoints import writes
+from checkpoints import sealing, writes
 from checkpoints.core.ids import uuid7
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
@@ -71,6 +71,8 @@ def prepare(
     for task, gating in reached.items():
         proposal = [write for write in held if write.task == task]
         _open(opening, hold, compiled, task, gating, proposal, moment)
+    sealing.finish(opening.requests, hold.cover)
+    sealing.finish(opening.writes, hold.cover)
     return opening
 
 
@@ -141,6 +143,7 @@ def _stage(
         policy_hash=policy_hash,
         superstep=moment.superstep,
         at=moment.at,
+        cover=hold.cover,
     )
 
 

@@ -16,11 +16,19 @@ from django.utils import timezone
 from approvals import signing
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.signing import Act, Item
-from approvals.standing import read
-from checkpoints import audit, ledger, wakes
+from approvals.standing import read, require_all_decisions
+from checkpoints import audit, ledger, sealing, wakes
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
-from orchestrator.engine.errors import CountersignError, KeyConflict, NotAReviewer, UnknownThing, WrongStatus
+from checkpoints.sealing import cover_of
+from orchestrator.engine.errors import (
+    CountersignError,
+    KeyConflict,
+    NotAReviewer,
+    TamperedRow,
+    UnknownThing,
+    WrongStatus,
+)
 
 
 def sign(
@@ -36,8 +44,8 @@ def sign(
     what was on the screen. The same `idempotency_key` with the same decisions gives the same receipt again.
 
     Raises, having changed nothing: `InvalidValue` (names the write and what is wrong), `UnknownThing`, `NotAReviewer`
-    (and leaves an audit line), `WrongStatus`, `KeyConflict`; and where nothing counted `StaleProposal` or
-    `AlreadyDecided`.
+    (and leaves an audit line), `WrongStatus`, `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then
+    on, with an audit line); and where nothing counted `StaleProposal` or `AlreadyDecided`.
     """
     run_uuid = signing.uuid_of(run_id, "run")
     items = signing.parse(decisions)
@@ -49,6 +57,10 @@ def sign(
         raise KeyConflict("this idempotency key was used at the same time", idempotency_key=idempotency_key) from error
     except NotAReviewer as refused:
         audit.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
+        raise
+    except TamperedRow as found:
+        ledger.mark_tampered(run_uuid, found)
+        audit.record("refused_tampered", actor=by, run=run_uuid, row=str(found.facts.get("row", "")))
         raise
 
 
@@ -72,12 +84,13 @@ def decide(
 
 def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None) -> Receipt:
     run = ledger.lock(run_id)
-    body_hash = signing.body_hash(run_id, items)
+    body_hash = signing.body_hash(run_id, items, cover_of(run))
     earlier = _earlier(by, idempotency_key, body_hash)
     if earlier:
         return earlier
     if run.status in CLOSED_TO_DECISIONS:
         raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
+    require_all_decisions(run.id, run.decisions, exactly=True)
     act = Act(run=run, by=by, at=timezone.now(), asked=_asked(run, items))
     for item in items:
         signing.weigh(act, item)
@@ -108,7 +121,8 @@ def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
     by_line: dict[int, list[ApprovalRequest]] = {}
     for request in locked:
         by_line.setdefault(request.line, []).append(request)
-    return {row.write: one for line in by_line.values() for one in read(line) for row in one.writes}
+    cover = cover_of(run)
+    return {row.write: one for line in by_line.values() for one in read(line, cover) for row in one.writes}
 
 
 def _nothing_counted(act: Act) -> CountersignError:
@@ -117,13 +131,14 @@ def _nothing_counted(act: Act) -> CountersignError:
 
 def _write(act: Act, receipt: Receipt) -> None:
     """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
+    sealing.seal(receipt, act.cover)
     receipt.save(force_insert=True)
-    PendingWrite.objects.bulk_create(act.edits)
+    PendingWrite.objects.bulk_create(sealing.finish(act.edits, act.cover))
     settled, lines = signing.outcome(act)
     first = act.run.event_seq + 1
     for offset, decision in enumerate(act.decisions):
         decision.receipt, decision.event_seq = receipt, first + offset
-    Decision.objects.bulk_create(act.decisions)
+    Decision.objects.bulk_create(sealing.finish(act.decisions, act.cover))
     last = ledger.write_lines(act.run, lines, at=act.at, decisions=act.run.decisions + len(act.decisions))
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(

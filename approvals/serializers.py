@@ -8,7 +8,7 @@ from approvals import permissions
 from approvals.models import ApprovalRequest, Decision, Receipt
 from approvals.rest import Body, Query
 from approvals.slips import Slip, slips_of
-from checkpoints.packed import unpack
+from checkpoints.packed import shown, value
 
 VERDICTS = ("approve", "reject", "edit")
 
@@ -56,7 +56,7 @@ class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
         read_only_fields = fields
 
     def get_title(self, request: ApprovalRequest) -> str:
-        return unpack(request.title) or ""
+        return shown(request, "title") or ""
 
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
         return list(request.policy["reviewers"])
@@ -80,16 +80,16 @@ class DecisionLine(serializers.ModelSerializer[Decision]):
         read_only_fields = fields
 
     def get_old_value(self, decision: Decision) -> Any:
-        return unpack(decision.old_value)
+        return value(decision, "old_value")
 
     def get_proposed_value(self, decision: Decision) -> Any:
-        return unpack(decision.proposed_value)
+        return value(decision, "proposed_value")
 
     def get_final_value(self, decision: Decision) -> Any:
-        return unpack(decision.final_value)
+        return value(decision, "final_value")
 
     def get_reason(self, decision: Decision) -> str:
-        return unpack(decision.reason) or ""
+        return value(decision, "reason") or ""
 
 
 class VerdictOut(serializers.Serializer[Decision]):
@@ -102,7 +102,7 @@ class VerdictOut(serializers.Serializer[Decision]):
     reason = serializers.SerializerMethodField()
 
     def get_reason(self, decision: Decision) -> str:
-        return unpack(decision.reason) or ""
+        return value(decision, "reason") or ""
 
 
 class WriteOut(serializers.Serializer[Slip]):
@@ -146,10 +146,10 @@ class RequestOut(RequestLine):
         read_only_fields = fields
 
     def get_facts(self, request: ApprovalRequest) -> list[dict[str, Any]]:
-        return unpack(request.facts) or []
+        return value(request, "facts") or []
 
     def get_why(self, request: ApprovalRequest) -> str:
-        return unpack(request.why) or ""
+        return value(request, "why") or ""
 
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         return [dict(WriteOut(slip).data) for slip in slips_of(request)]

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from approvals.core import APPROVED, REJECTED
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.standing import Asked, read
-from checkpoints import writes
+from approvals.standing import Asked, read, require_all_decisions
+from checkpoints import packed, sealing, writes
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.models import PendingWrite
-from checkpoints.packed import unpack
+from checkpoints.sealing import Cover
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frontier import Frontier
@@ -59,52 +59,51 @@ class Settlement:
 
 
 def waiting(hold: Hold) -> list[Asked]:
-    """The requests of the current line that no settlement has applied, as they stand. Three queries, one if there are
-    none.
+    """The requests of the current line that no settlement has applied, as they stand. Four queries, two if there are
+    none. Raises `TamperedRow` and `WrongKey`.
     """
+    require_all_decisions(hold.id, hold.decisions)
     rows = ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status__in=WAITING).order_by("id")
-    return read(list(rows))
+    return read(list(rows), hold.cover)
 
 
-def settle(asked: Sequence[Asked], compiled: Compiled, frontier: Frontier, state: State) -> Settlement:
+def settle(asked: Sequence[Asked], compiled: Compiled, frontier: Frontier, state: State, cover: Cover) -> Settlement:
     """The settled gates that apply. Left out is one whose base an earlier one moves: re-basing opens it again.
 
-    Raises `TamperedRow` where a write is not what was signed.
+    `asked` has been verified by whoever read it. Raises `TamperedRow` where a request only says that it is settled.
     """
     ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
     for one in ready:
-        _verify(one)
-    current = [one for one in ready if not any(_base_moved(row, compiled, state) for row in _approved(one))]
+        _require_outcome(one)
+    current = [one for one in ready if not any(_base_moved(row, compiled, state, cover) for row in _approved(one))]
     settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
     tasks = {one.task for one in settled}
     return Settlement(list(settled), [one.request for one in current if one.task in tasks])
 
 
 def _settled(one: Asked) -> Settled:
-    values = tuple(WriteValue(row.channel, unpack(row.value), row.label or None) for row in _approved(one))
+    values = tuple(_value(row) for row in _approved(one))
     shows = {name for row in _approved(one) for name in writes.base_of(row).shows}
     return Settled(one.task, values, str(one.outcome), tuple(sorted(shows)))
+
+
+def _value(row: PendingWrite) -> WriteValue:
+    return WriteValue(row.channel, packed.value(row, "value"), row.label or None, writes.base_of(row).version)
 
 
 def _approved(one: Asked) -> list[PendingWrite]:
     return [row for row in one.writes if one.standings[row.write].verdict == APPROVED]
 
 
-def _verify(one: Asked) -> None:
-    """A settlement applies exactly what was decided: the row must still be what its hash says, and each verdict must
-    stand.
-    """
+def _require_outcome(one: Asked) -> None:
     if one.outcome is None:
         raise TamperedRow(
             "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
         )
-    for row in one.writes:
-        if writes.hash_of(row) != row.hash:
-            raise TamperedRow("a pending write does not match its hash", write=str(row.write), revision=row.revision)
 
 
-def _base_moved(row: PendingWrite, compiled: Compiled, state: State) -> bool:
-    return _base(row, compiled, state).hash() != row.bound_hash
+def _base_moved(row: PendingWrite, compiled: Compiled, state: State, cover: Cover) -> bool:
+    return _base(row, compiled, state).hash(cover) != row.bound_hash
 
 
 def _base(row: PendingWrite, compiled: Compiled, state: State) -> writes.Base:
@@ -112,20 +111,21 @@ def _base(row: PendingWrite, compiled: Compiled, state: State) -> writes.Base:
     return writes.base_in(state, row.channel, bound=compiled.channels[row.channel].bound, shows=shows)
 
 
-def rebase(asked: Sequence[Asked], compiled: Compiled, state: State, *, at: datetime) -> Rebasing:
+def rebase(asked: Sequence[Asked], compiled: Compiled, state: State, *, at: datetime, cover: Cover) -> Rebasing:
     """The re-basing of held writes that `state`, about to be committed, asks for. A rejected write stays rejected."""
     result = Rebasing()
     for one in asked:
         moved = [
             row
             for row in one.writes
-            if one.standings[row.write].verdict != REJECTED and _base_moved(row, compiled, state)
+            if one.standings[row.write].verdict != REJECTED and _base_moved(row, compiled, state, cover)
         ]
         for row in moved:
-            fresh = writes.rebased(row, base=_base(row, compiled, state), at=at)
+            fresh = writes.rebased(row, base=_base(row, compiled, state), at=at, cover=cover)
             result.rows.append(fresh)
             facts = {"write": str(row.write), "revision": fresh.revision, "channel": row.channel}
             result.lines.append(Draft("write_rebased", facts, node=row.node, task=row.task))
         if moved and one.request.status == RequestStatus.SETTLED:
             result.reopened.append(one.request.id)
+    sealing.finish(result.rows, cover)
     return result

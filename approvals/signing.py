@@ -20,6 +20,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.events import Draft
 from checkpoints.models import PendingWrite, Run
 from checkpoints.packed import pack
+from checkpoints.sealing import Cover, cover_of, opened
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.errors import (
     AlreadyDecided,
@@ -27,7 +28,6 @@ from orchestrator.engine.errors import (
     InvalidValue,
     NotAReviewer,
     StaleProposal,
-    TamperedRow,
     UnknownThing,
 )
 
@@ -63,6 +63,10 @@ class Act:
     @property
     def counted(self) -> bool:
         return bool(self.decisions)
+
+    @property
+    def cover(self) -> Cover:
+        return cover_of(self.run)
 
 
 def uuid_of(value: Any, what: str) -> UUID:
@@ -110,10 +114,10 @@ def require_own(items: Sequence[Item], own: set[UUID], *, request: UUID) -> None
             raise UnknownThing(f"request {request} has no write {item.write}", write=str(item.write))
 
 
-def body_hash(run: UUID, items: Sequence[Item]) -> str:
+def body_hash(run: UUID, items: Sequence[Item], cover: Cover) -> str:
     """Hash of what was posted, whatever the order of its keys."""
     body = [[str(i.write), i.hash, i.verdict, i.value, i.reason] for i in items]
-    return canonical.digest(canonical.dumps([str(run), body]))
+    return cover.digest(canonical.dumps([str(run), body]))
 
 
 def weigh(act: Act, item: Item) -> None:
@@ -128,8 +132,6 @@ def weigh(act: Act, item: Item) -> None:
         _note(act, item, row, "came_back", why="withdrawn")
     elif standing.settled or asked.request.status != RequestStatus.OPEN:
         _note(act, item, row, "already", why=standing.verdict, by=_names(asked, item.write))
-    elif writes.hash_of(row) != row.hash:
-        raise TamperedRow("a pending write does not match its hash", write=str(row.write), revision=row.revision)
     elif item.hash != row.hash:
         _note(act, item, row, "came_back", why=row.reason)
     else:
@@ -166,9 +168,10 @@ def _note(act: Act, item: Item, row: PendingWrite, result: str, **facts: Any) ->
 
 
 def _count(act: Act, asked: Asked, row: PendingWrite, item: Item) -> None:
-    proposed, current = bytes(row.value), row
+    proposed, current = opened(row, "value"), row
     if item.verdict == "edit":
-        current = writes.edited(row, value=_edited_value(act.run, row, item), author=act.by.pk, at=act.at)
+        value = _edited_value(act.run, row, item)
+        current = writes.edited(row, value=value, author=act.by.pk, at=act.at, cover=act.cover)
         act.edits.append(current)
     act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
     facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
@@ -204,7 +207,7 @@ def _decision(act: Act, request: ApprovalRequest, row: PendingWrite, item: Item,
         verdict=item.verdict,
         old_value=pack(writes.base_of(row).value),
         proposed_value=proposed,
-        final_value=b"" if item.verdict == "reject" else row.value,
+        final_value=b"" if item.verdict == "reject" else opened(row, "value"),
         reason=pack(item.reason) if item.reason else b"",
         by=act.by,
         by_name=act.by.get_username(),

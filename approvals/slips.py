@@ -10,9 +10,9 @@ from uuid import UUID
 from approvals.core import Standing
 from approvals.models import ApprovalRequest, Decision
 from approvals.standing import Asked, read
-from checkpoints import timeline, writes
+from checkpoints import packed, timeline, writes
 from checkpoints.models import PendingWrite
-from checkpoints.packed import unpack
+from checkpoints.sealing import cover_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,11 @@ class Slip:
 
 
 def slips_of(request: ApprovalRequest) -> list[Slip]:
-    """The writes of a request in order of position. Four queries at most, whatever their number."""
-    (asked,) = read([request])
+    """The writes of a request in order of position. Four queries at most, whatever their number.
+
+    Raises `TamperedRow` and `WrongKey`: nobody is shown what was not written.
+    """
+    (asked,) = read([request], cover_of(request.run))
     decisions = _decisions(request)
     bases = [writes.base_of(row) for row in asked.writes]
     now = {} if all(base.bound for base in bases) else _channels_now(request)
@@ -62,11 +65,11 @@ def _slip(
 ) -> Slip:
     return Slip(
         row=row,
-        value=unpack(row.value),
+        value=packed.value(row, "value"),
         current=base.value if base.bound else now.get(row.channel),
         bound=base.bound,
         shows=base.shows,
-        shown=unpack(row.shown) or {},
+        shown=packed.value(row, "shown") or {},
         standing=asked.standings[row.write],
         decisions=decisions,
     )

@@ -1,5 +1,5 @@
-"""How the requests of a run stand: their writes, decisions and verdicts, read together. Signing, settling and
-re-basing use it.
+"""How the requests of a run stand: their writes, decisions and verdicts, read together and verified. Signing, settling
+and re-basing use it, and whoever shows what is decided: nobody decides on, or applies, a row that was tampered with.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,11 @@ from uuid import UUID
 
 from approvals.core import Given, Held, Policy, Standing, judge, outcome
 from approvals.models import ApprovalRequest, Decision
-from checkpoints import writes
+from checkpoints import sealing, writes
 from checkpoints.models import PendingWrite
+from checkpoints.sealing import Cover
 from orchestrator.engine import Task
+from orchestrator.engine.errors import TamperedRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +44,50 @@ def policy_of(request: ApprovalRequest) -> Policy:
     return Policy(p["quorum"], p["reject_quorum"], p["four_eyes"], p["all_or_nothing"])
 
 
-def read(requests: Sequence[ApprovalRequest]) -> list[Asked]:
-    """How these requests, all of one run and line, stand. Two queries, whatever their number."""
+def read(requests: Sequence[ApprovalRequest], cover: Cover) -> list[Asked]:
+    """How these requests, all of one run and line, stand. Two queries, whatever their number.
+
+    Raises `TamperedRow` and `WrongKey` where one of the rows is not as it was written.
+    """
     if not requests:
         return []
     first = requests[0]
     rows = list(writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
-    decisions = Decision.objects.filter(request__in=requests).values_list(
-        "request_id", "write", "revision", "verdict", "by_id", "event_seq"
-    )
-    by_request: dict[UUID, list[Given]] = {}
-    for request_id, *given in decisions:
-        by_request.setdefault(request_id, []).append(Given(*given))
+    by_request: dict[UUID, list[Decision]] = {}
+    for decision in Decision.objects.filter(request__in=requests):
+        by_request.setdefault(decision.request_id, []).append(decision)
     by_task: dict[str, list[PendingWrite]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
-    return [_asked(r, by_task.get(r.task, []), by_request.get(r.id, [])) for r in requests]
+    return [_asked(r, by_task.get(r.task, []), by_request.get(r.id, []), cover) for r in requests]
 
 
-def _asked(request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Iterable[Given]) -> Asked:
+def _asked(
+    request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Sequence[Decision], cover: Cover
+) -> Asked:
+    sealing.verify_all([request, *rows, *decisions], cover)
+    _require_whole(request, rows, decisions)
     held = [Held(row.write, row.revision, row.author_id) for row in rows]
-    return Asked(request, tuple(rows), judge(held, decisions, policy_of(request)))
+    given = [Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in decisions]
+    return Asked(request, tuple(rows), judge(held, given, policy_of(request)))
+
+
+def _require_whole(request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Iterable[Decision]) -> None:
+    """Rows that verify can still be too few: a write, or the revision that somebody decided on, was deleted."""
+    what = sealing.name_of(request)
+    if len(rows) != request.writes:
+        raise TamperedRow(f"{what} asks about {request.writes} writes, and {len(rows)} are there", row=what)
+    newest = {row.write: row.revision for row in rows}
+    for decision in decisions:
+        if decision.revision > newest.get(decision.write, 0):
+            gone = f"revision {decision.revision} of write {decision.write}"
+            raise TamperedRow(f"{what} has a decision on {gone}, which is not there", row=what)
+
+
+def require_all_decisions(run: UUID, known: int, *, exactly: bool = False) -> None:
+    """Raise `TamperedRow` where a run has fewer decisions than its row says; with `exactly`, for whoever holds the
+    run's lock, where it has more too.
+    """
+    count = Decision.objects.filter(run=run).count()
+    if count < known or (exactly and count != known):
+        raise TamperedRow(f"run {run} has {count} decisions, and its row says {known}", run=str(run))

@@ -14,8 +14,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from checkpoints import models
-from checkpoints.core.codec import UnknownFormat
-from checkpoints.packed import unpack
+from checkpoints.packed import value
+from orchestrator.engine.errors import TamperedRow, WrongKey
 
 Field = str | Callable[[Any], Any]
 
@@ -70,16 +70,16 @@ def shown_fields(model: type[Model]) -> tuple[Field, ...]:
 def _unpacked(name: str) -> Callable[[Any], SafeString]:
     @admin.display(description=name.replace("_", " "))
     def show(row: Any) -> SafeString:
-        return format_html("<pre>{}</pre>", _text(getattr(row, name)))
+        return format_html("<pre>{}</pre>", _text(row, name))
 
     show.__name__ = f"{name}_unpacked"
     return show
 
 
-def _text(kept: bytes) -> str:
+def _text(row: Any, name: str) -> str:
     try:
-        return json.dumps(unpack(kept or b""), indent=2, ensure_ascii=False)
-    except UnknownFormat as error:
+        return json.dumps(value(row, name), indent=2, ensure_ascii=False)
+    except (TamperedRow, WrongKey) as error:
         return str(error)
 
 

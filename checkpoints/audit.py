@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from checkpoints import sealing
 from checkpoints.models import AuditLine
 
 
@@ -16,7 +17,8 @@ def record(kind: str, *, actor: Any, run: UUID | None = None, request: UUID | No
     ids and names as JSON, never a value that a person decides on.
     """
     name = actor.get_username() if actor is not None else ""
+    row = AuditLine(at=timezone.now(), actor=actor, actor_name=name, kind=kind, run=run, request=request, facts=facts)
+    sealing.seal(row, sealing.PLAIN)
     with transaction.atomic():
-        return AuditLine.objects.create(
-            at=timezone.now(), actor=actor, actor_name=name, kind=kind, run=run, request=request, facts=facts
-        )
+        row.save(force_insert=True)
+    return row

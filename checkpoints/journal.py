@@ -15,17 +15,18 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from checkpoints import ledger
+from checkpoints import ledger, packed, sealing
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.packed import pack, unpack
+from checkpoints.packed import pack
 from checkpoints.processes import this_process
+from checkpoints.sealing import Cover
 from orchestrator.engine import Task
-from orchestrator.engine.errors import StaleLease
+from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,12 @@ class Ending:
 
 
 def entries(hold: Hold) -> dict[Task, Entry]:
-    """The newest attempt of each task of the superstep in hand: those that no checkpoint lists yet. One query."""
-    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True).order_by("attempt")
+    """The newest attempt of each task of the superstep in hand: those that no checkpoint lists yet. One query.
+
+    Raises `TamperedRow` and `WrongKey`: a result that does not verify is not used.
+    """
+    rows = list(TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True).order_by("attempt"))
+    sealing.verify_all(rows, hold.cover)
     return {Task(row.node, row.visit, row.index): _entry(row) for row in rows}
 
 
@@ -78,10 +83,10 @@ def _entry(row: TaskResult) -> Entry:
         attempt=row.attempt,
         outcome=row.outcome,
         input_hash=row.input_hash,
-        output=unpack(row.output),
-        error=unpack(row.error),
+        output=packed.value(row, "output"),
+        error=packed.value(row, "error"),
         took_ms=row.took_ms,
-        settled=bool(row.settled_reason),
+        settled=bool(bytes(row.settled_reason)),
     )
 
 
@@ -107,8 +112,9 @@ def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
     at, me = timezone.now(), this_process()
     for intent in intents:
         if intent.attempt > 1:
-            _of(hold.id, hold.line, intent.task).filter(outcome=Outcome.OPEN).update(outcome=Outcome.FAILED)
-    TaskResult.objects.bulk_create(
+            for row in _of(hold.id, hold.line, intent.task).filter(outcome=Outcome.OPEN):
+                amend(row, hold.cover, outcome=Outcome.FAILED)
+    rows = [
         TaskResult(
             run_id=hold.id,
             line=hold.line,
@@ -128,39 +134,62 @@ def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
             over_at=at + timedelta(seconds=conf().lease_seconds + i.timeout),
         )
         for i in intents
-    )
+    ]
+    TaskResult.objects.bulk_create(sealing.finish(rows, hold.cover))
 
 
 def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     """One commit for the endings that are ready. Gives those that were too late: their attempt was no longer open.
 
-    Raises `StaleLease` where another epoch has the run; then every ending is kept as evidence.
+    Raises `StaleLease` where another epoch has the run, `TamperedRow` where an intent does not verify; then every
+    ending is kept as evidence.
     """
-    with transaction.atomic():
-        held = Run.objects.select_for_update().filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
-        mine = held.values_list("id", flat=True).first() is not None
-        late = [e for e in endings if not mine or not close(hold.id, hold.line, e)]
-        keep_late(hold.id, hold.line, hold.epoch, late)
+    try:
+        with transaction.atomic():
+            held = Run.objects.select_for_update().filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
+            mine = held.values_list("id", flat=True).first() is not None
+            open_now = _open(hold) if mine else {}
+            late = [e for e in endings if not _close(open_now.get((e.task, e.attempt)), hold.cover, e)]
+            keep_late(hold, late)
+    except (TamperedRow, WrongKey):
+        keep_late(hold, endings)
+        raise
     if not mine:
         raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
     return late
 
 
-def close(run: UUID, line: int, ending: Ending) -> bool:
+def _open(hold: Hold) -> dict[tuple[Task, int], TaskResult]:
+    """The open intents of the superstep in hand, by task and attempt."""
+    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True, outcome=Outcome.OPEN)
+    return {(Task(row.node, row.visit, row.index), row.attempt): row for row in rows}
+
+
+def _close(row: TaskResult | None, cover: Cover, ending: Ending) -> bool:
     """Write one ending to its open intent, in the caller's transaction. False: that attempt is not open any more."""
     now = timezone.now()
-    return bool(
-        _of(run, line, ending.task)
-        .filter(attempt=ending.attempt, outcome=Outcome.OPEN)
-        .update(
-            outcome=ending.outcome,
-            output=pack(ending.output) if ending.output is not None else b"",
-            error=pack(ending.error) if ending.error is not None else b"",
-            result_at=now,
-            took_ms=ending.took_ms,
-            thread_ended_at=now if ending.thread_ended else None,
-        )
+    return row is not None and amend(
+        row,
+        cover,
+        outcome=ending.outcome,
+        output=pack(ending.output) if ending.output is not None else b"",
+        error=pack(ending.error) if ending.error is not None else b"",
+        result_at=now,
+        took_ms=ending.took_ms,
+        thread_ended_at=now if ending.thread_ended else None,
     )
+
+
+def amend(row: TaskResult, cover: Cover, **values: Any) -> bool:
+    """Change a result that verifies and seal it anew, in the caller's transaction. Payloads are given packed, plain.
+
+    False where its outcome has changed since it was read. Raises `TamperedRow`, `WrongKey`: a new seal on a row that
+    does not verify would cover up what was done to it.
+    """
+    sealing.verify(row, cover)
+    before = TaskResult.objects.filter(id=row.pk, outcome=row.outcome)
+    names = sealing.seal_again(row, cover, **values)
+    return bool(before.update(**{name: getattr(row, name) for name in names}))
 
 
 def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -173,29 +202,31 @@ def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str
     with transaction.atomic():
         output = work()
         took = int((timezone.now() - begun).total_seconds() * 1000)
-        mine = close(hold.id, hold.line, Ending(task, attempt, Outcome.DONE, output, took_ms=took))
+        row = _of(hold.id, hold.line, task).filter(attempt=attempt, outcome=Outcome.OPEN).first()
+        mine = _close(row, hold.cover, Ending(task, attempt, Outcome.DONE, output, took_ms=took))
         fenced = Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).update(epoch=F("epoch"))
         if not (mine and fenced):
             raise StaleLease("the attempt is over", run=str(hold.id), task=str(task), attempt=attempt)
     return output
 
 
-def keep_late(run: UUID, line: int, epoch: int, endings: Iterable[Ending]) -> None:
+def keep_late(hold: Hold, endings: Iterable[Ending]) -> None:
     """Keep endings that nobody applies: the one insert without a fence. The attempt is marked as over."""
     for ending in endings:
-        LateResult.objects.create(
-            run_id=run,
-            line=line,
+        row = LateResult(
+            run_id=hold.id,
+            line=hold.line,
             node=ending.task.node,
             visit=ending.task.visit,
             index=ending.task.index,
             attempt=ending.attempt,
-            epoch=epoch,
+            epoch=hold.epoch,
             output=pack(ending.output) if ending.output is not None else b"",
             error=pack(ending.error) if ending.error is not None else b"",
             at=timezone.now(),
         )
-        thread_ended(run, line, ending.task, ending.attempt)
+        LateResult.objects.bulk_create(sealing.finish([row], hold.cover))
+        thread_ended(hold.id, hold.line, ending.task, ending.attempt)
 
 
 def thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
@@ -208,7 +239,8 @@ def mark_unknown(hold: Hold, tasks: Iterable[Task]) -> None:
     transaction.
     """
     for task in tasks:
-        _of(hold.id, hold.line, task).filter(outcome__in=[Outcome.OPEN, Outcome.DONE]).update(outcome=Outcome.UNKNOWN)
+        for row in _of(hold.id, hold.line, task).filter(outcome__in=[Outcome.OPEN, Outcome.DONE]):
+            amend(row, hold.cover, outcome=Outcome.UNKNOWN)
 
 
 def list_in(hold: Hold, seq: int, *, done_only: bool = False) -> None:

@@ -26,11 +26,16 @@ from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.packed import pack, value
 from checkpoints.points import Head, Payload, Place, Point
-from checkpoints.sealing import cover_of
+from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import Update
-from orchestrator.engine.errors import StaleLease, TamperedRow, UnknownThing, WrongStatus
+from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing, WrongKey, WrongStatus
 
 __all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
+
+
+_LOOKED = (
+    "key", "graph", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
+)  # fmt: skip
 
 
 class Moved(Exception):
@@ -100,20 +105,23 @@ def commit(
     """Move the head: the fenced transaction of semantics 4. Gives the new head and brings the hold up to date.
 
     `inside` does what must ride in it. Raises `StaleLease` where another epoch has the run, `Moved` where the log has
-    newer lines; then nothing was written.
+    newer lines, `SaveFailed` where the payload backend refuses; then nothing was written.
     """
     at, new = timezone.now(), uuid7()
     saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source)}
     shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in point.nodes]
     opening = [Draft("checkpoint_saved", {**saved, "nodes": shown, "kept": point.kept})]
     rows, end = events.number(hold.id, hold.end, [*opening, *lines], at=at, cover=hold.cover)
-    row, after = points.following(Place.of(hold), new, head, point, end=end, at=at)
+    place = Place.of(hold)
+    row, after = points.following(place, new, head, point, end=end, at=at)
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
     woken = _fenced(hold, fence, [(Checkpoint, [row]), (RunEvent, rows)], gone=gone, inside=inside)
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=point.superstep)
     hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
+    if not head.kept:
+        points.forget(place, head.id)
     return after
 
 
@@ -134,6 +142,17 @@ def condemn(hold: Hold, error: dict[str, Any]) -> None:
     wakes.ring()
 
 
+def mark_tampered(run_id: UUID, error: CountersignError) -> None:
+    """`condemn` for a run that nobody holds. One that is held is left to its holder, who finds out himself; one that
+    has ended stays as it ended.
+    """
+    run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
+    if run is not None:
+        why = _why(run_id, {"code": error.code, "message": error.message}, cover_of(run))
+        found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *ENDS])
+        found.update(status=Status.TAMPERED, due_at=None, **why)
+
+
 def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | None = None) -> None:
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
     rows, end = events.number(hold.id, hold.end, lines, at=timezone.now(), cover=hold.cover)
@@ -143,12 +162,15 @@ def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | N
 
 
 def look_again(hold: Hold) -> None:
-    """After `Moved`: take over where the log stands now. Raises `StaleLease` where the lease is lost."""
+    """After `Moved`: take over where the log stands now. Raises `StaleLease` where the lease is lost, and `TamperedRow`
+    or `WrongKey` where the run's row is not as it was sealed.
+    """
     row = Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
-    now = row.values_list("event_seq", "event_hash", "wakes", "decisions").first()
+    now = row.only(*_LOOKED).first()
     if now is None:
         raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
-    hold.end, hold.wakes, hold.decisions = LogEnd(now[0], now[1]), now[2], now[3]
+    run_seal.verify_row(now)
+    hold.end, hold.wakes, hold.decisions = LogEnd(now.event_seq, now.event_hash), now.wakes, now.decisions
 
 
 def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
@@ -217,18 +239,28 @@ def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
     if turn.status in ENDS:
         values["ended_at"] = at
     if turn.error is not None:
-        kept = sealing.locked(Run(id=hold.id), "error", pack(turn.error), hold.cover)
-        values |= {"error": kept, "error_code": str(turn.error["code"])}
+        values |= _why(hold.id, turn.error, hold.cover)
     return values
+
+
+def _why(run: UUID, error: dict[str, Any], cover: Cover) -> dict[str, Any]:
+    """The columns that say why a run stopped. Where there is no key to encrypt them with, the code alone says it."""
+    try:
+        kept = sealing.locked(Run(id=run), "error", pack(error), cover)
+    except WrongKey:
+        kept = b""
+    return {"error": kept, "error_code": str(error["code"])}
 
 
 def lock(run_id: UUID) -> Run:
     """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
-    lock.
+    lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
+    would cover that up.
     """
     run = Run.objects.select_for_update().filter(id=run_id).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
+    run_seal.verify_row(run)
     return run
 
 

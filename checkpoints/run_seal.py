@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.conf import keyring
-from checkpoints.sealing import refuse_compromised
+from checkpoints.models import Run, RunEvent
+from checkpoints.sealing import mac_of, refuse_compromised
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import TamperedRow
 
@@ -36,9 +37,19 @@ def verify(run: Any, *, event_seq: int, event_hash: str, at: datetime | None) ->
     `at` is when it was written last, for keys that are compromised from a moment on.
     """
     data = _data(run.id, run.graph, run.line, run.head, run.head_hash, event_seq, event_hash, run.decisions)
-    if not run.seal or not hmac.compare_digest(keyring().mac(run.seal_key, data), bytes(run.seal)):
-        raise TamperedRow(f"the row of run {run.key} is not as it was sealed", run=str(run.id))
-    refuse_compromised(run.seal_key, at, f"the row of run {run.key}")
+    what = f"the row of run {run.key}"
+    if not run.seal or not hmac.compare_digest(mac_of(run.seal_key, data, what), bytes(run.seal)):
+        raise TamperedRow(f"{what} is not as it was sealed", run=str(run.id))
+    refuse_compromised(run.seal_key, at, what)
+
+
+def verify_row(run: Run) -> None:
+    """`verify` for a run's row as it was read, at any time."""
+    at = None
+    if keyring().compromised:
+        # What the seal covers changes only together with the log.
+        at = RunEvent.objects.filter(run=run.id, seq=run.event_seq).values_list("at", flat=True).first()
+    verify(run, event_seq=run.event_seq, event_hash=run.event_hash, at=at)
 
 
 def _data(

@@ -46,6 +46,10 @@ class Cover:
         return self.digest(canonical.framed(*parts))
 
 
+PLAIN = Cover()
+"""The cover of what belongs to no run: sealed, not encrypted."""
+
+
 class Covered(Protocol):
     """A run, or whoever holds it."""
 
@@ -130,7 +134,7 @@ def verify(row: Model, cover: Cover, *, at: datetime | None = None) -> None:
     if not kept:
         raise TamperedRow(f"{name_of(row)} has no seal", row=name_of(row))
     plain = [_opened_in(row, name, cover) for name in shape.payloads]
-    if not hmac.compare_digest(_mac(key_id, row, _sealed(row, cover, plain)), kept):
+    if not hmac.compare_digest(mac_of(key_id, _sealed(row, cover, plain), name_of(row)), kept):
         raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
     if keyring().compromised:
         refuse_compromised(key_id, at or getattr(row, shape.moment, None), name_of(row))
@@ -142,11 +146,11 @@ def verify_all(rows: Iterable[Model], cover: Cover) -> None:
         verify(row, cover)
 
 
-def _mac(key_id: str, row: Model, data: bytes) -> bytes:
+def mac_of(key_id: str, data: bytes, what: str) -> bytes:
+    """The HMAC that a seal is compared with. Raises `WrongKey`, naming `what`, where the key is unknown."""
     try:
         return keyring().mac(key_id, data)
     except WrongKey as error:
-        what = name_of(row)
         raise WrongKey(f"{what} cannot be verified: {error.message}", row=what, key=key_id) from error
 
 

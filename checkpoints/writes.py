@@ -11,11 +11,14 @@ from uuid import UUID
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
+from checkpoints import packed
 from checkpoints.core import codec
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import Reason
-from checkpoints.packed import pack, unpack
+from checkpoints.packed import pack
+from checkpoints.sealing import Cover, opened
 from orchestrator.engine import canonical
+from orchestrator.engine.trace import is_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +42,37 @@ class Base:
     value: Any
     shows: dict[str, Any]
     bound: bool
+    version: int | None = None
 
-    def hash(self) -> str:
+    def hash(self, cover: Cover) -> str:
         """Hash of the part that binds. A base has moved when this differs."""
         part: dict[str, Any] = {"shows": self.shows}
         if self.bound:
             part["value"] = self.value
-        return canonical.digest(canonical.dumps(part))
+        part |= self._versioned()
+        return cover.digest(canonical.dumps(part))
 
     def kept(self) -> bytes:
-        return pack({"value": self.value, "shows": self.shows, "bound": self.bound})
+        return pack({"value": self.value, "shows": self.shows, "bound": self.bound, **self._versioned()})
+
+    def _versioned(self) -> dict[str, int]:
+        return {} if self.version is None else {"version": self.version}
 
 
 def base_in(state: dict[str, dict[str, Any]], channel: str, *, bound: bool, shows: Iterable[str]) -> Base:
-    """The base of a write to `channel` in this state, {"scratch": {...}, "artifacts": {...}}."""
+    """The base of a write to `channel` in this state, {"scratch": {...}, "artifacts": {...}}; where it is a write to
+    memory the state has a partition "memory" too, {channel: {value, version}}.
+    """
     values = {**state["scratch"], **state["artifacts"]}
-    return Base(value=values.get(channel), shows={name: values.get(name) for name in sorted(shows)}, bound=bound)
+    shown = {name: values.get(name) for name in sorted(shows)}
+    if is_memory(channel):
+        return Base(shows=shown, bound=bound, **state["memory"][channel])
+    return Base(values.get(channel), shown, bound)
 
 
 def base_of(row: PendingWrite) -> Base:
     """The base that a revision was made from."""
-    return Base(**unpack(row.base))
+    return Base(**packed.value(row, "base"))
 
 
 def staged(
@@ -74,8 +87,9 @@ def staged(
     policy_hash: str,
     superstep: int,
     at: datetime,
+    cover: Cover,
 ) -> PendingWrite:
-    """Revision 1: the proposal of a node."""
+    """Revision 1: the proposal of a node. Its payloads are plain until `sealing.finish`, as in all rows made here."""
     row = PendingWrite(
         write=write,
         revision=1,
@@ -91,17 +105,18 @@ def staged(
         policy_hash=policy_hash,
         superstep=superstep,
     )
-    return _filled(row, value=value, base=base, reason=Reason.PROPOSAL, author=None, at=at)
+    return _filled(row, value=value, base=base, reason=Reason.PROPOSAL, author=None, at=at, cover=cover)
 
 
-def edited(row: PendingWrite, *, value: Any, author: int, at: datetime) -> PendingWrite:
+def edited(row: PendingWrite, *, value: Any, author: int, at: datetime, cover: Cover) -> PendingWrite:
     """The next revision, with a person's value."""
-    return _filled(_next(row), value=value, base=base_of(row), reason=Reason.EDIT, author=author, at=at)
+    return _filled(_next(row), value=value, base=base_of(row), reason=Reason.EDIT, author=author, at=at, cover=cover)
 
 
-def rebased(row: PendingWrite, *, base: Base, at: datetime) -> PendingWrite:
+def rebased(row: PendingWrite, *, base: Base, at: datetime, cover: Cover) -> PendingWrite:
     """The next revision, on a new base. Its author stays: he still shaped the value."""
-    return _filled(_next(row), value=unpack(row.value), base=base, reason=Reason.REBASE, author=row.author_id, at=at)
+    value, author = packed.value(row, "value"), row.author_id
+    return _filled(_next(row), value=value, base=base, reason=Reason.REBASE, author=author, at=at, cover=cover)
 
 
 def _next(row: PendingWrite) -> PendingWrite:
@@ -115,38 +130,37 @@ def _next(row: PendingWrite) -> PendingWrite:
         "position",
         "channel",
         "label",
-        "shown",
         "policy_hash",
         "superstep",
     )
     fresh = PendingWrite(**{name: getattr(row, name) for name in copied})
-    fresh.revision = row.revision + 1
+    fresh.revision, fresh.shown = row.revision + 1, opened(row, "shown")
     return fresh
 
 
 def _filled(
-    row: PendingWrite, *, value: Any, base: Base, reason: str, author: int | None, at: datetime
+    row: PendingWrite, *, value: Any, base: Base, reason: str, author: int | None, at: datetime, cover: Cover
 ) -> PendingWrite:
     data = canonical.dumps(value)
-    row.value, row.size, row.base, row.bound_hash = codec.pack(data), len(data), base.kept(), base.hash()
+    row.value, row.size, row.base, row.bound_hash = codec.pack(data), len(data), base.kept(), base.hash(cover)
     row.reason, row.author_id, row.staged_at = reason, author, at
-    row.hash = hash_of(row)
+    row.hash = hash_of(row, cover)
     return row
 
 
-def hash_of(row: PendingWrite) -> str:
-    """SHA-256, framed: run, line, task, position, revision, channel, value, bound base, policy, what is shown."""
-    return canonical.framed_hash(
+def hash_of(row: PendingWrite, cover: Cover) -> str:
+    """The hash over run, line, task, position, revision, channel, value, bound base, policy and what is shown."""
+    return cover.framed_hash(
         str(row.run_id),
         row.line,
         row.task,
         row.position,
         row.revision,
         row.channel,
-        codec.unpack(bytes(row.value)),
-        base_of(row).hash(),
+        codec.unpack(opened(row, "value")),
+        base_of(row).hash(cover),
         row.policy_hash,
-        codec.unpack(bytes(row.shown)),
+        codec.unpack(opened(row, "shown")),
     )
 
 

@@ -1,7 +1,4 @@
-"""One attempt of one task, in a thread of its own. User code runs here; what it returns, or how it broke, is noted.
-
-Threads are daemons: a process can always leave, and what that cuts off is an unknown outcome like in a crash.
-"""
+"""One attempt of one task, in a thread of its own. User code runs here; what it returns, or how it broke, is noted."""
 
 import asyncio
 import copy
@@ -12,6 +9,7 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -22,14 +20,17 @@ from checkpoints.conf import conf
 from checkpoints.journal import Ending
 from checkpoints.leases import Hold
 from checkpoints.models.task_result import Outcome
+from orchestrator import crew
 from orchestrator.engine import NotDone, Retry, Task, canonical, idempotency_key
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.memory import Memory
 from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output, output_of
 from orchestrator.heartbeat import Heartbeat
 from orchestrator.masking import mask, writable
+from orchestrator.remembering import open_memory
 
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
@@ -57,7 +58,7 @@ class Setting:
         reads = self.graph.nodes[start.task.node].reads
         values = {**self.state["scratch"], **self.state["artifacts"]}
         seen = values if reads is None else {name: values[name] for name in reads}
-        return canonical.digest(canonical.dumps([self.hold.input_hash, start.payload, seen]))
+        return self.hold.cover.digest(canonical.dumps([self.hold.input_hash, start.payload, seen]))
 
     def pause(self, retry: Retry, tries: int, task: Task) -> float:
         """Seconds before the next attempt, after `tries` of them."""
@@ -82,6 +83,7 @@ class Attempt:
     asks_checkpoint: bool = False
     _raised: BaseException | None = None
     _given_up: bool = False
+    _memory: Memory | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -154,7 +156,7 @@ class Attempt:
             return
         error = _described(raised) if raised else None
         ending = Ending(self.task, self.number, Outcome.DONE, output.to_json() if output else None, error, self.ms)
-        journal.keep_late(hold.id, hold.line, hold.epoch, [ending])
+        journal.keep_late(hold, [ending])
 
     def _broke(self, error: BaseException) -> None:
         """Note an error, and what it says of the effect."""
@@ -200,6 +202,7 @@ class Attempt:
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
         output = _labelled(output_of(setting.graph, self.task.node, returned, limit=conf().max_value_bytes))
+        output = self._memory.onto(output) if self._memory else output
         if node.gated and not output.writes:
             # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
             raise InvalidValue(
@@ -225,11 +228,17 @@ class Attempt:
             cancelled=setting.cancelled.is_set,
             report=self._report,
             checkpoint=self._ask_checkpoint,
+            memory=self._remember,
         )
 
     def _report(self, done: int, total: int, note: str) -> None:
         said = str(mask(writable(str(note)), conf().secrets))[:200]
         self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
+
+    def _remember(self) -> Memory:
+        if self._memory is None:
+            self._memory = open_memory(self.setting.hold, self.setting.graph, self.task)
+        return self._memory
 
     def _ask_checkpoint(self) -> None:
         self.asks_checkpoint = True
@@ -240,7 +249,7 @@ def launch(
 ) -> Attempt:
     """Begin an attempt in its own thread; it puts itself on `results` when it ends, unless it was given up before."""
     one = Attempt(setting, start, number, time.time() + timeout)
-    threading.Thread(target=one.work, args=(results,), name=str(start.task), daemon=True).start()
+    crew.run(str(start.task), partial(one.work, results))
     return one
 
 
@@ -257,11 +266,14 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _masked(output: Output) -> Output:
-    """The output with masked values and labels; the names of channels and nodes are the author's own."""
+    """The output with masked values, labels and what was asked of memory; the names of channels and nodes are the
+    author's own.
+    """
     secrets = conf().secrets
     writes = (replace(w, value=mask(w.value, secrets), label=mask(w.label, secrets)) for w in output.writes)
     sends = ((target, mask(payload, secrets)) for target, payload in output.sends)
-    return replace(output, writes=tuple(writes), sends=tuple(sends))
+    reads = ({**read, "asked": mask(read["asked"], secrets)} for read in output.reads)
+    return replace(output, writes=tuple(writes), sends=tuple(sends), reads=tuple(reads))
 
 
 def _labelled(output: Output) -> Output:

@@ -1,9 +1,11 @@
-"""A run's label and indexed facts, made from its input when it starts: what lists show and filter without opening a
-payload.
+"""What lists show of a run: its label and indexed facts, made from its input when it starts, so that nobody needs to
+open a payload to filter by them; and what its node in hand reports.
 """
 
 from typing import Any
 
+from checkpoints.models import Run
+from checkpoints.packed import shown
 from orchestrator.engine.compile import Compiled
 
 
@@ -15,9 +17,11 @@ class _Blank(dict[str, Any]):
 
 
 def label(compiled: Compiled, staged: Any, *, key: str) -> str:
-    """The graph's label with the input's fields filled in ("Claim {claim_id}"); else the graph's name and the key."""
+    """The graph's label with the input's fields filled in ("Claim {claim_id}"); else the graph's name and the key, in
+    an encrypted graph too: a label is a readable column, and the input is not for everybody who can read it.
+    """
     template = compiled.graph.label
-    if template is None:
+    if template is None or compiled.graph.encrypted:
         return f"{compiled.name} · {key}"[:300]
     try:
         return template.format_map(_Blank(staged, key=key))[:300]
@@ -33,6 +37,12 @@ def facts(compiled: Compiled, staged: Any) -> dict[str, str]:
         if fact.indexed and fact.path.startswith("input.") and value is not None:
             found[fact.label] = str(value)[:200]
     return found
+
+
+def progress_of(run: Run) -> dict[str, Any] | None:
+    """What the node in hand reports: {task, done, total, note}; None where it reports nothing, or none can read it."""
+    told = shown(run, "progress")
+    return told if isinstance(told, dict) else None
 
 
 def _at(value: Any, path: str) -> Any:

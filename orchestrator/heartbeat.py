@@ -12,10 +12,11 @@ from typing import Any
 import structlog
 from django.db import Error, connection
 
-from checkpoints import leases
+from checkpoints import leases, packed, sealing
 from checkpoints.conf import conf
 from checkpoints.jobs import JobHold
 from checkpoints.leases import Hold, Pulse
+from checkpoints.models import Run
 
 log = structlog.get_logger(__name__)
 
@@ -89,5 +90,11 @@ class Heartbeat:
 
     def _pulse(self, progress: dict[str, Any] | None) -> Pulse:
         if self._beats is None:
-            return leases.heartbeat(self._hold.id, self._hold.epoch, progress=progress)
+            return leases.heartbeat(self._hold.id, self._hold.epoch, progress=self._kept(progress))
         return Pulse.HELD if self._beats() else Pulse.LOST
+
+    def _kept(self, progress: dict[str, Any] | None) -> bytes | None:
+        """A report as the run's row keeps it."""
+        if progress is None or not isinstance(self._hold, Hold):
+            return None
+        return sealing.locked(Run(id=self._hold.id), "progress", packed.pack(progress), self._hold.cover)

@@ -25,7 +25,15 @@ class ApiToken(models.Model):
 
 
 class IdempotencyRecord(models.Model):
-    """The answer to a POST that carried an Idempotency-Key, written in the transaction of the act."""
+    """The answer to a POST that carried an Idempotency-Key, written in the transaction of the act.
+
+    It belongs to no run, so its answer is encrypted wherever there is a key to do so.
+    """
+
+    PAYLOADS = ("answer",)
+    IDENTITY = ("user_id", "method", "path", "key")
+    UNSEALED = ()
+    MOMENT = "created_at"
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

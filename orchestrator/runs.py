@@ -13,14 +13,15 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
-from checkpoints import files, leases, ledger, wakes
+from checkpoints import files, leases, ledger, payloads, wakes
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.ledger import Payload
 from checkpoints.models import Run
-from checkpoints.packed import unpack
+from checkpoints.packed import value
+from checkpoints.sealing import cover_of, new_cover
 from orchestrator import describing, diagnostics, runner, settling
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry
@@ -46,8 +47,8 @@ def start(
     The same key with the same graph and input gives the same run as it is, woken only where it wants a worker (and,
     with
     `resume_failed`, resumed where it failed). Raises `UnknownThing` (no such graph), `InvalidValue` (input or key,
-    naming
-    the place), `KeyConflict` (the key has another graph or input).
+    naming the place), `KeyConflict` (the key has another graph or input), `WrongKey` (the graph is encrypted, and there
+    is no key), `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
     """
     run, _ = start_or_find(graph, input, key=key, by=by, on_behalf_of=on_behalf_of, resume_failed=resume_failed)
     return run
@@ -73,7 +74,7 @@ def start_or_find(
         with transaction.atomic():
             return ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by)), True
     except IntegrityError:
-        return _same(run, by=by, resume_failed=resume_failed), False
+        return _same(run, staged, by=by, resume_failed=resume_failed), False
 
 
 def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf_of: Any) -> Run:
@@ -85,17 +86,21 @@ def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf
     run = Run(
         id=new, key=key or str(new), graph=compiled.name, version=compiled.version, fingerprint=compiled.fingerprint
     )
-    run.input_hash = canonical.digest(canonical.dumps(staged))
+    cover = new_cover(encrypted=compiled.graph.encrypted)
+    run.encrypted, run.hash_key = cover.encrypted, cover.hash_key
+    run.payloads = payloads.chosen(compiled.graph.payloads)
+    run.input_hash = cover.digest(canonical.dumps(staged))
     run.started_by, run.on_behalf_of = by, on_behalf_of
     run.label = describing.label(compiled, staged, key=run.key)
     run.facts = describing.facts(compiled, staged)
     return run
 
 
-def _same(wanted: Run, *, by: Any, resume_failed: bool) -> Run:
+def _same(wanted: Run, staged: Any, *, by: Any, resume_failed: bool) -> Run:
     """The run that has the key, if it is the same journey."""
     run = Run.objects.get(key=wanted.key)
-    if (run.graph, run.input_hash) != (wanted.graph, wanted.input_hash):
+    # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
+    if (run.graph, run.input_hash) != (wanted.graph, cover_of(run).digest(canonical.dumps(staged))):
         raise KeyConflict(
             f"key {run.key} already belongs to a run with another graph or input", key=run.key, run=str(run.id)
         )
@@ -174,7 +179,7 @@ def get(run_id: UUID | str) -> Run:
 
 def input_of(run: Run) -> Any:
     """The run's input, as it was staged."""
-    return unpack(run.input)
+    return value(run, "input")
 
 
 def _name(by: AbstractBaseUser | None) -> str:

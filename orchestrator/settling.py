@@ -8,7 +8,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from approvals import guarded
-from checkpoints import ledger, wakes
+from checkpoints import journal, ledger, wakes
 from checkpoints.clock import db_now
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED, Status
@@ -17,6 +17,7 @@ from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
 from checkpoints.packed import pack
 from checkpoints.processes import Process
+from checkpoints.sealing import cover_of
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of
@@ -43,10 +44,15 @@ def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: boo
         raise InvalidValue("an output goes with 'it happened' only", path="output")
     if not happened:
         _require_over(row, accept_risk=accept_risk)
-    row.outcome = Outcome.DONE if happened else Outcome.NOT_DONE
-    row.output = pack(_output(run, row, output)) if happened else b""
-    row.settled_by, row.settled_reason, row.result_at = by, reason, timezone.now()
-    row.save(update_fields=["outcome", "output", "settled_by", "settled_reason", "result_at"])
+    journal.amend(
+        row,
+        cover_of(run),
+        outcome=Outcome.DONE if happened else Outcome.NOT_DONE,
+        output=pack(_output(run, row, output)) if happened else b"",
+        settled_by=by,
+        settled_reason=pack(reason),
+        result_at=timezone.now(),
+    )
     actor = by.get_username() if by else ""
     facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
     line = Draft("task_settled", facts, node=row.node, task=row.task, actor=actor)

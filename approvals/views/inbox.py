@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views.page import render
-from checkpoints.packed import unpack
+from checkpoints.packed import shown
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
@@ -104,7 +104,7 @@ def _row(request: ApprovalRequest, user: AbstractBaseUser | Any) -> Row:
     )
     return Row(
         run=request.run,
-        title=str(unpack(request.title) or request.node),
+        title=str(shown(request, "title") or request.node),
         asked_of=asked_of([r.principal for r in request.reviewers.all()], user),
         graph=request.graph,
         writes=request.writes,

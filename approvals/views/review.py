@@ -24,7 +24,8 @@ from approvals.views.posted import Choice
 from approvals.views.slips import Question, Slip, Slot
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
-from checkpoints.packed import unpack
+from checkpoints.packed import value
+from checkpoints.sealing import cover_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
@@ -243,7 +244,7 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: slips.Forms) -> Revi
 
     A few writes are all edited field by field; of many only those that `forms` names, so that the page stays light.
     """
-    standing = {asked.request.id: asked for asked in read(_requests(run))}
+    standing = {asked.request.id: asked for asked in read(_requests(run), cover_of(run))}
     decisions = _latest(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     compiled = _compiled(run)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
@@ -316,4 +317,4 @@ def _add_originals(questions: Sequence[Question]) -> None:
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
-        edited[row.write].original = show.as_json(unpack(row.value))
+        edited[row.write].original = show.as_json(value(row, "value"))

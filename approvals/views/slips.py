@@ -14,9 +14,8 @@ from approvals.models import Decision, RequestStatus
 from approvals.standing import Asked
 from approvals.views.inbox import asked_of, name_of
 from approvals.views.posted import Choice
-from checkpoints import writes
+from checkpoints import packed, writes
 from checkpoints.models import PendingWrite
-from checkpoints.packed import unpack
 from orchestrator.engine.compile import Compiled
 
 Forms = Callable[[str], bool]
@@ -151,10 +150,10 @@ def question(
     ]
     for slip in slips:
         if slip.may and slip.open:
-            slip.control = _control(compiled, slip.row, unpack(slip.row.value), fields=forms(slip.write))
-    facts = [_fact(f["label"], f.get("value")) for f in unpack(request.facts) or ()]
-    title = str(unpack(request.title) or f"Decide what {request.node} proposes")
-    why = show.text_of(unpack(request.why))
+            slip.control = _control(compiled, slip.row, packed.value(slip.row, "value"), fields=forms(slip.write))
+    facts = [_fact(f["label"], f.get("value")) for f in packed.value(request, "facts") or ()]
+    title = str(packed.value(request, "title") or f"Decide what {request.node} proposes")
+    why = show.text_of(packed.value(request, "why"))
     return Question(
         request.id, title, facts, why, why_not if is_open else "", is_open, request.policy["all_or_nothing"], slips
     )
@@ -166,11 +165,11 @@ def _fact(label: Any, value: Any) -> dict[str, str]:
 
 def _signed(decision: Decision) -> Signed:
     name = name_of(decision.by) if decision.by else "The system"
-    return Signed(name, DID[decision.verdict], decision.at, show.visible(str(unpack(decision.reason) or "")))
+    return Signed(name, DID[decision.verdict], decision.at, show.visible(str(packed.value(decision, "reason") or "")))
 
 
 def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> Slip:
-    value, base, shown = unpack(row.value), writes.base_of(row), unpack(row.shown) or {}
+    value, base, shown = packed.value(row, "value"), writes.base_of(row), packed.value(row, "shown") or {}
     standing = asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     adds = not base.bound

@@ -9,6 +9,8 @@ from checkpoints.models.fields import Sealed, hash_field
 class AuditLine(Sealed):
     """Append-only. Chained in batches by a job, so number and hash are empty until then."""
 
+    UNSEALED = ("number", "hash")
+
     id = models.BigAutoField(primary_key=True)
     number = models.PositiveBigIntegerField(null=True, blank=True, unique=True)
     at = models.DateTimeField()

@@ -20,7 +20,7 @@ class Outcome(models.TextChoices):
 class TaskResult(OfTask, Sealed):
     """One attempt of one journaled task."""
 
-    PAYLOADS = ("output", "error")
+    PAYLOADS = ("output", "error", "settled_reason")
     IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt")
     # The checkpoint that lists a result is sealed itself, and says which tasks it lists.
     UNSEALED = ("seq", "thread_ended_at")
@@ -49,7 +49,7 @@ class TaskResult(OfTask, Sealed):
     settled_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
-    settled_reason = models.TextField(blank=True, default="")
+    settled_reason = models.BinaryField(default=b"", help_text="Packed canonical JSON: a string.")
 
     class Meta:
         ordering = ["run", "id"]

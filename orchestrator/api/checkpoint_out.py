@@ -7,7 +7,7 @@ from rest_framework import serializers
 from approvals.models import Decision
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
-from checkpoints.packed import unpack
+from checkpoints.packed import value
 from checkpoints.writes import base_of
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
@@ -28,7 +28,7 @@ class HeldOut(serializers.ModelSerializer[PendingWrite]):
         read_only_fields = fields
 
     def value_of(self, row: PendingWrite) -> Any:
-        return unpack(row.value)
+        return value(row, "value")
 
     def base_of(self, row: PendingWrite) -> Any:
         return base_of(row).value
@@ -89,7 +89,7 @@ class CheckpointOut(CheckpointLine):
 
     def get_state(self, row: Checkpoint) -> StateOut:
         state = {name: self.payload[name] for name in timeline.PARTITIONS if name != "input"}
-        return {"input": unpack(row.run.input), **state}  # type: ignore[return-value]
+        return {"input": value(row.run, "input"), **state}  # type: ignore[return-value]
 
     def get_pending_writes(self, row: Checkpoint) -> list[dict[str, Any]]:
         return list(HeldOut(timeline.held_at(row), many=True).data)

@@ -8,8 +8,9 @@ from approvals.rest import Body, Query
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
-from checkpoints.packed import unpack
+from checkpoints.packed import shown, value
 from orchestrator import settling
+from orchestrator.describing import progress_of
 from orchestrator.engine.identity import Task, idempotency_key
 
 
@@ -85,7 +86,7 @@ class RunLine(serializers.ModelSerializer[Run]):
     started_by = Person()
     on_behalf_of = Person()
     facts = serializers.DictField()
-    progress = serializers.DictField(allow_null=True)
+    progress = serializers.SerializerMethodField()
 
     class Meta:
         model = Run
@@ -96,6 +97,9 @@ class RunLine(serializers.ModelSerializer[Run]):
         ]  # fmt: skip
         read_only_fields = fields
 
+    def get_progress(self, run: Run) -> dict[str, Any] | None:
+        return progress_of(run)
+
 
 class WaitingOut(serializers.Serializer[Any]):
     """A request that the run waits for."""
@@ -105,7 +109,7 @@ class WaitingOut(serializers.Serializer[Any]):
     title = serializers.SerializerMethodField()
 
     def get_title(self, request: Any) -> str:
-        return unpack(request.title) or ""
+        return shown(request, "title") or ""
 
 
 class UnknownOut(serializers.Serializer[Any]):
@@ -133,10 +137,10 @@ class RunOut(RunLine):
         read_only_fields = fields
 
     def get_input(self, run: Run) -> dict[str, Any]:
-        return unpack(run.input) or {}
+        return value(run, "input") or {}
 
     def get_error(self, run: Run) -> dict[str, Any] | None:
-        error: dict[str, Any] | None = unpack(run.error)
+        error: dict[str, Any] | None = value(run, "error")
         return error
 
     def get_paused(self, run: Run) -> list[dict[str, Any]]:

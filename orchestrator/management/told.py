@@ -11,7 +11,8 @@ from django.core.management.base import CommandError
 
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import Run
-from checkpoints.packed import unpack
+from checkpoints.packed import shown, value
+from orchestrator.describing import progress_of
 from orchestrator.engine.errors import CountersignError
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
@@ -67,9 +68,9 @@ def as_dict(run: Run) -> dict[str, Any]:
         "status": run.status,
         "superstep": run.superstep,
         "at_node": run.at_node,
-        "progress": run.progress,
-        "error": unpack(run.error),
-        "waiting": [{"request": str(r.id), "task": r.task, "title": unpack(r.title)} for r in waiting],
+        "progress": progress_of(run),
+        "error": value(run, "error"),
+        "waiting": [{"request": str(r.id), "task": r.task, "title": shown(r, "title")} for r in waiting],
     }
 
 
@@ -91,6 +92,6 @@ def as_text(run: Run) -> str:
 
 def progress(run: Run) -> str:
     """What the node in hand reports."""
-    told = run.progress or {}
+    told = progress_of(run) or {}
     text = f"{told.get('done', 0)} of {told.get('total', 0)}"
     return f"{text} {told['note']}" if told.get("note") else text

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 from approvals import inbox
 from checkpoints.conf import conf
 from orchestrator import labels, tape
+from orchestrator.describing import progress_of
 
 register = template.Library()
 
@@ -263,7 +264,7 @@ def reason(run: Any) -> str:
     """The second line under a run's node in lists: why it is where it is."""
     if run.error_code and run.status in ("failed", "unknown", "incompatible", "tampered"):
         return str(run.error_code).replace("_", " ")
-    done = run.progress if run.status == "running" and isinstance(run.progress, dict) else {}
+    done = (progress_of(run) if run.status == "running" else None) or {}
     if done.get("total"):
         return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()
     return "waits for people" if run.status == "paused" else ""

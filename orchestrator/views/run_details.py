@@ -7,7 +7,7 @@ from typing import Any
 from approvals import show
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
-from checkpoints.packed import unpack
+from checkpoints.packed import value as value_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
@@ -67,7 +67,7 @@ def state(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str
     """The whole state by partition, long values folded."""
     parts = []
     for name in PARTITIONS:
-        value = unpack(checkpoint.run.input) if name == "input" else snapshot[name]
+        value = value_of(checkpoint.run, "input") if name == "input" else snapshot[name]
         rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) else []
         parts.append({"name": name, "rows": rows, "size": sum(row["size"] for row in rows)})
     order = ("scratch", "artifacts", "input", "diagnostics")
@@ -98,7 +98,7 @@ def writes(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, st
                 rows[row.write] = row
     shown = [row for row in rows.values() if (row.node, row.visit) in visits]
     for row in shown:
-        row.text = compact(unpack(row.value))  # type: ignore[attr-defined]
+        row.text = compact(value_of(row, "value"))  # type: ignore[attr-defined]
     return {"rows": shown, "count": len(shown)}
 
 
@@ -122,7 +122,7 @@ def results(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, s
 
 
 def _result(row: TaskResult) -> dict[str, Any]:
-    output = unpack(row.output)
+    output = value_of(row, "output")
     return {
         "task": row.task,
         "effect": row.effect,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from checkpoints import ledger
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.packed import unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
     build = _BUILDERS.get(run.status)
     if build is None:
         return None
-    error: dict[str, Any] = unpack(run.error) or {}
+    error = ledger.error_of(run) or {}
     return build(run, error, may_settle if run.status == Status.UNKNOWN else may_steer)
 
 

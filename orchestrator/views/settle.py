@@ -15,7 +15,7 @@ from approvals import permissions, show
 from approvals.views.page import render, visible_run
 from checkpoints import audit
 from checkpoints.models import LateResult, Run, TaskResult
-from checkpoints.packed import unpack
+from checkpoints.packed import value
 from orchestrator import runs, settling
 from orchestrator.engine import Task, identity, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
@@ -128,11 +128,11 @@ def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
     """Results that came too late to be accepted, by task. One query."""
     late = {(one.task, one.attempt): one for one in LateResult.objects.filter(run=run)} if rows else {}
     found = [late.get((row.task, row.attempt)) for row in rows]
-    return [show.as_json(unpack(one.output)) if one else "" for one in found]
+    return [show.as_json(value(one, "output")) if one else "" for one in found]
 
 
 def _open(run: Run, row: TaskResult, evidence: str) -> Open:
-    error = unpack(row.error) or {}
+    error = value(row, "error") or {}
     return Open(
         row=row,
         doc=_doc(run, row.node),

@@ -20,7 +20,14 @@ from checkpoints import files
 from checkpoints.models import Upload
 from orchestrator import starting
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge
+from orchestrator.engine.errors import (
+    CountersignError,
+    Forbidden,
+    InvalidValue,
+    KeyConflict,
+    PayloadTooLarge,
+    WrongKey,
+)
 from orchestrator.views.graphs import current, sentence_of
 
 
@@ -142,6 +149,9 @@ def _refused(form: StartForm, error: CountersignError) -> int:
     if isinstance(error, Forbidden):
         form.message = "You may not start runs."
         return 403
+    if isinstance(error, WrongKey):
+        form.message = error.message
+        return 409
     if isinstance(error, InvalidValue) and error.facts.get("path") == "key":
         form.key_error = error.message
     elif form.mode == "json":
