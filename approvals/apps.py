@@ -13,7 +13,9 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import guard
+        from approvals import examining, guard
+        from checkpoints import verification
 
+        verification.EXAMINERS.append(examining.approvals)
         post_migrate.connect(guard.install, sender=self)
         checks.register(guard.check_triggers, checks.Tags.database)

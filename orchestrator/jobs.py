@@ -16,6 +16,7 @@ from checkpoints import jobs, sweeping
 from checkpoints.conf import conf
 from checkpoints.jobs import JobHold, Step
 from checkpoints.models import Job
+from orchestrator import integrity
 from orchestrator.engine.errors import CountersignError, StaleLease
 from orchestrator.heartbeat import Heartbeat
 from orchestrator.masking import mask, writable
@@ -24,7 +25,9 @@ from orchestrator.runner import never
 Kind = Callable[[JobHold], Iterator[Step]]
 
 KINDS: dict[str, Kind] = {
+    "rotate_keys": integrity.rotate_job,
     "sweep_jobs": sweeping.jobs_that_ended,
+    "verify_runs": integrity.verify_job,
 }
 """Our own kinds by name."""
 

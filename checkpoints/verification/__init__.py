@@ -1,0 +1,62 @@
+"""Whether a run is as it was written: seals, chains, and what its rows say of each other. Reads only, page by page, so
+memory stays flat however long the run is.
+
+The command `verify_runs`, its job and `runs.resume` call `verify_run`. What other floors know of a run they examine
+themselves: they add an examiner to `EXAMINERS` when they are ready.
+"""
+
+from itertools import islice
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from checkpoints.models import Run
+from checkpoints.sealing import cover_of
+from checkpoints.verification.base import Examiner, Fault, Subject, pages
+from checkpoints.verification.held import held_writes
+from checkpoints.verification.journal import journal
+from checkpoints.verification.log import log
+from checkpoints.verification.row import run_row
+from checkpoints.verification.timeline import timeline
+from orchestrator.engine.errors import UnknownThing
+
+__all__ = ["EXAMINERS", "Examiner", "Fault", "Subject", "pages", "verify_run"]
+
+MOST_FAULTS = 100
+TRIES = 3
+
+EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes]
+"""Who looks at a run, in order: the first fault found is the one that is named."""
+
+
+def verify_run(run_id: UUID, *, most: int = MOST_FAULTS) -> list[Fault]:
+    """What is wrong with a run, the first place first, at most so many; empty where all is as it was written.
+
+    Raises `UnknownThing`. A run that goes on meanwhile is looked at again, in the end under its lock.
+    """
+    for _ in range(TRIES):
+        run = _row(Run.objects.all(), run_id)
+        faults = _examined(run, most)
+        if not faults or not _moved(run):
+            return faults
+    with transaction.atomic():
+        return _examined(_row(Run.objects.select_for_update(), run_id), most)
+
+
+def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
+    run = runs.filter(id=run_id).first()
+    if run is None:
+        raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
+    return run
+
+
+def _examined(run: Run, most: int) -> list[Fault]:
+    subject = Subject(run, cover_of(run))
+    return list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
+
+
+def _moved(run: Run) -> bool:
+    """Whether somebody has written to the run since it was read: what was found may be two states mixed."""
+    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch", "wakes").first()
+    return now != (run.event_seq, run.head, run.epoch, run.wakes)

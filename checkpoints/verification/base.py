@@ -1,0 +1,103 @@
+"""The words of an examination: a fault, the run that is examined, rows page by page. Examiners of all floors use it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+from django.db.models import Model, QuerySet
+
+from checkpoints import sealing
+from checkpoints.core import codec
+from checkpoints.core.keyring import LOCKED
+from checkpoints.models import Run
+from checkpoints.sealing import Cover
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
+
+PAGE = 100
+"""Rows read at once, so that memory stays flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One place where a run is not as it was written.
+
+    `checkpoint` is the id of the checkpoint concerned, empty where there is none; `what` names the row; `code` is
+    `wrong_key` where a key is missing, so that nothing can be said of the row, else `tampered_row`.
+    """
+
+    run: str
+    checkpoint: str
+    table: str
+    what: str
+    reason: str
+    code: str = TamperedRow.code_of_class
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A run as it was when its examination began."""
+
+    run: Run
+    cover: Cover
+
+    def fault(self, row: Model, reason: str, *, checkpoint: Any = "", code: str = TamperedRow.code_of_class) -> Fault:
+        """A fault of this row."""
+        what = sealing.name_of(row)
+        return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, f"{what} {reason}", code)
+
+    def gone(self, model: type[Model], what: str, *, checkpoint: Any = "") -> Fault:
+        """A row that must be there is not. `what` names it after its table."""
+        table = model._meta.db_table
+        row = f"{table} {what}"
+        return Fault(str(self.run.id), str(checkpoint or ""), table, row, f"{row} is gone")
+
+    def refused(self, row: Model, error: CountersignError, *, checkpoint: Any = "") -> Fault:
+        """The fault that a refusal names."""
+        code = WrongKey.code_of_class if isinstance(error, WrongKey) else TamperedRow.code_of_class
+        what = sealing.name_of(row)
+        reason = error.message if what in error.message else f"{what}: {error.message}"
+        return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, reason, code)
+
+    def seal_of(self, row: Model, *, checkpoint: Any = "") -> Fault | None:
+        """The fault of a row that is not as it was sealed; None where it is."""
+        try:
+            sealing.verify(row, self.cover)
+        except CountersignError as error:
+            return self.refused(row, error, checkpoint=checkpoint)
+        return None
+
+    def payload(self, row: Model, column: str, stored: bytes | None = None) -> bytes:
+        """The canonical bytes of a payload column, or of `stored` that belongs there; empty for an empty one. Raises
+        `TamperedRow`, `WrongKey`: unreadable, or not encrypted as the rows of its run are.
+        """
+        stored = bytes(getattr(row, column) or b"") if stored is None else stored
+        what = f"{column} of {sealing.name_of(row)}"
+        if stored and (stored[:1] == LOCKED) != self.cover.encrypted:
+            said = "is not encrypted, but its run is" if self.cover.encrypted else "is encrypted, but its run is not"
+            raise TamperedRow(f"{what} {said}")
+        try:
+            return codec.unpack(sealing.opened(row, column, stored)) if stored else b""
+        except (codec.UnknownFormat, zstandard.ZstdError) as error:
+            raise TamperedRow(f"{what} cannot be read: {error}") from error
+
+    def seals_of(self, rows: "QuerySet[Any]", by: str = "pk") -> Iterator[Fault]:
+        """The faults of the seals of these rows."""
+        for page in pages(rows, by):
+            yield from filter(None, map(self.seal_of, page))
+
+
+Examiner = Callable[[Subject], Iterator[Fault]]
+
+
+def pages(rows: "QuerySet[Any]", by: str, *, size: int = PAGE) -> Iterator[list[Any]]:
+    """The rows in order of the field `by`, whose values differ among them, one query a page."""
+    last: Any = None
+    while True:
+        after = rows if last is None else rows.filter(**{f"{by}__gt": last})
+        page = list(after.order_by(by)[:size])
+        if page:
+            yield page
+        if len(page) < size:
+            return
+        last = getattr(page[-1], by)

@@ -1,0 +1,92 @@
+"""The log of a run: numbered without gaps, chained, sealed; and the rows that its lines speak of."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from checkpoints import events
+from checkpoints.events import LogEnd
+from checkpoints.models import Checkpoint, RunEvent, TaskResult
+from checkpoints.verification.base import Fault, Subject, pages
+from orchestrator.engine import Task, canonical
+from orchestrator.engine.errors import CountersignError
+
+_STARTED = ("graph", "version", "input_hash")
+"""What the first line and the run's row both say."""
+
+
+def log(subject: Subject) -> Iterator[Fault]:
+    """Every line, then whether the log ends where the run's row says."""
+    run, end = subject.run, LogEnd(0, "")
+    for page in pages(RunEvent.objects.filter(run=run.id), "seq"):
+        sound: list[tuple[RunEvent, dict[str, Any]]] = []
+        for row in page:
+            yield from _missing(subject, end.seq + 1, row.seq)
+            fault, data = _line(subject, row, end)
+            if fault is None:
+                sound.append((row, canonical.loads(data) if data else {}))
+            else:
+                yield fault
+            end = LogEnd(row.seq, row.hash)
+        yield from _named(subject, sound)
+    if end.seq < run.event_seq:
+        yield from _missing(subject, end.seq + 1, run.event_seq + 1)
+    elif end != LogEnd(run.event_seq, run.event_hash):
+        yield subject.fault(run, f"names line {run.event_seq} as the last of its log, but line {end.seq} is")
+
+
+def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
+    if first < behind:
+        lines = f"line {first}" if first == behind - 1 else f"lines {first} to {behind - 1}"
+        yield subject.gone(RunEvent, f"{subject.run.id} {lines}")
+
+
+def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None, bytes]:
+    """The fault of a line, if it has one, and its payload."""
+    fault = subject.seal_of(row)
+    if fault is not None:
+        return fault, b""
+    try:
+        data = subject.payload(row, "payload")
+    except CountersignError as error:
+        return subject.refused(row, error), b""
+    chained = events.line_hash(before.hash, row, data, subject.cover) == row.hash
+    # After a gap the hash of the line before is not known, and the gap is named already.
+    if row.seq == before.seq + 1 and not chained:
+        return subject.fault(row, "is not chained to the line before it"), b""
+    return None, data
+
+
+def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -> Iterator[Fault]:
+    """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
+    saved: dict[UUID, str] = {}
+    begun: list[tuple[Task, int]] = []
+    for row, facts in lines:
+        if row.type == "run_started":
+            yield from _same_start(subject, facts)
+            saved[UUID(facts["checkpoint"])] = "0"
+        elif row.type == "checkpoint_saved" and facts["kept"]:
+            saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
+        elif row.type == "effects_started":
+            begun.append((Task.parse(row.task), facts["attempt"]))
+    there = set(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", flat=True))
+    for one, superstep in saved.items():
+        if one not in there:
+            yield subject.gone(Checkpoint, f"{subject.run.id} {one} of superstep {superstep}", checkpoint=one)
+    yield from _journaled(subject, begun)
+
+
+def _same_start(subject: Subject, facts: dict[str, Any]) -> Iterator[Fault]:
+    for name in _STARTED:
+        said, has = facts[name], getattr(subject.run, name)
+        if said != has:
+            yield subject.fault(subject.run, f"has {name} {has!r}, but was started with {said!r}")
+
+
+def _journaled(subject: Subject, begun: Sequence[tuple[Task, int]]) -> Iterator[Fault]:
+    """Each attempt that began has its row in the journal."""
+    rows = TaskResult.objects.filter(run=subject.run.id, node__in={task.node for task, _ in begun})
+    there = set(rows.values_list("node", "visit", "index", "attempt")) if begun else set()
+    for task, attempt in begun:
+        if (task.node, task.visit, task.index, attempt) not in there:
+            yield subject.gone(TaskResult, f"{subject.run.id} {task} attempt {attempt}")

@@ -1,0 +1,110 @@
+"""The timeline of a run: seals, hashes and chain of its checkpoints, and its state folded anew from their changes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from checkpoints import folding, payloads, sealing
+from checkpoints.models import Checkpoint
+from checkpoints.points import content_hash
+from checkpoints.verification.base import Fault, Subject, pages
+from orchestrator.engine import canonical
+from orchestrator.engine.errors import CountersignError, TamperedRow
+from orchestrator.engine.ops import Op
+
+PAGE = 20
+"""Rows read at once: each may hold a whole state."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """How far the fold has got: the row before, and the document at it; None where it is not known, after a row that
+    cannot be believed. `sound` says whether that row can be.
+    """
+
+    row: Checkpoint | None = None
+    document: Any = None
+    sound: bool = False
+
+    @property
+    def next_seq(self) -> int:
+        return self.row.seq + 1 if self.row else 0
+
+
+def timeline(subject: Subject) -> Iterator[Fault]:
+    """Every row, the state folded from the start on without reading a snapshot, and whether it ends at the run's head.
+
+    Each snapshot is compared, byte for byte, with what the changes before it come to.
+    """
+    far = _Folded()
+    for page in pages(Checkpoint.objects.filter(run=subject.run.id), "seq", size=PAGE):
+        for row in page:
+            if row.seq != far.next_seq:
+                yield from _missing(subject, far.next_seq, row.seq)
+                far = _Folded()
+            try:
+                far = _Folded(row, _proven(subject, row, far), sound=True)
+            except CountersignError as error:
+                yield subject.refused(row, error, checkpoint=row.id)
+                far = _Folded(row)
+    yield from _ends(subject, far.row)
+
+
+def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
+    rows = f"at {first}" if first == behind - 1 else f"from {first} to {behind - 1}"
+    yield subject.gone(Checkpoint, f"{subject.run.id} {rows}")
+
+
+def _ends(subject: Subject, last: Checkpoint | None) -> Iterator[Fault]:
+    run = subject.run
+    if last is None or last.seq < run.head_seq:
+        yield from _missing(subject, last.seq + 1 if last else 0, run.head_seq + 1)
+    elif (last.id, last.content_hash, last.line, last.seq) != (run.head, run.head_hash, run.line, run.head_seq):
+        yield subject.fault(run, f"names checkpoint {run.head} as its head, but {last.id} is", checkpoint=last.id)
+
+
+def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
+    """The document at a row that is what it says, None where it is not known. Raises `TamperedRow`, `WrongKey`, and
+    what its backend raises.
+    """
+    sealing.verify(row, subject.cover)
+    change = _kept(subject, row, "change", row.change_hash)
+    if (far.sound or not row.seq) and row.content_hash != content_hash(row, _parents(row, far), subject.cover):
+        raise TamperedRow(f"{sealing.name_of(row)} is not chained to the checkpoint before it")
+    document = _after(row, canonical.loads(change), far)
+    if not (bytes(row.snapshot) or row.snapshot_hash):
+        return document
+    snapshot = _kept(subject, row, "snapshot", row.snapshot_hash)
+    if document is not None and canonical.encode(document) != snapshot:
+        raise TamperedRow(f"the snapshot of {sealing.name_of(row)} is not what the changes up to it come to")
+    return canonical.loads(snapshot) if document is None else document
+
+
+def _kept(subject: Subject, row: Checkpoint, column: str, hash_: str) -> bytes:
+    kept = bytes(getattr(row, column))
+    name = payloads.name_of(row.run_id, row.id, column)
+    stored = payloads.fetch(row.backend, name, kept) if kept else b""
+    data = subject.payload(row, column, stored)
+    if subject.cover.digest(data) != hash_:
+        raise TamperedRow(f"{column} of {sealing.name_of(row)} is not what was hashed")
+    return data
+
+
+def _parents(row: Checkpoint, far: _Folded) -> str:
+    """The content hash of a row's parent; of one on another line, where a line begins."""
+    if row.parent is None:
+        return ""
+    if far.row is not None and far.row.id == row.parent:
+        return far.row.content_hash
+    found = Checkpoint.objects.filter(id=row.parent).values_list("content_hash", flat=True).first()
+    return found or ""
+
+
+def _after(row: Checkpoint, change: list[Op], far: _Folded) -> Any:
+    """The document after a row's change; None where that before it is not known."""
+    if change and change[0]["op"] == "set":
+        return folding.changed({}, change)
+    if far.row is not None and far.row.id == row.parent:
+        return None if far.document is None else folding.changed(far.document, change)
+    before = folding.document_at(row.parent) if row.parent else None
+    return None if before is None else folding.changed(before, change)

@@ -1,0 +1,80 @@
+"""`manage.py rotate_keys`: encrypt anew, under the newest key, what older keys encrypt."""
+
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError
+
+from checkpoints import jobs as queue
+from checkpoints import rotation
+from checkpoints.conf import keyring
+from checkpoints.models import Job
+from checkpoints.models.job import LIVE
+from orchestrator import jobs
+from orchestrator.management import told
+
+KIND = "rotate_keys"
+LOOK_SECONDS = 0.5
+
+
+class Command(BaseCommand):
+    """Ends with 1 where a row does not open, or the job failed."""
+
+    help = "Encrypt anew, under the newest key, every payload that an older key encrypts. Seals and hashes stay."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only count what older keys encrypt")
+        parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
+        told.add_by(parser)
+        told.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        say: Callable[[str], None] = (lambda text: None) if options["as_json"] else self.stdout.write
+        with told.one_clear_line():
+            newest, behind = keyring().locker, rotation.behind()
+        if options["dry_run"]:
+            return self._end(options, {"key": newest, "behind": behind}, _counts(behind) or "Nothing is behind.")
+        person = told.person(options["by"])
+        job = queue.add(KIND, name=KIND, by=person.get_username() if person else "")
+        if options["job"]:
+            return self._end(options, {"job": str(job)}, f"Queued as job {job}.")
+        place = _worked(job, say)
+        result = {"key": newest, "rows": place.get("rows", {}), "failed": place.get("failed", 0)}
+        self._end(options, result, _counts(result["rows"]) or "Nothing was behind.")
+        if result["failed"]:
+            faults = "\n".join(place["faults"])
+            raise CommandError(f"{result['failed']} rows do not open and stay as they are:\n{faults}")
+        return None
+
+    def _end(self, options: dict[str, Any], result: dict[str, Any], text: str) -> None:
+        self.stdout.write(json.dumps(result) if options["as_json"] else text)
+
+
+def _counts(rows: dict[str, int]) -> str:
+    return "\n".join(f"{table}: {count}" for table, count in sorted(rows.items()))
+
+
+def _worked(job: UUID, say: Callable[[str], None]) -> dict[str, Any]:
+    """Work on the job here, or watch the worker that has it, until it has ended. Gives its last place."""
+    told_last = ""
+    while True:
+        epoch = queue.claim_one(job)
+        if epoch is None:
+            time.sleep(LOOK_SECONDS)
+        else:
+            jobs.work(job, epoch)
+        row = Job.objects.get(id=job)
+        text = f"{row.progress.get('done', 0)} of {row.progress.get('total', 0)}"
+        if text != told_last:
+            say(text)
+            told_last = text
+        if row.status not in LIVE:
+            break
+    if row.status != "done":
+        raise CommandError(f"the job is {row.status}: {row.error or 'cancelled'}")
+    place: dict[str, Any] = row.progress.get("place") or {}
+    return place

@@ -1,0 +1,73 @@
+"""`manage.py verify_runs [RUN...]`: whether runs are as they were written."""
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from checkpoints import jobs
+from orchestrator import runs
+from orchestrator.integrity import Verified, Wanted, verify
+from orchestrator.management import told
+
+EVERY = 100
+"""Runs between two lines of progress."""
+
+
+class Command(BaseCommand):
+    """Ends with 1 where a run is not as it was written."""
+
+    help = (
+        "Verify seals, hashes and chains of runs, and fold their state anew. Changes nothing, unless --mark is given."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", nargs="*", help="ids or keys; all runs without any")
+        parser.add_argument("--graph", default="", help="only runs of this graph")
+        parser.add_argument(
+            "--since", type=_moment, default="", help="only runs started at or after this date or time (ISO 8601)"
+        )
+        parser.add_argument("--mark", action="store_true", help="stop bad runs that have not ended: status tampered")
+        parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
+        told.add_by(parser)
+        told.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with told.one_clear_line():
+            ids = tuple(str(runs.get(name).id) for name in options["run"])
+        wanted = Wanted(ids, options["graph"], options["since"], options["mark"])
+        if options["job"]:
+            return self._queue(wanted, options["by"])
+        result = self._verify(wanted, quiet=options["as_json"])
+        if options["as_json"]:
+            self.stdout.write(json.dumps({"checked": result.checked, "bad": result.bad}, ensure_ascii=False))
+        if result.failed:
+            raise CommandError(f"{result.failed} of {result.checked} runs are not as they were written")
+        return None
+
+    def _queue(self, wanted: Wanted, by: str | None) -> None:
+        person = told.person(by)
+        job = jobs.add("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
+        self.stdout.write(f"Queued as job {job}.")
+
+    def _verify(self, wanted: Wanted, *, quiet: bool) -> Verified:
+        result, named, total = Verified(), 0, wanted.rows().count()
+        for _ in verify(wanted, result):
+            if quiet:
+                continue
+            for one in result.bad[named:]:
+                self.stdout.write(f"{one['run']}: {one['reason']}")
+            named = len(result.bad)
+            if result.checked % EVERY == 0 or result.checked == total:
+                self.stdout.write(f"{result.checked} of {total} verified, {result.failed} bad")
+        return result
+
+
+def _moment(text: str) -> str:
+    """A date or time as ISO 8601 with its zone; argparse names what is none."""
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else timezone.make_aware(found)).isoformat()
