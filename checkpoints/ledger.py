@@ -229,7 +229,7 @@ def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
     values: dict[str, Any] = {"at_node": turn.at_node[:400], "tape": turn.tape, "claims_since_progress": 0}
     if turn.status == Status.RUNNING:
         return values
-    values |= {"status": turn.status, "lease_until": None, "leased_by": None, "progress": None, "due_at": None}
+    values |= {"status": turn.status, "lease_until": None, "leased_by": None, "progress": b"", "due_at": None}
     if turn.status in (Status.PAUSED, Status.WAITING):
         # A wake that came after the last look cannot set `queued` on a leased run; this statement does it for him.
         unchanged = Q(wakes=hold.wakes)

@@ -67,9 +67,7 @@ class Run(Sealed):
     error = models.BinaryField(default=b"", help_text="Why it stopped: packed canonical JSON, empty where it did not.")
     error_code = models.CharField(max_length=60, blank=True, default="")
     progress = models.BinaryField(
-        null=True,
-        blank=True,
-        help_text="What the node in hand reports: packed canonical JSON, {task, done, total, note}.",
+        default=b"", help_text="What the node in hand reports, {task, done, total, note}: packed canonical JSON."
     )
 
     created_at = models.DateTimeField()
