@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from bench.bodies import KILOBYTES
+from bench.bodies import KILOBYTES, line
 from orchestrator.engine import END, START, Append, Gate, Graph, Send
 
 LONG = 1_000_000
@@ -68,14 +68,14 @@ w2 = Graph("bench_w2", input=Growing, state=Lines, max_supersteps=LONG)
 
 @w2.node()
 def fill(state: Lines, ctx: Any) -> dict[str, Any]:
-    return {"lines": [KILOBYTES[n % 64] for n in range(ctx.input.fill)]}
+    return {"lines": [line(-n, 1024) for n in range(ctx.input.fill)]}
 
 
 @w2.node("append")
 def append_line(state: Lines, ctx: Any) -> dict[str, Any]:
     number = state.number + 1
     watch.step(number)
-    return {"lines": [KILOBYTES[number % 64][: ctx.input.size]], "number": number, "left": ctx.input.steps - number}
+    return {"lines": [line(number, ctx.input.size)], "number": number, "left": ctx.input.steps - number}
 
 
 w2.edge(START, "fill")

@@ -19,8 +19,6 @@ from orchestrator.devtools.postgres import Postgres
 
 ROOT = Path(__file__).parent.parent
 DURABLE = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-20000;"
-PREFIXES = ("checkpoints_", "approvals_", "orchestrator_")
-"""Tables whose bytes are ours."""
 
 
 @dataclass(slots=True)
@@ -57,15 +55,6 @@ class Place:
         """A bare connection of the driver, each statement a transaction."""
         return self.server.connect(self.name)
 
-    def size(self) -> int:
-        """Bytes of our tables with their indexes."""
-        return self.server.size(self)
-
-    def statistics(self) -> None:
-        """What the planner needs to know of new tables."""
-        with closing(self.connect()) as link:
-            link.execute("ANALYZE")
-
 
 class Server(ABC):
     """One kind of database, with a template that holds our migrated tables."""
@@ -87,10 +76,6 @@ class Server(ABC):
     @abstractmethod
     def connect(self, name: str) -> Any:
         """See `Place.connect`."""
-
-    @abstractmethod
-    def size(self, place: Place) -> int:
-        """See `Place.size`."""
 
     @abstractmethod
     def _make(self, name: str, *, template: str | None, delay_ms: float) -> str:
@@ -131,12 +116,6 @@ class Sqlite(Server):
         link.executescript(DURABLE)
         return link
 
-    def size(self, place: Place) -> int:
-        # The whole file: it holds nothing else that grows.
-        with closing(place.connect()) as link:
-            link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return self.path(place.name).stat().st_size
-
     def _make(self, name: str, *, template: str | None, delay_ms: float) -> str:
         if template:
             shutil.copyfile(self.path(template), self.path(name))
@@ -168,12 +147,6 @@ class Postgresql(Server):
         import psycopg
 
         return psycopg.connect(f"user=postgres dbname={name} host={self.socket}", autocommit=True)
-
-    def size(self, place: Place) -> int:
-        query = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relname ~ %s"
-        with closing(place.connect()) as link:
-            (found,) = link.execute(query, [f"^({'|'.join(PREFIXES)})"]).fetchone()
-        return int(found)
 
     def _make(self, name: str, *, template: str | None, delay_ms: float) -> str:
         with closing(self.connect("postgres")) as link:

@@ -77,6 +77,81 @@ def _fan_out(results: Results, database: str) -> Found:
     return told, good
 
 
+def _several(*parts: tuple[str, dict[str, object], float, str]) -> Callable[[Results, str], Found]:
+    """Figures that must each be at most so much; each part is (figure, where, most, form)."""
+
+    def read(results: Results, database: str) -> Found:
+        values = [results.median(figure, database=database, who=OURS, **where) for figure, where, _, _ in parts]
+        if any(value is None for value in values):
+            return None
+        found = [value for value in values if value is not None]
+        told = " · ".join(form.format(value) for value, (*_, form) in zip(found, parts, strict=True))
+        return told, all(value <= most for value, (_, _, most, _) in zip(found, parts, strict=True))
+
+    return read
+
+
+def _resume(results: Results, database: str) -> Found:
+    where = {"workload": "W4", "database": database, "who": OURS}
+    lengths = sorted(set(results.values("after", **where)))
+    if not lengths:
+        return None
+    short, long = (results.median("to_node_ms", after=int(n), **where) or 0.0 for n in (lengths[0], lengths[-1]))
+    return f"{long:.1f} ms after {lengths[-1]:.0f} steps; {long / short:.2f}", long <= 10 and long / short <= 1.5
+
+
+def _late_step(results: Results, database: str) -> Found:
+    """Of the longest history: step 10,000 beside step 100, in a short bench step 1,000."""
+    where = {"workload": "W4 steps", "database": database, "who": OURS}
+    lengths = results.values("steps", **where)
+    if not lengths:
+        return None
+    value = results.median("slower", steps=int(max(lengths)), **where) or 0.0
+    return f"{value:.2f} (step {max(lengths):.0f})", value <= 1.5
+
+
+def _listing(results: Results, database: str) -> Found:
+    where = {"workload": "W5 list", "database": database, "who": OURS}
+    small, large = (results.median("list_ms", grown=grown, **where) for grown in ("1 KB", "1 MB"))
+    if small is None or large is None:
+        return None
+    return f"{small:.2f} ms; {large / small:.2f} ×", small <= 2 and large / small <= 1.2
+
+
+def _reading(results: Results, database: str) -> Found:
+    where = {"workload": "W5 read", "database": database, "who": OURS}
+    ratios = [_worst(results, "ratio", **where, grown=grown) for grown in ("1 KB", "1 MB")]
+    small, large = (_worst(results, "ms", **where, grown=grown, full=True) for grown in ("1 KB", "1 MB"))
+    if small is None or large is None or None in ratios:
+        return None
+    ratio = max(one for one in ratios if one is not None)
+    return f"{ratio:.2f}; {small:.2f} ms; {large:.1f} ms", ratio <= 2.5 and small <= 2 and large <= 15
+
+
+def _worst(results: Results, figure: str, **where: object) -> float | None:
+    """Of all positions in the history: the one whose median over the rounds is the largest."""
+    places = set(results.values("where", **where))
+    return max((results.median(figure, where=place, **where) or 0.0 for place in places), default=None)
+
+
+def _waking(results: Results, database: str) -> Found:
+    most = 25 if database == "postgresql" else 150
+    return _at_most("ms", most, " ms", workload="W6")(results, database)
+
+
+def _queue(results: Results, database: str) -> Found:
+    least = 0.20 if database == "postgresql" else 0.05
+    value = results.median("fraction", workload="W7", database=database, who=OURS, workers=2)
+    return None if value is None else (f"{value:.2f}", value >= least)
+
+
+def _scaling(results: Results, database: str) -> Found:
+    one, four = (
+        results.median("fraction", workload="W7", database=database, who=OURS, workers=workers) for workers in (1, 4)
+    )
+    return None if one is None or four is None else (f"{four / one:.2f}", four / one >= 1)
+
+
 PG, LITE = ("postgresql",), ("sqlite",)
 TARGETS = (
     Target(
@@ -94,7 +169,30 @@ TARGETS = (
         5, "client and server CPU per step", "≤ 0.7 ms", "≤ 0.5 ms", _at_most("cpu_ms", 0.7, " ms", workload="W1"), PG
     ),
     Target(
+        6, "W2: growth · bytes ÷ changed data", "≤ 1.4 · ≤ 4", "≤ 1.3 · ≤ 3",
+        _several(
+            ("growth", {"workload": "W2"}, 1.4, "{:.2f}"), ("times_changed", {"workload": "W2"}, 4, "{:.2f}")
+        ),
+    ),
+    Target(7, "W2: step time, last steps ÷ first", "≤ 1.2", "1.0", _at_most("slower", 1.2, workload="W2")),
+    Target(
         8, "W3: 100 leaves and the join", "≤ 60 commits, ≥ 4 × faster than langgraph", "≤ 25 commits", _fan_out
     ),
+    Target(9, "W4: claim → first new step; longest ÷ shortest history", "≤ 10 ms; ≤ 1.5", "≤ 4 ms; 1.0", _resume),
+    Target(10, "W5: list the last 50; the same with a state of 1 MB", "≤ 2 ms; ≤ 1.2 ×", "≤ 1 ms", _listing),
+    Target(
+        11, "W5: bytes read ÷ state; 1 KB state; 1 MB state", "≤ 2.5; ≤ 2 ms; ≤ 15 ms", "≤ 2; ≤ 1 ms; ≤ 8 ms", _reading
+    ),
+    Target(
+        13, "W6: last decision committed → node code in an idle worker", "≤ 25 ms PG, ≤ 150 ms SQLite",
+        "≤ 5 ms, ≤ 30 ms", _waking,
+    ),
+    Target(14, "W6: durable commits of a cycle", "≤ 6", "4", _at_most("commits", 6, workload="W6")),
+    Target(
+        15, "W7, 2 worker processes: 5 × runs/s ÷ limit", "≥ 0.20 PG, ≥ 0.05 SQLite", "≥ 0.40, ≥ 0.20", _queue
+    ),
+    Target(16, "W7: 4 worker processes ÷ 1", "≥ 1.0", "≥ 1.8", _scaling),
+    Target(0, "2,000 steps that append 200 B each", "≤ 15 MB", "", _at_most("lines_mb", 15, " MB")),
+    Target(0, "a late step ÷ an early one", "≤ 1.5", "1.0", _late_step),
 )  # fmt: skip
 LEFT_OUT = "Row 12 (a fork with a patch) is left out: forks come with time travel."

@@ -7,13 +7,13 @@ from typing import Any
 
 from dbos import DBOS, DBOSConfig
 
-from bench.bodies import KILOBYTES
-from bench.contenders import peers
+from bench.bodies import KILOBYTES, line
+from bench.contenders import here
 from bench.counting import connections
 
 _config: DBOSConfig = {
     "name": "bench",
-    "system_database_url": peers.URL.replace("postgres://", "postgresql+psycopg://"),
+    "system_database_url": here.URL.replace("postgres://", "postgresql+psycopg://"),
     "log_level": "ERROR",
 }
 logging.disable(logging.WARNING)
@@ -35,18 +35,18 @@ def _loop(steps: int) -> int:
     return int(state["number"])
 
 
-_stamps: list[peers.Stamps] = []
+_stamps: list[here.Stamps] = []
 
 
 @DBOS.step()
 def _append(number: int, size: int) -> str:
     _stamps[-1].step(number)
-    return KILOBYTES[number % 64][:size]
+    return line(number, size)
 
 
 @DBOS.workflow()
 def _growing(steps: int, size: int, fill: int) -> int:
-    lines = [KILOBYTES[n % 64] for n in range(fill)]
+    lines = [line(-n, 1024) for n in range(fill)]
     for number in range(1, steps + 1):
         lines.append(_append(number, size))
     return len(lines)
@@ -94,7 +94,7 @@ def w1(steps: int) -> dict[str, Any]:
 
 def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
     """A list that grows with each step. The seconds of each step, and bytes on disk after the steps in `marks`."""
-    _stamps.append(peers.Stamps(marks))
+    _stamps.append(here.Stamps(marks))
     assert _growing(steps, size, fill) == fill + steps
     return _stamps[-1].told(steps)
 

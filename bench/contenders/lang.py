@@ -9,25 +9,25 @@ from typing import Annotated, Any, TypedDict
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from bench.bodies import KILOBYTES
-from bench.contenders import peers
+from bench.bodies import KILOBYTES, line
+from bench.contenders import here
 from bench.counting import connections
 
 _links: list[Any] = []
 
 
 def _saver() -> Any:
-    if peers.vendor() == "sqlite":
+    if here.vendor() == "sqlite":
         from langgraph.checkpoint.sqlite import SqliteSaver
 
-        _links.append(sqlite3.connect(peers.sqlite_path(), check_same_thread=False))
+        _links.append(sqlite3.connect(here.sqlite_path(), check_same_thread=False))
         return SqliteSaver(_links[0])
     import psycopg
     from langgraph.checkpoint.postgres import PostgresSaver
     from psycopg.rows import dict_row
 
     # As its documentation makes the connection.
-    _links.append(psycopg.connect(peers.dsn(), autocommit=True, prepare_threshold=0, row_factory=dict_row))
+    _links.append(psycopg.connect(here.dsn(), autocommit=True, prepare_threshold=0, row_factory=dict_row))
     return PostgresSaver(_links[0])
 
 
@@ -84,18 +84,18 @@ class Lines(TypedDict):
 
 def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
     """A list that grows with each step. The seconds of each step, and bytes on disk after the steps in `marks`."""
-    stamps = peers.Stamps(marks)
+    stamps = here.Stamps(marks)
 
     def append(state: Lines) -> dict[str, Any]:
         number = state["number"] + 1
         stamps.step(number)
-        return {"lines": [KILOBYTES[number % 64][:size]], "number": number}
+        return {"lines": [line(number, size)], "number": number}
 
     built = StateGraph(Lines)
     built.add_node("append", append)
     built.add_edge(START, "append")
     built.add_conditional_edges("append", lambda s: "append" if s["number"] < steps else END, ["append", END])
-    state = {"lines": [KILOBYTES[n % 64] for n in range(fill)], "number": 0}
+    state = {"lines": [line(-n, 1024) for n in range(fill)], "number": 0}
     end, _ = _run(built.compile(checkpointer=saver), state, limit=steps + 5)
     assert len(end["lines"]) == fill + steps
     return stamps.told(steps)

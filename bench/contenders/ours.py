@@ -1,14 +1,28 @@
-"""Countersign as a contender: the workloads through its public API, in this process."""
+"""Countersign as a contender: W1 to W5 through its public API, in this process."""
 
+import os
+import signal
 import time
+from collections.abc import Callable
+from statistics import median
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
 from bench import graphs
-from bench.counting import connections
+from bench.contenders.here import Stamps
+from bench.contenders.ours_workers import w6_cycle, w6_start, w7, workers_ready
+from bench.contenders.serve import answer
+from bench.counting import connections, fetched
+from checkpoints import leases, timeline
 from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
+from orchestrator.engine import canonical
+
+__all__ = ["w6_cycle", "w6_start", "w7", "workers_ready"]
+
+REPEATED = 15
 
 
 def close() -> None:
@@ -29,17 +43,28 @@ def w1(steps: int) -> dict[str, Any]:
     cpu, begun = time.process_time(), time.perf_counter()
     run = runs.advance(run.id)
     took, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    _assert_each_once(run, seen, steps)
+    assert seen == list(range(1, steps + 1)), "a step was lost or worked on twice"
+    _assert_finished(run, steps)
     return {"seconds": took, "cpu": cpu}
 
 
-def _assert_each_once(run: Run, seen: list[int], steps: int) -> None:
-    assert seen == list(range(1, steps + 1)), "a step was lost or worked on twice"
-    assert (run.status, run.superstep) == ("completed", steps), (run.status, run.superstep)
-    assert Checkpoint.objects.filter(run=run, kept=True).count() == steps + 1
-    # Each claim raises the epoch once and each beginning once more; long runs are given back and claimed again.
-    assert run.epoch % 2 == 0
-    assert run.epoch <= 2 + run.superstep // 100, f"{run.epoch // 2} claims"
+def _assert_finished(run: Run, supersteps: int) -> None:
+    assert (run.status, run.superstep) == ("completed", supersteps), (run.status, run.superstep)
+    assert Checkpoint.objects.filter(run=run, kept=True).count() == supersteps + 1
+    # A claim raises the epoch once and its beginning once more; long runs are given back and claimed again.
+    assert run.epoch % 2 == 0, "a run was claimed and not worked on"
+    assert run.epoch <= 2 + supersteps // 100, f"{run.epoch // 2} claims"
+
+
+def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
+    """A list that grows with each step. The seconds of each step, and bytes on disk after the steps in `marks`."""
+    stamps = Stamps(marks)
+    graphs.watch.step = stamps.step
+    run = runs.advance(runs.start("bench_w2", {"steps": steps, "size": size, "fill": fill}).id)
+    _assert_finished(run, steps + 1)
+    lines = timeline.head_state(run.id)["scratch"]["lines"]
+    assert len(lines) == fill + steps, "a line was lost or doubled"
+    return {**stamps.told(steps), "run": str(run.id)}
 
 
 def w3(journaled: bool) -> dict[str, Any]:
@@ -53,3 +78,82 @@ def w3(journaled: bool) -> dict[str, Any]:
     assert sorted(seen) == list(range(100)), "a leaf was lost or worked on twice"
     assert (run.status, run.epoch) == ("completed", 2), (run.status, run.epoch)
     return {"seconds": took}
+
+
+def w4_die(steps: int) -> dict[str, Any]:
+    """Be killed right after that many steps are durable. Answers before: the run and the seconds of its steps."""
+    run = runs.start("bench_w1", {"steps": steps + 1_000_000 // 2})
+    stamps = Stamps([])
+
+    def step(number: int) -> None:
+        stamps.step(number)
+        if number == steps + 1:
+            _last_words({"run": str(run.id), **stamps.told(number)})
+
+    graphs.watch.step = step
+    runs.advance(run.id)
+    raise AssertionError("the process should be dead")
+
+
+def w4_resume(run: str, after: int) -> dict[str, Any]:
+    """Go on with a dead one's run as soon as its lease has expired; be killed after one more step."""
+    w1(3)
+    while not _expired(UUID(run)):
+        time.sleep(0.02)
+    begun, at = time.perf_counter(), {}
+
+    def step(number: int) -> None:
+        assert number in (after + 1, after + 2), f"step {number} after {after}: a step was lost or worked on twice"
+        at[number] = 1000 * (time.perf_counter() - begun)
+        if number == after + 2:
+            _last_words({"to_node_ms": at[after + 1], "to_commit_ms": at[number]})
+
+    graphs.watch.step = step
+    runs.advance(run)
+    raise AssertionError("the process should be dead")
+
+
+def _expired(run: UUID) -> bool:
+    return bool(leases._due(None).filter(id=run).exists())
+
+
+def _last_words(told: dict[str, Any]) -> None:
+    answer(told)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def w5_list(run: str) -> dict[str, Any]:
+    """Milliseconds to list the last 50 checkpoints."""
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    found = timeline.list_checkpoints(UUID(run), limit=50)
+    newest = found[0].seq
+    assert [one.seq for one in found] == list(range(newest, newest - 50, -1)), "the list is not the newest 50"
+    return {"ms": _ms(lambda: timeline.list_checkpoints(UUID(run), limit=50)), "newest": newest}
+
+
+def w5_read(run: str, seq: int) -> dict[str, Any]:
+    """Milliseconds to read the state at a checkpoint, the bytes that came for it, and those of the state."""
+    (found,) = Checkpoint.objects.filter(run=UUID(run), seq=seq).values_list("id", flat=True)
+    state = timeline.state_at(found)
+    assert state["scratch"]["number"] == _number(run, seq), "another state than that of the checkpoint"
+    with fetched.counting() as counted:
+        timeline.state_at(found)
+    assert counted.bytes, "nothing was read"
+    size = len(canonical.encode(state))
+    ratio = counted.bytes / size
+    return {"ms": _ms(lambda: timeline.state_at(found)), "read": counted.bytes, "state": size, "ratio": ratio}
+
+
+def _number(run: str, seq: int) -> int:
+    """The loop of W1 counts from the first superstep, that of W2 from the second."""
+    return seq - (Run.objects.values_list("graph", flat=True).get(id=run) == "bench_w2")
+
+
+def _ms(act: Callable[[], Any]) -> float:
+    took = []
+    for _ in range(REPEATED):
+        begun = time.perf_counter()
+        act()
+        took.append(1000 * (time.perf_counter() - begun))
+    return median(took)

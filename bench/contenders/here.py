@@ -1,4 +1,4 @@
-"""What the peers' processes share: where their database is, and how bytes and steps are measured."""
+"""What the processes of contenders share: where their database is, and how its bytes and their steps are measured."""
 
 import os
 import time

@@ -1,0 +1,46 @@
+"""W4: the process is killed after step n; a new one goes on. Row 9, and the time of a late step beside an early one."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from bench.bench import OURS, Bench
+from bench.contender import Contender
+from bench.places import Place
+
+KILLED = -9
+LEASE = {"COUNTERSIGN_LEASE_SECONDS": "0.5"}
+
+
+@dataclass
+class History:
+    """A run that nobody holds any more, and how far it got."""
+
+    place: Place
+    run: str
+    steps: int
+
+
+def run(bench: Bench) -> None:
+    """From the claim to the first new step, after a short, a middling and a long history."""
+    lengths = (100, 300, 1000) if bench.short else (100, 1000, 10_000)
+    histories = [die_after(bench, steps) for steps in lengths]
+    for number in range(bench.rounds):
+        for kept in histories:
+            with Contender(OURS, kept.place, **LEASE) as one:
+                told = one.ask("w4_resume", run=kept.run, after=kept.steps)
+                assert one.ended() == KILLED
+            kept.steps += 1
+            bench.add("W4", round=number, after=lengths[histories.index(kept)], longest=lengths[-1], **told)
+    bench.shared["history"] = histories[-1]
+
+
+def die_after(bench: Bench, steps: int) -> History:
+    """A run of W1 whose process was killed right after that step."""
+    place = bench.place(OURS, "w4")
+    with Contender(OURS, place, **LEASE) as one:
+        told = one.ask("w4_die", steps=steps)
+        assert one.ended() == KILLED
+    times = told["steps"]
+    early, late = 1000 * median(times[50:150]), 1000 * median(times[-100:])
+    bench.add("W4 steps", steps=steps, early_ms=early, late_ms=late, slower=late / early)
+    return History(place, told["run"], steps)
