@@ -7,10 +7,12 @@ tried again; the nodes do not run again, for the state's change stands.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, TypeVar
 
+from django.db import Error
 from django.utils import timezone
 
 from approvals import settlements
@@ -26,13 +28,15 @@ from checkpoints.journal import Entry
 from checkpoints.leases import Hold
 from checkpoints.ledger import Head, Moved, Payload, Point, Turn
 from checkpoints.models.checkpoint import Source
-from orchestrator import diagnostics, shown
+from orchestrator import diagnostics, remembering, saving, shown
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import MemoryConflict
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
-from orchestrator.engine.reduce import Step, settle_step
+from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.executor import Finish
 from orchestrator.opened import Kept, Open, unsettled
+from orchestrator.remembering import Remembered, State
 
 T = TypeVar("T")
 
@@ -96,44 +100,62 @@ class Worked:
     took_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A commit, ready to be made; `after` is what the run would do next, `inside` what rides in it."""
+
+    point: Point
+    turn: Turn
+    lines: list[Draft]
+    inside: Callable[[], None] | None
+    after: Planned
+
+
 def advance(desk: Desk, worked: Worked) -> bool:
     """Commit a superstep: its state, the requests it opens, and what becomes of the run. Gives whether we still have
     it.
     """
-    number, step, kept = desk.hold.superstep + 1, worked.step, worked.kept
-    reached = _reached(desk, kept, worked.before)
-    journaled = any(desk.graph.nodes[task.node].journaled for task in kept)
 
     def act() -> tuple[Head, str]:
-        at = timezone.now()
-        after = plan(desk.graph, step.frontier)
-        status = _status(desk, step.frontier, after)
-        opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(step.state, number, desk.input, at))
-        moved = settlements.rebase(desk.look(), desk.graph, step.state, at=at, cover=desk.hold.cover)
-        stays = _stays(desk, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING)
-        point = Point(
-            Source.SUPERSTEP,
-            _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
-            number,
-            step.changes,
-            nodes=shown.nodes(desk.graph, kept),
-            kept=stays,
-            took_ms=worked.took_ms,
-            snapshot=desk.graph.snapshot,
-        )
-        word = tape.extend(desk.hold.tape, shown.word(desk.graph, kept))
-        turn = Turn(status, shown.at_node(step.frontier, after), word)
-        lines = [
-            *shown.unfinished(desk.retried),
-            *shown.finished(kept),
-            *opening.lines,
-            *moved.lines,
-            *shown.turned(status, step.frontier),
-        ]
-        inside = _inside(desk, opening, moved, listed=journaled)
-        return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
+        it = _built(desk, worked)
+        try:
+            head = ledger.commit(desk.hold, desk.head, it.point, it.turn, lines=it.lines, inside=it.inside)
+        except (SaveFailed, Error) as error:
+            alone = it.inside is None and saving.may_go_on(desk.graph, worked.kept, it.turn, it.after)
+            if not (alone and saving.is_refusal(error)):
+                raise
+            head = saving.go_on(desk.hold, desk.head, it.point, it.turn, lines=it.lines, error=error)
+        return head, it.turn.status
 
     return _moved(desk, repeated(desk.hold, act))
+
+
+def _built(desk: Desk, worked: Worked) -> _Built:
+    number, step, kept, at = desk.hold.superstep + 1, worked.step, worked.kept, timezone.now()
+    reached = _reached(desk, kept, worked.before)
+    outputs = {task: one.output for task, one in kept.items() if one.output}
+    after = plan(desk.graph, step.frontier)
+    status = _status(desk, step.frontier, after)
+    held = [write for write in step.held if write.task in reached]
+    memory = remembering.weigh(desk.hold, desk.graph, step.memory, held=held, outputs=outputs, at=at)
+    state = _seen(desk, step, memory, held)
+    opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(state, number, desk.input, at))
+    moved = settlements.rebase(desk.look(), desk.graph, state, at=at, cover=desk.hold.cover)
+    point = Point(
+        Source.SUPERSTEP,
+        _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
+        number,
+        step.changes,
+        nodes=shown.nodes(desk.graph, kept),
+        kept=_stays(desk, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING),
+        took_ms=worked.took_ms,
+        snapshot=desk.graph.snapshot,
+    )
+    turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(desk.graph, kept)))
+    lines = [*shown.unfinished(desk.retried), *shown.finished(kept), *memory.lines, *opening.lines, *moved.lines]
+    lines += shown.turned(status, step.frontier)
+    listed = any(desk.graph.nodes[task.node].journaled for task in kept)
+    return _Built(point, turn, lines, _inside(desk, opening, moved, memory, listed=listed), after)
 
 
 def _stays(desk: Desk, worked: Worked, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
@@ -154,18 +176,21 @@ def settle(desk: Desk) -> bool:
 
     def act() -> tuple[Head, str]:
         at = timezone.now()
-        state = desk.head.payload.state
-        settlement = settlements.settle(desk.look(), desk.graph, desk.frontier, state, desk.hold.cover)
+        before = desk.head.payload.state
+        state = remembering.seen(desk.hold, before, remembering.held_channels(desk.look()))
+        settlement = settlements.settle(desk.asked, desk.graph, desk.frontier, state, desk.hold.cover)
         others = [one for one in desk.asked if one.request not in settlement.requests]
         if not settlement.settled:
             moved = settlements.rebase(others, desk.graph, state, at=at, cover=desk.hold.cover)
             ledger.append(desk.hold, moved.lines, inside=moved.insert)
             desk.hold.moved = True
             return desk.head, Status.RUNNING
-        step = settle_step(desk.graph, desk.frontier, state, settlement.settled)
+        step = settle_step(desk.graph, desk.frontier, before, settlement.settled)
+        memory = _decided(desk, step, at)
         after = plan(desk.graph, step.frontier)
         status = _status(desk, step.frontier, after, apart_from=settlement.requests)
-        moved = settlements.rebase(others, desk.graph, step.state, at=at, cover=desk.hold.cover)
+        after_it = _seen(desk, step, memory)
+        moved = settlements.rebase(others, desk.graph, after_it, at=at, cover=desk.hold.cover)
         point = Point(
             Source.SETTLEMENT,
             _payload(desk, step, [], desk.hold.superstep),
@@ -175,11 +200,13 @@ def settle(desk: Desk) -> bool:
             snapshot=desk.graph.snapshot,
         )
         turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, "s"))
-        lines = [*shown.applied(settlement.settled), *moved.lines, *shown.turned(status, step.frontier)]
+        applied = shown.applied(settlement.settled)
+        lines = [*applied, *memory.lines, *moved.lines, *shown.turned(status, step.frontier)]
 
         def inside() -> None:
             settlement.insert()
             moved.insert()
+            memory.insert(desk.hold, desk.hold.superstep, at)
 
         return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
 
@@ -241,8 +268,10 @@ def leave_open(
     unknown = [task for task, one in left.items() if one.outcome == "unknown"]
 
     def act() -> Head:
-        payload = desk.head.payload
-        moment = Moment(payload.state, desk.hold.superstep, desk.input, timezone.now())
+        payload, at = desk.head.payload, timezone.now()
+        remembering.weigh(desk.hold, desk.graph, [], held=held, at=at)
+        state = remembering.seen(desk.hold, payload.state, remembering.held_channels([], held))
+        moment = Moment(state, desk.hold.superstep, desk.input, at)
         opening = prepare(desk.hold, desk.graph, reached, held, moment)
         still = replace(payload, open=open_.to_json())
         point = Point(
@@ -287,10 +316,28 @@ def _reached(desk: Desk, kept: Mapping[Task, Kept], before: Open) -> dict[Task, 
     asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
     gates = {task: desk.graph.nodes[one.guard or task.node].gate for task, one in asked.items()}
     return {
-        task: Reached(gate, asked[task].why, all_or_nothing=asked[task].guard is not None)
+        task: Reached(gate, asked[task].why, all_or_nothing=_as_a_whole(desk, task, asked[task]))
         for task, gate in gates.items()
         if gate
     }
+
+
+def _as_a_whole(desk: Desk, task: Task, one: Kept) -> bool:
+    return one.guard is not None or remembering.all_or_nothing(desk.graph, task, one.output)
+
+
+def _decided(desk: Desk, step: Step, at: datetime) -> Remembered:
+    """What a settlement lands. Raises `Moved` where memory changed since the look: the next one re-bases the write."""
+    try:
+        return remembering.weigh(desk.hold, desk.graph, step.memory, at=at)
+    except MemoryConflict as conflict:
+        raise Moved from conflict
+
+
+def _seen(desk: Desk, step: Step, memory: Remembered, held: Sequence[HeldWrite] = ()) -> State:
+    """The state after the step, with what memory then holds for writes that gates hold."""
+    channels = remembering.held_channels(desk.look(), held)
+    return remembering.seen(desk.hold, step.state, channels, memory.landings)
 
 
 def _status(desk: Desk, frontier: Frontier, after: Planned, *, apart_from: Any = ()) -> str:
@@ -315,12 +362,19 @@ def _settings(graph: Compiled, planned: Planned) -> tuple[str | None, ...]:
     return tuple(graph.nodes[start.task.node].checkpoint for start in planned.starts)
 
 
-def _inside(desk: Desk, opening: Opening, moved: Rebasing, *, listed: bool) -> Callable[[], None]:
+def _inside(
+    desk: Desk, opening: Opening, moved: Rebasing, memory: Remembered, *, listed: bool
+) -> Callable[[], None] | None:
+    if not (opening.requests or moved.rows or moved.reopened or memory or listed):
+        return None
+    at, superstep = timezone.now(), desk.hold.superstep + 1
+
     def inside() -> None:
         opening.insert()
         moved.insert()
         if listed:
             journal.list_in(desk.hold, desk.head.next_seq)
+        memory.insert(desk.hold, superstep, at)
 
     return inside
 

@@ -47,7 +47,7 @@ def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Remembered:
     """What one commit does to memory. Empty where it does nothing."""
 
     landings: Landings = field(default_factory=Landings)
@@ -76,7 +76,7 @@ def weigh(
     held: Iterable[HeldWrite] = (),
     outputs: Mapping[Task, Output] | None = None,
     at: datetime,
-) -> Kept:
+) -> Remembered:
     """What a commit does to memory: lands these, is about to hold those, and keeps what live tasks read.
 
     One query, none where nothing lands or is held. Raises `MemoryConflict` naming the tasks that must run again.
@@ -85,7 +85,7 @@ def weigh(
     read = {task: output for task, output in (outputs or {}).items() if output.reads}
     landed = landing.prepare(landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding)
     rows = recalling.live_reads(hold, read.items(), at=at) if read else []
-    return Kept(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])
+    return Remembered(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])
 
 
 def _notes(task: Task, output: Output) -> list[Draft]:
@@ -109,8 +109,3 @@ def seen(hold: Hold, state: State, channels: Iterable[str], landings: Landings |
 def held_channels(asked: Iterable[Asked], held: Iterable[HeldWrite] = ()) -> list[str]:
     """The channels of all writes that gates hold, or are about to."""
     return [row.channel for one in asked for row in one.writes] + [one.channel for one in held]
-
-
-def reads_live(graph: Compiled, node: str, output: Output | None) -> bool:
-    """Whether a task that did not have to, read memory as it was: its effect counts as a read."""
-    return output is not None and bool(output.reads) and mode_of(graph, node) == LIVE

@@ -5,14 +5,15 @@ before, a slice begins with the head, the journal and the gates, and goes on fro
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, DataError, Error, IntegrityError, connection
 
-from checkpoints import journal, leases, ledger, sealing
+from checkpoints import journal, leases, ledger, recalling, sealing
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
@@ -20,11 +21,18 @@ from checkpoints.leases import Hold
 from checkpoints.ledger import Turn
 from checkpoints.models import Run
 from checkpoints.packed import unpack
-from orchestrator import commits, opened
+from orchestrator import cancelling, commits, opened
 from orchestrator.attempt import Setting
 from orchestrator.commits import Desk, Worked
 from orchestrator.engine import Task, registry
-from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing, WrongKey
+from orchestrator.engine.errors import (
+    CountersignError,
+    MemoryConflict,
+    StaleLease,
+    TamperedRow,
+    UnknownThing,
+    WrongKey,
+)
 from orchestrator.engine.plan import Planned, check_limits, plan
 from orchestrator.engine.reduce import reduce_step
 from orchestrator.executor import Drained, Executor, Finish
@@ -61,6 +69,8 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
         log.warning("database_failed", run=str(run_id), error=str(error))
         connection.close()
         leases.give_back(hold.id, hold.epoch)
+    if hold.cancelling:
+        cancelling.conclude(hold.id)
 
 
 def _save_failed(hold: Hold, error: DatabaseError) -> None:
@@ -76,15 +86,17 @@ def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
     until = time.monotonic() + conf().slice_seconds
     if draining():
         raise Drained
-    desk = _admitted(hold)
-    if desk is None:
-        return
-    while _turn(desk, heart, draining):
+    desk = None if hold.cancelling else _admitted(hold)
+    while desk and _turn(desk, heart, draining):
         if draining():
             raise Drained
+        if hold.cancelling:
+            break
         if time.monotonic() > until:
             leases.give_back(hold.id, hold.epoch)
             return
+    if hold.cancelling:
+        leases.give_back(hold.id, hold.epoch)
 
 
 def _admitted(hold: Hold) -> Desk | None:
@@ -132,13 +144,28 @@ def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
         return commits.fail(desk, opened.error_of(error))
 
 
+class _Again(Exception):
+    """Memory changed under some tasks: they run again, in the same superstep. `before` has what the others brought."""
+
+    def __init__(self, before: Open) -> None:
+        self.before = before
+
+
 def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
+    while True:
+        try:
+            return _sitting(desk, planned, before, heart, draining)
+        except _Again as again:
+            before = again.before
+
+
+def _sitting(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
     setting = Setting(desk.hold, desk.graph, desk.head.payload.state, desk.input, heart)
     todo = [start for start in planned.starts if start.task not in before.results]
     executor = Executor(desk.hold, desk.graph, setting, heart, draining)
     begun = time.monotonic()
     finishes = executor.run(todo, desk.entries, before.tries, before.due)
-    desk.retried = executor.retried
+    desk.retried = [*desk.retried, *executor.retried]
     took_ms = int((time.monotonic() - begun) * 1000)
     kept = dict(before.results)
     for task, finish in finishes.items():
@@ -147,7 +174,7 @@ def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, dra
             kept[task] = found
     left = {task: finish for task, finish in finishes.items() if task not in kept}
     if left:
-        return commits.leave_open(desk, planned, before, kept, left)
+        return _left_open(desk, planned, before, kept, left)
     return _complete(desk, planned, before, kept, finishes, took_ms=took_ms)
 
 
@@ -165,11 +192,41 @@ def _complete(
         results = {task: one.result() for task, one in kept.items()}
         step = reduce_step(desk.graph, planned, desk.head.payload.state, results)
     except CountersignError as error:
-        return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error))
+        return _left_open(desk, planned, before, kept, error=opened.error_of(error))
     try:
         return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))
     except (StaleLease, TamperedRow, WrongKey):
         raise
+    except MemoryConflict as conflict:
+        raise _Again(replace(before, results=_freed(desk, kept, conflict))) from conflict
     except CountersignError as error:
         # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
-        return commits.leave_open(desk, planned, before, kept, {}, error=opened.error_of(error), ask=False)
+        return _left_open(desk, planned, before, kept, error=opened.error_of(error), ask=False)
+
+
+def _left_open(
+    desk: Desk,
+    planned: Planned,
+    before: Open,
+    kept: dict[Task, Kept],
+    left: Mapping[Task, Finish] | None = None,
+    **how: Any,
+) -> bool:
+    """Leave the superstep open; a task that would be asked about a change of memory that is overtaken has no result."""
+    while True:
+        try:
+            return commits.leave_open(desk, planned, before, kept, left or {}, **how)
+        except MemoryConflict as conflict:
+            kept = _freed(desk, kept, conflict)
+
+
+def _freed(desk: Desk, kept: Mapping[Task, Kept], conflict: MemoryConflict) -> dict[Task, Kept]:
+    """What is kept without the tasks of a conflict, which forget what they read."""
+    stale = [task for task in kept if str(task) in conflict.facts["tasks"]]
+    recalling.forget(desk.hold, stale)
+    error = {"type": "MemoryConflict", "message": conflict.message}
+    desk.retried = [
+        *desk.retried,
+        *((task, Finish("later", error=error, attempt=kept[task].attempt)) for task in stale),
+    ]
+    return {task: one for task, one in kept.items() if task not in stale}

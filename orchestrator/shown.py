@@ -11,6 +11,7 @@ from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.plan import Frontier, Planned
 from orchestrator.engine.reduce import Settled
+from orchestrator.engine.trace import LIVE
 from orchestrator.executor import Finish
 from orchestrator.opened import Kept
 
@@ -20,6 +21,8 @@ def nodes(graph: Compiled, kept: Mapping[Task, Kept]) -> list[dict[str, Any]]:
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for task, one in kept.items():
         entry = found.setdefault((task.node, task.visit), _entry(graph, task))
+        if entry["effect"] == "pure" and one.output and any(read["mode"] == LIVE for read in one.output.reads):
+            entry["effect"] = "read"
         entry["tasks"] += 1
         entry["ms"] = max(entry["ms"], one.ms)
         entry["outcome"] = _worse(entry["outcome"], _outcome(one))
