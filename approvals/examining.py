@@ -130,5 +130,5 @@ def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
 
 def _settled(subject: Subject, row: ApprovalRequest) -> bool:
     """Whether the line that a settled request names is there, of the moment that it says."""
-    line = RunEvent.objects.filter(run=subject.run.id, seq=row.settled_seq or 0, type="request_settled")
-    return line.filter(at=row.settled_at).exists()
+    line = RunEvent.objects.filter(run=subject.run.id, seq=row.settled_seq or 0, type="request_settled").first()
+    return line is not None and line.at == row.settled_at

@@ -46,8 +46,8 @@ def _forbidden(is_not: str, locked: str) -> str:
     return f"{_others_changed(is_not)} OR {' OR '.join(broken)} OR ({nothing})"
 
 
-def _quoted(name: str) -> str:
-    return connection.ops.quote_name(name)
+def _quoted(name: str | None) -> str:
+    return connection.ops.quote_name(str(name))
 
 
 def _install_sqlite() -> list[str]:

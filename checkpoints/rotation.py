@@ -73,11 +73,13 @@ def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
     """Rows of which a column is encrypted, and not under the newest key."""
     newest = keyring().locker.encode()
     newest = LOCKED + bytes([len(newest)]) + newest
-    old, begins = Q(pk__in=[]), {}
+    old = Q(pk__in=[])
+    begins: dict[str, Func] = {}
     for name in names:
         begins |= {f"{name}_form": _begin(name, 1), f"{name}_key": _begin(name, len(newest))}
         old |= Q(**{f"{name}_form": LOCKED}) & ~Q(**{f"{name}_key": newest})
-    return model._base_manager.alias(**begins).filter(old).order_by("pk")
+    found: QuerySet[Any] = model._base_manager.alias(**begins).filter(old).order_by("pk")
+    return found
 
 
 def _begin(column: str, length: int) -> Func:

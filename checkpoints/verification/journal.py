@@ -23,7 +23,7 @@ def _listing(subject: Subject, results: list[TaskResult]) -> dict[int, dict[str,
     """The checkpoints that these results name, and those before them, by seq."""
     named = {row.seq for row in results if row.seq is not None}
     rows = Checkpoint.objects.filter(run=subject.run.id, seq__in=named | {seq - 1 for seq in named if seq})
-    return {row["seq"]: row for row in rows.values("id", "seq", "superstep", "source", "nodes", "line")}
+    return {row["seq"]: dict(row) for row in rows.values("id", "seq", "superstep", "source", "nodes", "line")}
 
 
 def _unlisted(subject: Subject, row: TaskResult, listing: dict[int, dict[str, Any]]) -> Fault | None:

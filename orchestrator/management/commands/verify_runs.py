@@ -29,7 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("run", nargs="*", help="ids or keys; all runs without any")
         parser.add_argument("--graph", default="", help="only runs of this graph")
         parser.add_argument(
-            "--since", type=_moment, default="", help="only runs started at or after this date or time (ISO 8601)"
+            "--since", type=moment, default=None, help="only runs started at or after this date or time (ISO 8601)"
         )
         parser.add_argument("--mark", action="store_true", help="stop bad runs that have not ended: status tampered")
         parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
@@ -39,7 +39,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with told.one_clear_line():
             ids = tuple(str(runs.get(name).id) for name in options["run"])
-        wanted = Wanted(ids, options["graph"], options["since"], options["mark"])
+        wanted = Wanted(ids, options["graph"], options["since"] or "", options["mark"])
         if options["job"]:
             return self._queue(wanted, options["by"])
         result = self._verify(wanted, quiet=options["as_json"])
@@ -67,7 +67,7 @@ class Command(BaseCommand):
         return result
 
 
-def _moment(text: str) -> str:
+def moment(text: str) -> str:
     """A date or time as ISO 8601 with its zone; argparse names what is none."""
     found = datetime.fromisoformat(text)
     return (found if found.tzinfo else timezone.make_aware(found)).isoformat()
