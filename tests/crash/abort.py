@@ -40,9 +40,13 @@ def watching(watch: Watch) -> Iterator[None]:
     run, commit = CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit
 
     def statement(cursor: Any, sql: str, params: Any, many: bool, executor: Any) -> Any:
-        watch.before(cursor.db, sql)
-        result = run(cursor, sql, params, many, executor)
-        watch.after(cursor.db, sql)
+        try:
+            watch.before(cursor.db, sql)
+            result = run(cursor, sql, params, many, executor)
+            watch.after(cursor.db, sql)
+        except Aborted:
+            _hang_up(cursor)
+            raise
         return result
 
     def committing(link: BaseDatabaseWrapper) -> None:
@@ -54,6 +58,15 @@ def watching(watch: Watch) -> Iterator[None]:
         yield
     finally:
         CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = run, commit  # type: ignore[method-assign]
+
+
+def _hang_up(cursor: Any) -> None:
+    """What the system does for a dead process. SQLite keeps the lock of a statement whose cursor somebody still holds;
+    a connection in a transaction is closed by whoever rolls back.
+    """
+    cursor.close()
+    if not cursor.db.in_atomic_block:
+        cursor.db.close()
 
 
 class Points(Watch):
@@ -70,15 +83,15 @@ class Points(Watch):
         self._lock = threading.Lock()
 
     def before(self, link: BaseDatabaseWrapper, sql: str) -> None:
-        self._pass(link, f"before {sql[:60]}")
+        self._pass(f"before {sql[:60]}")
 
     def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
-        self._pass(link, f"after {sql[:60]}")
+        self._pass(f"after {sql[:60]}")
 
     def committed(self, link: BaseDatabaseWrapper) -> None:
-        self._pass(link, "after a commit")
+        self._pass("after a commit")
 
-    def _pass(self, link: BaseDatabaseWrapper, where: str) -> None:
+    def _pass(self, where: str) -> None:
         """One moment goes by; aborts if it is the chosen one."""
         with self._lock:
             if not self._dead:
@@ -86,8 +99,6 @@ class Points(Watch):
                 if self.seen - 1 != self.at:
                     return
                 self._dead, self.fired = True, where
-        if not link.in_atomic_block:
-            link.close()  # of a thread that nobody closes it for any more
         raise Aborted(self.fired)
 
     @contextmanager
