@@ -17,6 +17,7 @@ from approvals import signing
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.signing import Act, Item
 from approvals.standing import read, require_all_decisions
+from approvals.withdrawing import who_asked
 from checkpoints import audit, ledger, sealing, wakes
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
@@ -88,6 +89,8 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     earlier = _earlier(by, idempotency_key, body_hash)
     if earlier:
         return earlier
+    if run.cancel_at:
+        raise _cancelled(run)
     if run.status in CLOSED_TO_DECISIONS:
         raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
     require_all_decisions(run.id, run.decisions, exactly=True)
@@ -101,6 +104,13 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     )
     _write(act, receipt)
     return receipt
+
+
+def _cancelled(run: Run) -> WrongStatus:
+    by = who_asked(run.id) or "the system"
+    return WrongStatus(
+        f"run {run.key} was cancelled by {by}; nothing is decided in it any more", status=run.status, by=[by]
+    )
 
 
 def _earlier(by: Any, key: str | None, body_hash: str) -> Receipt | None:

@@ -16,7 +16,7 @@ from checkpoints.claiming import take
 from checkpoints.clock import db_in, db_now
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.events import LogEnd
+from checkpoints.events import Draft, LogEnd
 from checkpoints.models import Run
 from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import update_returning
@@ -83,6 +83,7 @@ class Hold:
     worker: UUID | None = None
     moved: bool = True
     cancelling: bool = False
+    unsaved: list[Draft] = field(default_factory=list)
     cover: Cover = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +121,11 @@ def _due(only: Claimable | None) -> Any:
 
 def _take(wanted: Any, *, worker: UUID | None) -> list[Claim]:
     return [Claim(run_id, epoch) for run_id, epoch in take(wanted, worker=worker)]
+
+
+def is_held(run_id: UUID) -> bool:
+    """Whether a worker has the run in hand: a lease that has not run out, begun or not. On the database's clock."""
+    return Run.objects.filter(id=run_id, status=Status.RUNNING, lease_until__gte=db_now()).exists()
 
 
 def renew(claims: Iterable[Claim], *, worker: UUID) -> int:

@@ -35,7 +35,11 @@ __all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
 
 _LOOKED = (
     "key", "graph", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
+    "cancel_at",
 )  # fmt: skip
+
+
+_NOT_YET_CANCELLED = frozenset({Status.PAUSED, Status.WAITING, Status.FAILED, Status.INCOMPATIBLE})
 
 
 class Moved(Exception):
@@ -62,7 +66,7 @@ def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: s
     """
     with transaction.atomic():
         at = timezone.now()
-        run.created_at = run.due_at = at
+        run.created_at = at
         run.input = pack(input_json)
         place, new = Place.of(run), uuid7()
         facts = {"checkpoint": str(new), "graph": run.graph, "version": run.version, "input_hash": run.input_hash}
@@ -111,7 +115,7 @@ def commit(
     saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source)}
     shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in point.nodes]
     opening = [Draft("checkpoint_saved", {**saved, "nodes": shown, "kept": point.kept})]
-    rows, end = events.number(hold.id, hold.end, [*opening, *lines], at=at, cover=hold.cover)
+    rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *opening, *lines], at=at, cover=hold.cover)
     place = Place.of(hold)
     row, after = points.following(place, new, head, point, end=end, at=at)
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
@@ -128,7 +132,7 @@ def commit(
 def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[], None] | None = None) -> None:
     """Change a held run's status without a checkpoint: poison, incompatible, or rest again. Raises as `commit` does."""
     at = timezone.now()
-    rows, end = events.number(hold.id, hold.end, lines, at=at, cover=hold.cover)
+    rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=at, cover=hold.cover)
     woken = _fenced(hold, _fence(hold, end, **_columns(hold, turn, at)), [(RunEvent, rows)], inside=inside)
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=hold.superstep)
 
@@ -155,7 +159,7 @@ def mark_tampered(run_id: UUID, error: CountersignError) -> None:
 
 def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | None = None) -> None:
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
-    rows, end = events.number(hold.id, hold.end, lines, at=timezone.now(), cover=hold.cover)
+    rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=timezone.now(), cover=hold.cover)
     fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
     woken = _fenced(hold, fence, [(RunEvent, rows)], inside=inside)
     _settle_hold(hold, end, woken, tape=hold.tape, superstep=hold.superstep)
@@ -171,6 +175,7 @@ def look_again(hold: Hold) -> None:
         raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
     run_seal.verify_row(now)
     hold.end, hold.wakes, hold.decisions = LogEnd(now.event_seq, now.event_hash), now.wakes, now.decisions
+    hold.cancelling = bool(now.cancel_at)
 
 
 def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
@@ -178,7 +183,9 @@ def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
     known = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING, "event_seq": hold.end.seq}
     head, head_hash = values.get("head", hold.head), values.get("head_hash", hold.head_hash)
     sealed = _seal(hold, end, head=head, head_hash=head_hash, decisions=hold.decisions)
-    return Update(Run, known, ["wakes"], {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
+    if hold.unsaved:
+        values["durable"] = False
+    return Update(Run, known, ("wakes",), {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
 
 
 def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
@@ -219,7 +226,7 @@ def _fenced(
 
 
 def _settle_hold(hold: Hold, end: LogEnd, woken: int, *, tape: str, superstep: int) -> None:
-    hold.end, hold.tape, hold.superstep = end, tape, superstep
+    hold.end, hold.tape, hold.superstep, hold.unsaved = end, tape, superstep, []
     hold.moved = hold.moved or woken != hold.wakes
     hold.wakes = woken
 
@@ -236,6 +243,9 @@ def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
         values["status"] = Case(When(unchanged, then=Value(turn.status)), default=Value(Status.QUEUED))
         rest = db_in(turn.due_in) if turn.due_in is not None else Value(None)
         values["due_at"] = Case(When(unchanged, then=rest), default=db_now())
+    if hold.cancelling and turn.status in _NOT_YET_CANCELLED:
+        # Should this process end here, whoever claims the run next cancels it.
+        values |= {"status": Status.QUEUED, "due_at": db_now()}
     if turn.status in ENDS:
         values["ended_at"] = at
     if turn.error is not None:

@@ -222,7 +222,8 @@ class Executor:
     def _failed(self, running: _Running, one: Attempt) -> None:
         """Plan the next attempt, near or far; or let the task have failed."""
         retry = self.graph.nodes[one.task.node].retry
-        if retry is None or running.tries >= retry.attempts or not one.retriable(retry):
+        over = retry is None or running.tries >= retry.attempts or self.setting.cancelled.is_set()
+        if retry is None or over or not one.retriable(retry):
             self.finished[one.task] = Finish(
                 "failed", error=one.error, attempt=one.number, ms=one.ms, tries=running.tries
             )
@@ -257,6 +258,9 @@ class Executor:
         if self.heart.lost.is_set():
             self.setting.cancelled.set()
             raise StaleLease("the lease was lost", run=str(self.hold.id), epoch=self.hold.epoch)
+        if self.heart.cancelling.is_set():
+            # Tasks may look and leave; what they return is committed like any other's.
+            self.setting.cancelled.set()
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()

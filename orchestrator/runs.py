@@ -7,6 +7,8 @@ asked by the faces; what is refused here is refused to everybody.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +16,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from checkpoints import files, leases, ledger, payloads, wakes
+from checkpoints.clock import db_in
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
@@ -22,13 +25,15 @@ from checkpoints.ledger import Payload
 from checkpoints.models import Run
 from checkpoints.packed import value
 from checkpoints.sealing import cover_of, new_cover
-from orchestrator import describing, diagnostics, runner, settling
+from orchestrator import cancelling, describing, diagnostics, runner, settling
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing, WrongStatus
 from orchestrator.engine.plan import begin
 
+MOST_PRIORITY = 1000
+LONGEST_DELAY = 10 * 366 * 86_400
 _KEY = re.compile(r"[^/:\x00]{1,200}")
 _LIKE_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
@@ -41,17 +46,42 @@ def start(
     by: AbstractBaseUser | None = None,
     on_behalf_of: AbstractBaseUser | None = None,
     resume_failed: bool = False,
+    priority: int = 0,
+    due_at: datetime | None = None,
+    due_in: float = 0.0,
 ) -> Run:
     """A run of the graph's current version, queued; a worker takes it. Joins the caller's transaction.
 
     The same key with the same graph and input gives the same run as it is, woken only where it wants a worker (and,
-    with
-    `resume_failed`, resumed where it failed). Raises `UnknownThing` (no such graph), `InvalidValue` (input or key,
-    naming the place), `KeyConflict` (the key has another graph or input), `WrongKey` (the graph is encrypted, and there
-    is no key), `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
+    with `resume_failed`, resumed where it failed). Among the runs that are due, those of a higher `priority` go first.
+    `due_at`, or `due_in` (seconds by the database's clock), lets it begin later.
+
+    Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority or time, naming the place),
+    `KeyConflict` (the key has another graph or input), `WrongKey` (the graph is encrypted, and there is no key),
+    `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
     """
-    run, _ = start_or_find(graph, input, key=key, by=by, on_behalf_of=on_behalf_of, resume_failed=resume_failed)
+    queued = Queued(priority, due_at, due_in)
+    run, _ = start_or_find(
+        graph, input, key=key, by=by, on_behalf_of=on_behalf_of, resume_failed=resume_failed, queued=queued
+    )
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """When a run is to begin, and before which others. Raises `InvalidValue` for what no queue can hold."""
+
+    priority: int = 0
+    due_at: datetime | None = None
+    due_in: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not -MOST_PRIORITY <= self.priority <= MOST_PRIORITY:
+            raise InvalidValue(f"a priority is a number from -{MOST_PRIORITY} to {MOST_PRIORITY}", path="priority")
+        if self.due_at is not None and self.due_at.tzinfo is None:
+            raise InvalidValue("a due time needs a time zone", path="due_at")
+        if not 0 <= self.due_in <= LONGEST_DELAY:
+            raise InvalidValue(f"a delay is a number of seconds up to {LONGEST_DELAY}", path="due_in")
 
 
 def start_or_find(
@@ -62,19 +92,25 @@ def start_or_find(
     by: AbstractBaseUser | None = None,
     on_behalf_of: AbstractBaseUser | None = None,
     resume_failed: bool = False,
+    queued: Queued | None = None,
 ) -> tuple[Run, bool]:
     """As `start`, and whether this call made the run."""
     compiled = registry.current(graph)
     staged = compiled.stage_input(input, limit=conf().max_value_bytes)
     files.check_refs(staged, by=by)
     run = _new(compiled, staged, key=key, by=by, on_behalf_of=on_behalf_of)
+    when = queued or Queued()
+    run.priority, run.due_at = when.priority, when.due_at or db_in(when.due_in)
     note_version(compiled)
     payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
     try:
         with transaction.atomic():
-            return ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by)), True
+            opened = ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by))
     except IntegrityError:
         return _same(run, staged, by=by, resume_failed=resume_failed), False
+    # The row has the database's own time; to read it back would cost a query each start.
+    opened.due_at = when.due_at or opened.created_at + timedelta(seconds=when.due_in)
+    return opened, True
 
 
 def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf_of: Any) -> Run:
@@ -138,6 +174,19 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
             )
         only = frozenset({Status.FAILED, Status.INCOMPATIBLE})
         ledger.requeue(run, lines=[Draft("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
+    run.refresh_from_db()
+    return run
+
+
+def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = "") -> Run:
+    """Cancel a run: at once where no worker has it, else after the superstep in hand. What it asks is withdrawn now.
+
+    An effect that may have happened makes it unknown first; it is cancelled when that is settled. Cancelling twice
+    changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
+    """
+    run = get(run_id)
+    with transaction.atomic():
+        cancelling.request(ledger.lock(run.id), by=by, reason=reason)
     run.refresh_from_db()
     return run
 

@@ -18,6 +18,7 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.packed import pack
 from checkpoints.processes import Process
 from checkpoints.sealing import cover_of
+from orchestrator import cancelling
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of
@@ -59,6 +60,8 @@ def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: boo
     left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
     if left or run.status != Status.UNKNOWN:
         ledger.write_lines(run, [line], at=timezone.now())
+    elif run.cancel_at:
+        cancelling.conclude_locked(run, [line])
     else:
         _queue(run, line)
 

@@ -37,6 +37,7 @@ def start_for(
     key: str | None = None,
     on_behalf_of: str | None = None,
     resume_failed: bool = False,
+    queued: runs.Queued | None = None,
 ) -> Started:
     """Start as `user`; `on_behalf_of` is another user's name.
 
@@ -50,7 +51,9 @@ def start_for(
     earlier = Run.objects.filter(key=key).only("id").first() if key else None
     if earlier:
         _require_visible(user, earlier)
-    run, new = runs.start_or_find(graph, input, key=key, by=user, on_behalf_of=person, resume_failed=resume_failed)
+    run, new = runs.start_or_find(
+        graph, input, key=key, by=user, on_behalf_of=person, resume_failed=resume_failed, queued=queued
+    )
     if not new:
         # Somebody else may have started it between the two looks.
         _require_visible(user, run)

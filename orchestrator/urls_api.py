@@ -15,6 +15,7 @@ v1 = [
     path("runs/<str:run>/checkpoints/", mount(runs.RunCheckpoints), name="run-checkpoints"),
     path("runs/<str:run>/events/", mount(runs.RunEvents), name="run-events"),
     path("runs/<str:run>/resume/", mount(runs.Resume), name="resume"),
+    path("runs/<str:run>/cancel/", mount(runs.Cancel), name="cancel"),
     path("runs/<str:run>/settle/", mount(runs.Settle), name="settle"),
     path("checkpoints/<str:checkpoint>/", mount(checkpoints.OneCheckpoint), name="checkpoint"),
     path("checkpoints/<str:checkpoint>/state/", mount(checkpoints.CheckpointState), name="checkpoint-state"),

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import graphs, home, run, runs, settle, start, workers
+from orchestrator.views import cancel, graphs, home, run, runs, settle, start, workers
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -15,6 +15,7 @@ urlpatterns = [
     path("runs/-/news/", runs.news, name="run_news"),
     path("runs/<str:ref>/", run.page, name="run"),
     path("runs/<str:ref>/resume/", run.resume, name="resume"),
+    path("runs/<str:ref>/cancel/", cancel.page, name="cancel"),
     path("runs/<str:ref>/settle/", settle.page, name="settle"),
     path("graphs/", graphs.catalogue, name="graphs"),
     path("graphs/<str:name>/", graphs.page, name="graph"),

@@ -14,6 +14,7 @@ from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.api.serializers import (
+    CancelBody,
     CheckpointLine,
     EventOut,
     EventsQuery,
@@ -47,7 +48,8 @@ class Runs(APIView):
     def post(self, request: Request) -> Response:
         body = read(StartBody, request.data)
         _require_principal(request, body)
-        started = start_for(person(request), body.pop("graph"), body.pop("input"), **body)
+        queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
+        started = start_for(person(request), body.pop("graph"), body.pop("input"), queued=queued, **body)
         return Response(RunOut(started.run).data, status=201 if started.new else 200)
 
 
@@ -109,6 +111,19 @@ class Resume(APIView):
         found = visible_run(person(request), run)
         require(person(request), "steer_run")
         return Response(RunOut(runs.resume(found.id, by=person(request))).data)
+
+
+class Cancel(APIView):
+    """Cancel a run: at once, or after the superstep in hand."""
+
+    scopes = {"POST": "steer"}
+
+    @extend_schema(request=CancelBody, responses=RunOut)
+    def post(self, request: Request, run: str) -> Response:
+        body = read(CancelBody, request.data)
+        found = visible_run(person(request), run)
+        require(person(request), "steer_run")
+        return Response(RunOut(runs.cancel(found.id, by=person(request), reason=body["reason"])).data)
 
 
 class Settle(APIView):

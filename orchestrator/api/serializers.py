@@ -22,6 +22,14 @@ class StartBody(Body):
     key = serializers.CharField(max_length=200, required=False, allow_null=True)
     on_behalf_of = serializers.CharField(required=False, allow_null=True, help_text="A user's name.")
     resume_failed = serializers.BooleanField(default=False)
+    priority = serializers.IntegerField(default=0, help_text="Higher goes first.")
+    due_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Begin at this time or later.")
+
+
+class CancelBody(Body):
+    """Why a run is cancelled."""
+
+    reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")
 
 
 class NoBody(Body):
@@ -92,8 +100,9 @@ class RunLine(serializers.ModelSerializer[Run]):
         model = Run
         fields = [
             "id", "key", "graph", "version", "fingerprint", "label", "facts", "status", "line", "superstep", "head",
-            "head_seq", "event_seq", "decisions", "durable", "at_node", "tape", "error_code", "progress", "started_by",
-            "on_behalf_of", "parent_run", "parent_task", "origin_checkpoint", "created_at", "started_at", "ended_at",
+            "head_seq", "event_seq", "decisions", "durable", "at_node", "tape", "error_code", "progress", "priority",
+            "due_at", "cancel_at", "started_by", "on_behalf_of", "parent_run", "parent_task", "origin_checkpoint",
+            "created_at", "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
 

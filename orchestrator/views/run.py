@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import permissions
@@ -26,6 +27,7 @@ from orchestrator.engine.errors import CountersignError, UnknownThing
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.layout import paint
 from orchestrator.views import run_details, run_timeline
+from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
@@ -136,10 +138,13 @@ def _timeline(run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Check
 def _for_person(run: Run, user: Any) -> dict[str, Any]:
     """What the run asks, why it stopped, and which of the next steps are this person's."""
     asks = _asks(run, user)
-    may_settle = permissions.may(user, "settle_task")
+    may_settle, may_steer = permissions.may(user, "settle_task"), permissions.may(user, "steer_run")
     return {
-        "problem": problem_of(run, may_steer=permissions.may(user, "steer_run"), may_settle=may_settle),
+        "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
         "may_settle": may_settle,
+        "may_cancel": may_steer and can_be_cancelled(run),
+        "cancelled": cancelled(run),
+        "begins_at": run.due_at if run.status == Status.QUEUED and run.due_at and run.due_at > timezone.now() else None,
         "review_writes": asks.writes,
         "mine": asks.mine,
         "asked_of": asks.of,

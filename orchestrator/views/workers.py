@@ -1,9 +1,9 @@
 """Who is alive and what waits: the page to look at when a run does not move."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, Min, Q
+from django.db.models import Count, F, Min, Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -11,7 +11,8 @@ from django.views.decorators.http import require_safe
 from approvals.views.page import render
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.models import Run, Worker
+from checkpoints.models import Job, Run, Worker
+from checkpoints.models.job import LIVE
 
 SHOWN = 50
 
@@ -19,10 +20,10 @@ SHOWN = 50
 @login_required
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """The workers heard of lately, and how long the queue is. It names hosts and counts, no runs."""
+    """The workers heard of lately, how long the queue is, and the jobs. It names hosts and counts, no runs."""
     now = timezone.now()
     silent = now - timedelta(seconds=conf().lease_seconds)
-    queued = Q(status=Status.QUEUED)
+    queued = Q(status=Status.QUEUED) & ~Q(due_at__gt=now)
     depth = Run.objects.filter(queued | Q(status=Status.RUNNING)).aggregate(
         queued=Count("id", filter=queued), running=Count("id", filter=~queued), oldest=Min("due_at", filter=queued)
     )
@@ -32,10 +33,19 @@ def page(request: HttpRequest) -> HttpResponse:
         "workers": [(worker, _state(worker, worker in alive)) for worker in workers],
         "alive": len(alive),
         "depth": depth,
+        "jobs": _jobs(now),
         "last": workers[0].heartbeat_at if workers else None,
         "stuck": not alive and depth["queued"],
     }
     return render(request, "orchestrator/workers.html", context, section="workers")
+
+
+def _jobs(now: datetime) -> list[Job]:
+    """The jobs that are queued or running, then those that ended in the last day. What goes wrong is named by its code;
+    the admin shows the words.
+    """
+    shown = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gt=now - timedelta(days=1)))
+    return list(shown.order_by(F("ended_at").desc(nulls_first=True), "due_at").defer("facts", "error")[:SHOWN])
 
 
 def _state(worker: Worker, alive: bool) -> str:

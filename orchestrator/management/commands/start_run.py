@@ -26,6 +26,8 @@ class Command(BaseCommand):
         parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of the input")
         parser.add_argument("--file", action="append", default=[], metavar="NAME=PATH", help="upload into a field")
         parser.add_argument("--key", help="the run's key: starting it again gives the same run")
+        parser.add_argument("--priority", type=int, default=0, help="higher goes first; default 0")
+        parser.add_argument("--in", type=float, default=0.0, dest="due_in", metavar="SECONDS", help="begin later")
         parser.add_argument("--wait", action="store_true", help="follow the run until it rests or ends")
         told.add_by(parser)
         told.add_json(parser)
@@ -35,7 +37,8 @@ class Command(BaseCommand):
         with told.one_clear_line():
             given = _input(options["input"]) | dict(_pair(text) for text in options["set"])
             given |= {name: _upload(path, by) for name, path in map(_named, options["file"])}
-            run = runs.start(options["graph"], given, key=options["key"], by=by)
+            later = {"priority": options["priority"], "due_in": options["due_in"]}
+            run = runs.start(options["graph"], given, key=options["key"], by=by, **later)
         if not options["wait"]:
             return self._tell(run, options["as_json"])
         if not options["as_json"]:

@@ -1,0 +1,78 @@
+"""The page that cancels a run: what is done, what will not happen, whether an effect is in flight; and the reason."""
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from approvals import permissions
+from approvals.models import ApprovalRequest, RequestStatus
+from approvals.views.page import render, visible_run
+from approvals.withdrawing import who_asked
+from checkpoints import audit, timeline
+from checkpoints.core.status import ENDS, Status
+from checkpoints.models import Run, RunEvent, TaskResult
+from checkpoints.models.task_result import Outcome
+from orchestrator import runs
+from orchestrator.engine.errors import CountersignError
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Who asked to cancel a run, and why."""
+
+    by: str
+    reason: str
+
+
+def can_be_cancelled(run: Run) -> bool:
+    """Whether asking would change anything."""
+    return not run.cancel_at and run.status not in ENDS | {Status.TAMPERED}
+
+
+def cancelled(run: Run) -> Cancelled | None:
+    """For a run that is cancelled, or about to be."""
+    if not run.cancel_at:
+        return None
+    line = RunEvent.objects.filter(run=run.id, type="cancel_requested").order_by("-seq").first()
+    return Cancelled(who_asked(run.id) or "the system", str(timeline.payload_of(line)["reason"]) if line else "")
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def page(request: HttpRequest, ref: str) -> HttpResponse:
+    """What cancelling means for this run now; posted, it is cancelled."""
+    run = visible_run(request.user, ref)
+    may = permissions.may(request.user, "steer_run")
+    if request.method != "POST":
+        return _shown(request, run, may)
+    if not may:
+        audit.record("refused_cancel", actor=request.user, run=run.id)
+        return _shown(request, run, may, status=403)
+    reason = request.POST.get("reason", "").strip()
+    if not reason:
+        return _shown(request, run, may, status=422, message="Say why: the reason stands in the log.")
+    try:
+        runs.cancel(run.id, by=request.user, reason=reason)  # type: ignore[arg-type]
+    except CountersignError as error:
+        messages.warning(request, f"Not cancelled: {error.message}.", extra_tags="bad")
+    return redirect("run", run.id)
+
+
+def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, message: str = "") -> HttpResponse:
+    open_ = ApprovalRequest.objects.filter(run=run, status=RequestStatus.OPEN)
+    attempts = TaskResult.objects.filter(run=run, line=run.line, seq__isnull=True).order_by("id")
+    context = {
+        "run": run,
+        "may": may,
+        "possible": can_be_cancelled(run),
+        "message": message,
+        "reason": request.POST.get("reason", ""),
+        "writes": sum(open_.values_list("writes", flat=True)),
+        "in_flight": [row.task for row in attempts if row.outcome == Outcome.OPEN],
+        "unknown": [row.task for row in attempts if row.outcome == Outcome.UNKNOWN],
+    }
+    return render(request, "orchestrator/cancel.html", context, section="runs", status=status)
