@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from checkpoints import payloads, sealing
+from checkpoints import payloads, sealing, sql
 from checkpoints.core import codec
 from checkpoints.events import LogEnd
 from checkpoints.leases import Hold
@@ -145,6 +145,12 @@ def following(
     return row, _finished(place, row, after, point, change, parent_hash=head.hash, snapshot=full)
 
 
+def unsaved(head: Head, point: Point) -> Head:
+    """The head after a step that could not be saved: no row stands for it, the next one will hold its change too."""
+    step = canonical.encode(step_change(head.payload, point))
+    return replace(head, payload=point.payload, sizes=_sizes_after(head, point), loose=(*head.loose, step))
+
+
 def step_change(before: Payload, point: Point) -> Op:
     """The op on the document that one step is: what the reducers said of the channels, and what else differs."""
     after, keys = point.payload, {}
@@ -238,7 +244,8 @@ def forget(place: Place, replaced: UUID) -> None:
 def _row(
     place: Place, new: UUID, point: Point, *, parent: UUID | None, seq: int, end: LogEnd, at: datetime
 ) -> Checkpoint:
-    return Checkpoint(
+    return sql.new(
+        Checkpoint,
         id=new,
         run_id=place.run,
         graph=place.graph,

@@ -31,7 +31,7 @@ from checkpoints.models.checkpoint import Source
 from orchestrator import diagnostics, remembering, saving, shown
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import MemoryConflict
+from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
 from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.executor import Finish
@@ -44,7 +44,8 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class Desk:
     """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
-    requests; the attempts of this superstep that were followed by another.
+    requests; the attempts of this superstep that were followed by another; and the plan that the last commit made, so
+    that nobody makes it again.
     """
 
     hold: Hold
@@ -54,6 +55,8 @@ class Desk:
     entries: dict[Task, Entry] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     retried: list[tuple[Task, Finish]] = field(default_factory=list)
+    ahead: Planned | None = None
+    planned: Planned | None = None
 
     @property
     def frontier(self) -> Frontier:
@@ -75,6 +78,7 @@ class Desk:
     def moved_to(self, head: Head) -> None:
         """The head is another one: nothing is in hand, and requests may have been opened or applied."""
         self.head, self.entries, self.retried = head, {}, []
+        self.planned, self.ahead = self.ahead, None
         self.hold.moved = True
 
 
@@ -118,6 +122,7 @@ def advance(desk: Desk, worked: Worked) -> bool:
 
     def act() -> tuple[Head, str]:
         it = _built(desk, worked)
+        desk.ahead = it.after
         try:
             head = ledger.commit(desk.hold, desk.head, it.point, it.turn, lines=it.lines, inside=it.inside)
         except (SaveFailed, Error) as error:
@@ -187,7 +192,7 @@ def settle(desk: Desk) -> bool:
             return desk.head, Status.RUNNING
         step = settle_step(desk.graph, desk.frontier, before, settlement.settled)
         memory = _decided(desk, step, at)
-        after = plan(desk.graph, step.frontier)
+        after = desk.ahead = plan(desk.graph, step.frontier)
         status = _status(desk, step.frontier, after, apart_from=settlement.requests)
         after_it = _seen(desk, step, memory)
         moved = settlements.rebase(others, desk.graph, after_it, at=at, cover=desk.hold.cover)

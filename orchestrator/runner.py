@@ -4,6 +4,7 @@ Called by the worker's task and by `runs.advance`. The live path and the recover
 before, a slice begins with the head, the journal and the gates, and goes on from there.
 """
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, DataError, Error, IntegrityError, connection
+from django.db import Error, connection
 
 from checkpoints import journal, leases, ledger, recalling, sealing
 from checkpoints.conf import conf
@@ -21,15 +22,18 @@ from checkpoints.leases import Hold
 from checkpoints.ledger import Turn
 from checkpoints.models import Run
 from checkpoints.packed import unpack
-from orchestrator import cancelling, commits, opened
+from orchestrator import cancelling, commits, opened, saving
 from orchestrator.attempt import Setting
 from orchestrator.commits import Desk, Worked
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import (
     CountersignError,
     MemoryConflict,
+    PayloadsUnavailable,
+    SaveFailed,
     StaleLease,
     TamperedRow,
+    UnknownBackend,
     UnknownThing,
     WrongKey,
 )
@@ -41,6 +45,9 @@ from orchestrator.heartbeat import Heartbeat
 from orchestrator.opened import Kept, Open
 
 log = structlog.get_logger(__name__)
+
+STOP_PAUSE = 0.5
+"""Seconds between two attempts to stop a run that could not be saved."""
 
 
 def never() -> bool:
@@ -62,23 +69,51 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
         ledger.condemn(hold, opened.error_of(error))
     except Drained:
         leases.give_back(hold.id, hold.epoch, drained=True)
-    except (DataError, IntegrityError) as error:
-        _save_failed(hold, error)
-    except Error as error:
-        # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
-        log.warning("database_failed", run=str(run_id), error=str(error))
-        connection.close()
-        leases.give_back(hold.id, hold.epoch)
+    except PayloadsUnavailable as error:
+        # Its lease runs out, and the next worker asks again.
+        log.warning("payloads_unavailable", run=str(run_id), error=str(error))
+    except UnknownBackend as error:
+        _stop_at_last(hold, opened.error_of(error) | {"cure": inspect.getdoc(UnknownBackend)}, draining)
+    except (SaveFailed, Error) as error:
+        _not_saved(hold, error, draining)
     if hold.cancelling:
         cancelling.conclude(hold.id)
 
 
-def _save_failed(hold: Hold, error: DatabaseError) -> None:
-    """The database refuses this very commit and would refuse it again: nothing of it was applied; people must look."""
+def _not_saved(hold: Hold, error: Exception, draining: Callable[[], bool]) -> None:
+    if saving.is_refusal(error):
+        return _stop_at_last(hold, saving.error_of(error), draining)
+    # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
+    log.warning("database_failed", run=str(hold.id), error=str(error))
+    connection.close()
+    leases.give_back(hold.id, hold.epoch)
+    return None
+
+
+def _stop_at_last(hold: Hold, error: dict[str, Any], draining: Callable[[], bool]) -> None:
+    """Nothing of the superstep was applied, and people must look: unknown where an effect may have happened, else
+    failed. Where not even that can be written it is tried for the length of the lease; then the lease is left to run
+    out.
+    """
+    until = time.monotonic() + conf().lease_seconds
+    while True:
+        try:
+            lost = _lost(hold)
+            return _stop(hold, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
+        except StaleLease:
+            return log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
+        except Error as again:
+            connection.close()
+            if draining() or time.monotonic() + STOP_PAUSE > until:
+                return log.error("run_not_stopped", run=str(hold.id), error=str(again), because=error["message"])
+        time.sleep(STOP_PAUSE)
+
+
+def _lost(hold: Hold) -> list[Task]:
     try:
-        _stop(hold, Status.FAILED, opened.error_of(error) | {"code": "save_failed"})
-    except StaleLease:
-        log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
+        return opened.unsettled(registry.by_fingerprint(hold.fingerprint), journal.entries(hold))
+    except UnknownThing:
+        return []  # its tasks are unknown to this process, and stay as they are
 
 
 def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
@@ -133,12 +168,12 @@ def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
         # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
         if not (before.superstep or desk.entries) and desk.settled():
             return commits.settle(desk)
-        planned = plan(desk.graph, desk.frontier)
+        planned = desk.planned or plan(desk.graph, desk.frontier)
         if not planned.starts:
             return commits.rest(desk)
         check_limits(desk.graph, planned, desk.hold.superstep + 1)
         return _superstep(desk, planned, before, heart, draining)
-    except (StaleLease, Drained, TamperedRow, WrongKey):
+    except (StaleLease, Drained, TamperedRow, WrongKey, SaveFailed):
         raise
     except CountersignError as error:
         return commits.fail(desk, opened.error_of(error))
@@ -195,7 +230,7 @@ def _complete(
         return _left_open(desk, planned, before, kept, error=opened.error_of(error))
     try:
         return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))
-    except (StaleLease, TamperedRow, WrongKey):
+    except (StaleLease, TamperedRow, WrongKey, SaveFailed):
         raise
     except MemoryConflict as conflict:
         raise _Again(replace(before, results=_freed(desk, kept, conflict))) from conflict
