@@ -6,6 +6,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from checkpoints import payloads
 from checkpoints.conf import conf
@@ -13,12 +14,18 @@ from orchestrator.engine import registry
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """orchestrator.E001: COUNTERSIGN has an unknown setting, or one of a wrong type or value."""
+    """orchestrator.E001: COUNTERSIGN has an unknown setting, one of a wrong type or value, or a doorbell that is not
+    there.
+    """
     try:
-        conf()
+        bell = conf().doorbell
     except ImproperlyConfigured as error:
         return [Error(str(error), id="orchestrator.E001")]
-    return []
+    try:
+        known = not bell or callable(import_string(bell))
+    except ImportError:
+        known = False
+    return [] if known else [Error(f"COUNTERSIGN['DOORBELL'] names no function: {bell}", id="orchestrator.E001")]
 
 
 def check_payloads(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
