@@ -6,6 +6,7 @@ never because a target was missed.
 
 import argparse
 import importlib.util
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -25,13 +26,15 @@ PEERS = {"langgraph": ("langgraph.checkpoint.sqlite", "langgraph.checkpoint.post
 def main(arguments: Sequence[str]) -> None:
     given = _options().parse_args(arguments)
     peers = _present() if given.peers else ()
-    results = Results()
+    results, began = Results(), os.getloadavg()[0]
     databases = list(SERVERS) if given.database == "both" else [given.database]
     for database in databases:
         with tempfile.TemporaryDirectory(prefix="cs-bench-") as folder:
             Path(folder).chmod(0o755)  # the server runs as another user where we are root
             _measure(database, Path(folder), given, peers, results)
-    print(f"\n{table(results)}")
+    print(
+        f"\n{table(results)}\nThe machine's load was {began:.1f} when the bench began, {os.getloadavg()[0]:.1f} at its end."
+    )
 
 
 def _options() -> argparse.ArgumentParser:

@@ -64,6 +64,7 @@ class Server(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._count = 0
+        self._migrated = False
 
     @abstractmethod
     def start(self) -> None:
@@ -81,10 +82,16 @@ class Server(ABC):
     def _make(self, name: str, *, template: str | None, delay_ms: float) -> str:
         """Create the database and give its URL."""
 
+    @abstractmethod
+    def _ready(self, template: Place) -> None:
+        """Make the migrated template fit to be copied."""
+
     def fresh(self, what: str, *, ours: bool = True, delay_ms: float = 0.0) -> Place:
         """A new database: with our tables, or empty. `delay_ms` is added to every commit (PostgreSQL only)."""
         self._count += 1
         name = f"{what}_{self._count}".lower()
+        if ours and not self._migrated:
+            self._migrate()
         folder = self.folder / name
         folder.mkdir()
         return Place(self, name, self._make(name, template="ours" if ours else None, delay_ms=delay_ms), folder)
@@ -93,6 +100,8 @@ class Server(ABC):
         url = self._make("ours", template=None, delay_ms=0.0)
         place = Place(self, "ours", url, self.folder)
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=place.environment(), check=True)
+        self._ready(place)
+        self._migrated = True
 
 
 class Sqlite(Server):
@@ -101,12 +110,14 @@ class Sqlite(Server):
     vendor = "sqlite"
 
     def start(self) -> None:
-        self._migrate()
-        with closing(self.connect("ours")) as link:
-            link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """There is no server."""
 
     def stop(self) -> None:
         """The folder goes with the bench."""
+
+    def _ready(self, template: Place) -> None:
+        with closing(template.connect()) as link:
+            link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.sqlite3"
@@ -130,10 +141,12 @@ class Postgresql(Server):
     def start(self) -> None:
         self._postgres = Postgres(self.folder / "pg", keep=True)
         self._postgres.start()
-        self._migrate()
 
     def stop(self) -> None:
         self._postgres.stop()
+
+    def _ready(self, template: Place) -> None:
+        """A template is copied as it is."""
 
     @property
     def socket(self) -> Path:
