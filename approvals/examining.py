@@ -16,6 +16,8 @@ from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
 _LINES = ("request_opened", "decision_signed", "write_rebased", "request_settled")
+_CLOSED = {"applied": "gate_applied", "withdrawn": "request_withdrawn", "expired": "request_expired"}
+"""The line that says what became of a request, by its status."""
 _JUDGED = (RequestStatus.OPEN, RequestStatus.SETTLED, RequestStatus.APPLIED)
 """Statuses that follow from the decisions; the others say that nobody decides any more."""
 
@@ -33,15 +35,22 @@ def _decisions(subject: Subject) -> Iterator[Fault]:
     for page in pages(Decision.objects.filter(run=run.id), "id"):
         count += len(page)
         signed = RunEvent.objects.filter(run=run.id, type="decision_signed", seq__in={row.event_seq for row in page})
-        lines = {line.seq: line for line in signed}
+        lines = set(signed.values_list("seq", flat=True))
         for row in page:
             fault = subject.seal_of(row)
             if fault is None and row.event_seq not in lines:
                 fault = subject.fault(row, f"has no line {row.event_seq} in the log")
             if fault is not None:
                 yield fault
+        yield from _receipts(subject, {row.receipt_id for row in page if row.receipt_id})
     if count != run.decisions:
         yield subject.fault(run, f"counts {run.decisions} decisions, but {count} are there")
+
+
+def _receipts(subject: Subject, ids: set[UUID]) -> Iterator[Fault]:
+    there = set(Receipt.objects.filter(run=subject.run.id, id__in=ids).values_list("id", flat=True))
+    for one in sorted(ids - there):
+        yield subject.gone(Receipt, f"{subject.run.id} {one}")
 
 
 def _lines(subject: Subject) -> Iterator[Fault]:
@@ -99,7 +108,8 @@ def _requests(subject: Subject) -> Iterator[Fault]:
         for request, name in RequestReviewer.objects.filter(request__in=page).values_list("request_id", "principal"):
             asked[request].append(name)
         for row in page:
-            fault = subject.seal_of(row) or _reviewers(subject, row, asked[row.id]) or _stands(subject, row)
+            fault = subject.seal_of(row) or _reviewers(subject, row, asked[row.id])
+            fault = fault or _closed(subject, row) or _stands(subject, row)
             if fault is not None:
                 yield fault
 
@@ -108,6 +118,18 @@ def _reviewers(subject: Subject, row: ApprovalRequest, principals: list[str]) ->
     if sorted(principals) == sorted(row.policy["reviewers"]):
         return None
     return subject.fault(row, "names other reviewers than the policy that it was opened under")
+
+
+def _closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
+    """The fault of a request that is closed without a line that says so, or open in spite of one."""
+    lines = RunEvent.objects.filter(run=subject.run.id, task=row.task, type__in=_CLOSED.values())
+    said, needed = set(lines.values_list("type", flat=True)), _CLOSED.get(row.status)
+    if needed is not None and needed not in said:
+        return subject.fault(row, f"says {row.status}, but no line of the log does")
+    # A task of the same name on a line that was left has lines of its own.
+    if needed is None and said and subject.run.line == 1:
+        return subject.fault(row, f"says {row.status}, but the log says {', '.join(sorted(said))}")
+    return None
 
 
 def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:

@@ -19,7 +19,7 @@ from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
 from checkpoints.verification.row import run_row
 from checkpoints.verification.timeline import timeline
-from orchestrator.engine.errors import UnknownThing
+from orchestrator.engine.errors import UnknownThing, WrongKey
 
 __all__ = ["EXAMINERS", "Examiner", "Fault", "Subject", "pages", "verify_run"]
 
@@ -53,6 +53,10 @@ def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
 
 def _examined(run: Run, most: int) -> list[Fault]:
     subject = Subject(run, cover_of(run))
+    try:
+        subject.cover.digest(b"")
+    except WrongKey as error:
+        return [subject.refused(run, error)]
     return list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
 
 
