@@ -1,11 +1,14 @@
-"""Backends that do not keep their contract, each in one way. The suite must find every one of them."""
+"""Backends that do not keep their contract, each in one way: the suite must find every one. And one on a disk that may
+be full.
+"""
 
+import errno
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from checkpoints.payloads import FilePayloads, MemoryPayloads
-from orchestrator.engine.errors import PayloadLost
+from orchestrator.engine.errors import PayloadLost, PayloadsUnavailable
 
 
 class Overwrites(MemoryPayloads):
@@ -147,3 +150,23 @@ BROKEN = [
     TakesAnyName,
     OneDrawer,
 ]
+
+
+class Full(FilePayloads):
+    """Files on a disk that is full while `full` says so: from the n-th put on that the test counts."""
+
+    left: int | None = None
+    """Puts that still succeed; None for as many as one likes."""
+    away = False
+
+    def put(self, name: str, data: bytes) -> bytes:
+        if Full.left is not None:
+            if Full.left < 1:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            Full.left -= 1
+        return super().put(name, data)
+
+    def get(self, name: str, kept: bytes) -> bytes:
+        if Full.away:
+            raise PayloadsUnavailable("the cellar is closed")
+        return super().get(name, kept)
