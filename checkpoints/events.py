@@ -44,7 +44,8 @@ def number(
     rows = []
     for draft in drafts:
         payload = canonical.dumps(draft.payload)
-        row = RunEvent(
+        row = sql.new(
+            RunEvent,
             run_id=run_id,
             seq=end.seq + 1,
             type=draft.type,
@@ -67,7 +68,7 @@ def insert(rows: list[RunEvent]) -> None:
 
 
 def line_hash(previous: str, row: RunEvent, payload: bytes, cover: Cover) -> str:
-    """The hash over the hash of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
+    """The hash over that of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
     return cover.framed_hash(
         previous, str(row.run_id), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
     )

@@ -19,6 +19,7 @@ from checkpoints import events, folding, points, run_seal, sealing, sql, wakes
 from checkpoints.clock import db_in, db_now
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
+from checkpoints.core.keyring import LOCKED
 from checkpoints.core.status import ENDS, Status
 from checkpoints.events import Draft, LogEnd
 from checkpoints.leases import Hold
@@ -28,13 +29,15 @@ from checkpoints.packed import pack, value
 from checkpoints.points import Head, Payload, Place, Point
 from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import Update
+from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing, WrongKey, WrongStatus
 
 __all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
 
 
 _LOOKED = (
-    "key", "graph", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
+    "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "input_hash", "started_by",
+    "on_behalf_of", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "cancel_at",
 )  # fmt: skip
 
@@ -91,10 +94,23 @@ def load(hold: Hold) -> Head:
     if not rows:
         raise TamperedRow(f"checkpoint {hold.head} of run {hold.key} is gone", run=str(hold.id))
     newest = rows[-1]
-    run_seal.verify(hold, event_seq=hold.end.seq, event_hash=hold.end.hash, at=newest.created_at)
+    run_seal.verify(hold, event_seq=hold.end.seq, event_hash=hold.end.hash)
     if (newest.run_id, newest.line, newest.content_hash) != (hold.id, hold.line, hold.head_hash):
         raise TamperedRow(f"{newest} is not the head that run {hold.key} names", checkpoint=str(newest.id))
     return folding.head_of(rows, hold.cover)
+
+
+def input_of(hold: Hold) -> Any:
+    """The input of a begun run, as it was staged. Raises `TamperedRow` where it is not what the run was started with,
+    `WrongKey`.
+    """
+    row = Run(id=hold.id, input=hold.input)
+    given = value(row, "input")
+    if hold.cover.encrypted and hold.input[:1] != LOCKED:
+        raise TamperedRow(f"the input of run {hold.key} is not encrypted, but the run is", run=str(hold.id))
+    if hold.cover.digest(canonical.encode(given)) != hold.input_hash:
+        raise TamperedRow(f"the input of run {hold.key} is not what it was started with", run=str(hold.id))
+    return given
 
 
 def commit(
@@ -190,14 +206,7 @@ def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
 
 def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
     return run_seal.columns(
-        run.id,
-        graph=run.graph,
-        line=run.line,
-        head=head,
-        head_hash=head_hash,
-        event_seq=end.seq,
-        event_hash=end.hash,
-        decisions=decisions,
+        run, head=head, head_hash=head_hash, event_seq=end.seq, event_hash=end.hash, decisions=decisions
     )
 
 

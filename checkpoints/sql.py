@@ -5,14 +5,21 @@ would cost more than the commit; and what the ORM lacks: an UPDATE that returns 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
-from django.db import connection
-from django.db.models import JSONField, Model
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import IntegerField, JSONField, Model
+from django.db.models.base import ModelState
 from django.db.models.sql import UpdateQuery
+
+Row = TypeVar("Row", bound=Model)
+
+_EXPRESSION = "resolve_expression"
 
 MOST_ROWS = 500
 """Rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
@@ -24,24 +31,18 @@ class Update:
 
     model: type[Model]
     where: Mapping[str, Any]
-    returning: Sequence[str]
+    returning: tuple[str, ...]
     values: Mapping[str, Any]
 
-    def sql(self) -> tuple[str, list[Any]]:
+    def sql(self, vendor: str) -> tuple[str, list[Any]]:
         """Names come from the models; every value is a parameter."""
-        quote, vendor = connection.ops.quote_name, connection.vendor
-        assigned = {name: _assigned(self.model, name, value) for name, value in self.values.items()}
-        sets = ", ".join(f"{quote(_field(self.model, name).column)} = {sql}" for name, (sql, _) in assigned.items())
-        wheres = " AND ".join(f"{quote(_field(self.model, name).column)} = %s" for name in self.where)
-        columns = ", ".join(quote(_field(self.model, name).column) for name in self.returning)
-        params = [param for _, given in assigned.values() for param in given]
+        computed = {name: _computed(self.model, v) for name, v in self.values.items() if hasattr(v, _EXPRESSION)}
+        texts = tuple((name, computed[name][0] if name in computed else "%s") for name in self.values)
+        params: list[Any] = []
+        for name, value in self.values.items():
+            params += computed[name][1] if name in computed else [_adapted(self.model, name, value, vendor)]
         params += [_plain(value, vendor) for value in self.where.values()]
-        table = quote(self.model._meta.db_table)
-        return f"UPDATE {table} SET {sets} WHERE {wheres} RETURNING {columns}", params  # noqa: S608
-
-    def converted(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """The returned rows as the ORM would give them."""
-        return [_converted(self.model, self.returning, row) for row in rows]
+        return _update_sql(self.model, texts, tuple(self.where), self.returning), params
 
 
 def update_returning(
@@ -50,18 +51,39 @@ def update_returning(
     """Do an `Update`, and give the named fields of the updated rows as they are now. No row means that the condition
     did not hold.
     """
-    update = Update(model, where, returning, values)
-    with connection.cursor() as cursor:
-        cursor.execute(*update.sql())
-        return update.converted(cursor.fetchall())
+    now = connections[DEFAULT_DB_ALIAS]
+    update = Update(model, where, tuple(returning), values)
+    with now.cursor() as cursor:
+        cursor.execute(*update.sql(now.vendor))
+        return _converted(update, cursor.fetchall())
+
+
+def new(model: type[Row], **values: Any) -> Row:
+    """A row as `model(**values)` makes it, by attribute names, at a fraction of the cost: nothing asks its signals."""
+    row = model.__new__(model)
+    plain, made = _defaults(model)
+    row.__dict__.update(plain)
+    row.__dict__.update({name: make() for name, make in made.items() if name not in values})
+    row.__dict__.update(values)
+    row._state = ModelState()
+    return row
+
+
+@cache
+def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
+    """The defaults of a model's fields: values, and functions that make one."""
+    fields = model._meta.concrete_fields
+    made = {f.attname: f.get_default for f in fields if callable(f.default)}
+    return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
 
 
 def insert(model: type[Model], rows: Sequence[Model]) -> None:
     """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
+    now = connections[DEFAULT_DB_ALIAS]
     for begin in range(0, len(rows), MOST_ROWS):
         some = rows[begin : begin + MOST_ROWS]
-        with connection.cursor() as cursor:
-            cursor.execute(_insert_sql(model, len(some), connection.vendor), _params(model, some))
+        with now.cursor() as cursor:
+            cursor.execute(_insert_sql(model, len(some)), _params(model, some, now.vendor))
 
 
 def fenced(
@@ -72,8 +94,9 @@ def fenced(
     PostgreSQL does it in one statement, so outside of a transaction it is one round trip and one commit; elsewhere the
     caller has a transaction open, and ends it where nothing is returned.
     """
-    if connection.vendor == "postgresql" and sum(len(some) for _, some in rows) <= MOST_ROWS:
-        return _in_one_statement(fence, rows, gone)
+    now = connections[DEFAULT_DB_ALIAS]
+    if now.vendor == "postgresql" and sum(len(some) for _, some in rows) <= MOST_ROWS:
+        return _in_one_statement(now, fence, rows, gone)
     met = update_returning(fence.model, fence.where, fence.returning, **fence.values)
     if met:
         if gone is not None:
@@ -84,28 +107,40 @@ def fenced(
 
 
 def _in_one_statement(
-    fence: Update, rows: Sequence[tuple[type[Model], Sequence[Model]]], gone: Model | None
+    now: BaseDatabaseWrapper, fence: Update, rows: Sequence[tuple[type[Model], Sequence[Model]]], gone: Model | None
 ) -> list[tuple[Any, ...]]:
-    quote = connection.ops.quote_name
-    sql, params = fence.sql()
+    sql, params = fence.sql(now.vendor)
+    if gone is not None:
+        params.append(gone.pk)
+    for model, some in rows:
+        params += _params(model, some, now.vendor)
+    shape = tuple((model, len(some)) for model, some in rows if some)
+    text = _fenced_sql(sql, fence.model, fence.returning, shape, type(gone) if gone is not None else None)
+    with now.cursor() as cursor:
+        cursor.execute(text, params)
+        return _converted(fence, cursor.fetchall())
+
+
+@lru_cache(maxsize=500)
+def _fenced_sql(
+    sql: str,
+    model: type[Model],
+    returning: tuple[str, ...],
+    shape: tuple[tuple[type[Model], int], ...],
+    gone: type[Model] | None,
+) -> str:
     parts = [f"fence AS ({sql})"]
     # Parts of one statement run in no given order; to read what `gone` returns is to wait for it.
     after = "fence"
     if gone is not None:
-        table = quote(gone._meta.db_table)
+        table = _quoted(gone._meta.db_table)
         parts.append(f"gone AS (DELETE FROM {table} USING fence WHERE {table}.id = %s RETURNING 1)")  # noqa: S608
-        params.append(gone.pk)
         after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
-    for n, (model, some) in enumerate(rows):
-        if some:
-            values = _values_sql(model, len(some))
-            into = f"INSERT INTO {quote(model._meta.db_table)} ({_names(model)})"
-            parts.append(f"rows{n} AS ({into} SELECT given.* FROM (VALUES {values}) AS given CROSS JOIN {after})")  # noqa: S608
-            params += _params(model, some)
-    columns = ", ".join(quote(_field(fence.model, name).column) for name in fence.returning)
-    with connection.cursor() as cursor:
-        cursor.execute(f"WITH {', '.join(parts)} SELECT {columns} FROM fence", params)  # noqa: S608
-        return fence.converted(cursor.fetchall())
+    for n, (of, count) in enumerate(shape):
+        into = f"INSERT INTO {_quoted(of._meta.db_table)} ({_names(of)})"
+        given = f"(VALUES {_values_sql(of, count)}) AS given"
+        parts.append(f"rows{n} AS ({into} SELECT given.* FROM {given} CROSS JOIN {after})")  # noqa: S608
+    return f"WITH {', '.join(parts)} SELECT {_columns_sql(model, returning)} FROM fence"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,37 +167,88 @@ def _cast(field: Any) -> str:
 
 @cache
 def _names(model: type[Model]) -> str:
-    return ", ".join(connection.ops.quote_name(column.name) for column in _columns(model))
+    return ", ".join(_quoted(column.name) for column in _columns(model))
 
 
-@cache
-def _insert_sql(model: type[Model], rows: int, vendor: str) -> str:
-    table = connection.ops.quote_name(model._meta.db_table)
+@lru_cache(maxsize=500)
+def _insert_sql(model: type[Model], rows: int) -> str:
     one = f"({', '.join(['%s'] * len(_columns(model)))})"
-    return f"INSERT INTO {table} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
+    return f"INSERT INTO {_quoted(model._meta.db_table)} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
 
 
-@cache
 def _values_sql(model: type[Model], rows: int) -> str:
     """Rows of a VALUES list with casts: in a SELECT nothing else tells the types of parameters."""
     one = f"({', '.join(f'%s::{column.cast}' for column in _columns(model))})"
     return ", ".join([one] * rows)
 
 
-def _params(model: type[Model], rows: Sequence[Model]) -> list[Any]:
-    vendor, columns = connection.vendor, _columns(model)
-    return [column.adapt(getattr(row, column.attname), vendor) for row in rows for column in columns]
+@lru_cache(maxsize=500)
+def _update_sql(
+    model: type[Model], values: tuple[tuple[str, str], ...], where: tuple[str, ...], returning: tuple[str, ...]
+) -> str:
+    sets = ", ".join(f"{_column(model, name)} = {text}" for name, text in values)
+    wheres = " AND ".join(f"{_column(model, name)} = %s" for name in where)
+    table = _quoted(model._meta.db_table)
+    return f"UPDATE {table} SET {sets} WHERE {wheres} RETURNING {_columns_sql(model, returning)}"  # noqa: S608
+
+
+@cache
+def _columns_sql(model: type[Model], names: tuple[str, ...]) -> str:
+    return ", ".join(_column(model, name) for name in names)
+
+
+def _column(model: type[Model], name: str) -> str:
+    return _quoted(_field(model, name).column)
+
+
+@cache
+def _quoted(name: str) -> str:
+    return connection.ops.quote_name(name)
+
+
+def _params(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Any]:
+    """The parameters of an INSERT: the rows' values as they are, but for the columns whose kind needs adapting."""
+    values, special = _values_of(model, vendor)
+    params: list[Any] = []
+    for row in rows:
+        given = list(values(row))
+        for at, adapt in special:
+            given[at] = adapt(given[at], vendor)
+        params += given
+    return params
+
+
+@cache
+def _values_of(
+    model: type[Model], vendor: str
+) -> tuple[Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]]:
+    """What reads all columns of a row, and which of them a driver does not take as they are."""
+    columns = _columns(model)
+    special = [(n, column.adapt) for n, column in enumerate(columns) if column.cast not in _TAKEN[vendor]]
+    return attrgetter(*(column.attname for column in columns)), special
+
+
+_WHOLE = ("integer", "smallint", "bigint", "integer unsigned", "smallint unsigned", "bigint unsigned")
+_TAKEN = {
+    "sqlite": frozenset({*_WHOLE, "bool", "BLOB"}),
+    "postgresql": frozenset({*_WHOLE, "boolean", "bytea", "uuid", "timestamp with time zone"}),
+}
+"""Types of columns, by vendor, whose values a driver takes as they are. Text is not among them: it may come as a member
+of an enumeration, which a driver may take by its name.
+"""
 
 
 def _plain(value: Any, vendor: str) -> Any:
     """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
     kind = type(value)
+    if kind is str or kind is int or kind is bytes:
+        return value
     if kind is UUID:
         return value.hex if vendor == "sqlite" else value
     if kind is datetime:
         return str(value.astimezone(UTC).replace(tzinfo=None)) if vendor == "sqlite" else value
     # Members of text enumerations: a driver may take them by name.
-    return str.__str__(value) if kind is not str and isinstance(value, str) else value
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _json(value: Any, vendor: str) -> Any:
@@ -174,30 +260,37 @@ def _auto(field: Any) -> bool:
     return bool(getattr(field, "db_returning", False) and field.primary_key)
 
 
+@cache
 def _field(model: type[Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def _assigned(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[Any]]:
-    """The right side of an assignment and its parameters."""
-    if not hasattr(value, "resolve_expression"):
-        adapt = _json if isinstance(_field(model, name), JSONField) else _plain
-        return "%s", [adapt(value, connection.vendor)]
+def _adapted(model: type[Model], name: str, value: Any, vendor: str) -> Any:
+    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else _plain(value, vendor)
+
+
+def _computed(model: type[Model], value: Any) -> tuple[str, Sequence[Any]]:
+    """An expression on the right side of an assignment, and its parameters."""
     query = UpdateQuery(model)
     compiler: Any = query.get_compiler(connection=connection)
     sql, params = compiler.compile(value.resolve_expression(query, allow_joins=False, for_save=True))
     return sql, list(params)
 
 
-def _converted(model: type[Model], names: Sequence[str], row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(_python(_field(model, name), value) for name, value in zip(names, row, strict=True))
+def _converted(update: Update, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The returned rows as the ORM would give them."""
+    names = update.returning
+    return [tuple(_python(update.model, name, value) for name, value in zip(names, row, strict=True)) for row in rows]
 
 
-def _python(field: Any, value: Any) -> Any:
+def _python(model: type[Model], name: str, value: Any) -> Any:
     """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on
     PostgreSQL.
     """
-    column = field.get_col(field.model._meta.db_table)
+    field = _field(model, name)
+    if isinstance(field, IntegerField):
+        return value
+    column = field.get_col(model._meta.db_table)
     for convert in connection.ops.get_db_converters(column) + field.get_db_converters(connection):
         value = convert(value, column, connection)
     return bytes(value) if isinstance(value, memoryview) else value

@@ -222,7 +222,7 @@ class Attempt:
             # A copy, for the frontier keeps this very object.
             payload=copy.deepcopy(self.start.payload),
             error=self.start.error,
-            log=structlog.get_logger("countersign.node").bind(run=hold.key, task=str(self.task)),
+            log=structlog.get_logger("countersign.node", run=hold.key, task=str(self.task)),
             deadline=self.deadline,
             secrets=conf().secrets,
             cancelled=setting.cancelled.is_set,

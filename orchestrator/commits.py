@@ -6,7 +6,6 @@ and
 tried again; the nodes do not run again, for the state's change stands.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -297,7 +296,7 @@ def leave_open(
 
 def _still_open(desk: Desk, kept: Mapping[Task, Kept], later: Mapping[Task, Finish], *, asked: frozenset[Task]) -> Open:
     """What is kept of the superstep, with when and after how many tries those go on that wait for a next attempt."""
-    now = time.time()
+    now = desk.hold.now().timestamp()
     tries = {task: one.tries for task, one in later.items()}
     due = {task: now + one.due_in for task, one in later.items()}
     return Open(dict(kept), asked, tries, desk.hold.superstep + 1, due)

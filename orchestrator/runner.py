@@ -137,7 +137,7 @@ def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
 def _admitted(hold: Hold) -> Desk | None:
     """The run laid out for work; None where it cannot be worked on here and was stopped, by name."""
     # First of all: a new line and seal on a tampered run would cover up what happened to it.
-    head = ledger.load(hold)
+    head, given = ledger.load(hold), ledger.input_of(hold)
     try:
         graph = registry.by_fingerprint(hold.fingerprint)
     except UnknownThing:
@@ -149,7 +149,6 @@ def _admitted(hold: Hold) -> Desk | None:
         message = f"{hold.claims - 1} workers began this run and got no further"
         _stop(hold, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
         return None
-    given = unpack(sealing.opened(Run(id=hold.id), "input", hold.input))
     return Desk(hold, graph, head, given, entries=entries)
 
 

@@ -3,12 +3,25 @@
 The format byte stands in front so that rows written today stay readable whatever tomorrow's rows look like.
 """
 
+import threading
+
 import zstandard
 
 PLAIN = b"\x01"
 ZSTD = b"\x02"
 _THRESHOLD = 512
 """Bytes below which a zstd frame costs more than it saves."""
+
+
+_local = threading.local()
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    """This thread's own: to make one costs more than to use it, and two threads must not share one."""
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(level=1)
+    compressor: zstandard.ZstdCompressor = _local.compressor
+    return compressor
 
 
 class UnknownFormat(ValueError):
@@ -19,7 +32,7 @@ def pack(data: bytes) -> bytes:
     """The bytes as they are kept."""
     if len(data) < _THRESHOLD:
         return PLAIN + data
-    return ZSTD + zstandard.ZstdCompressor(level=1).compress(data)
+    return ZSTD + _compressor().compress(data)
 
 
 def unpack(kept: bytes) -> bytes:

@@ -45,22 +45,17 @@ def digest(data: bytes) -> str:
 
 
 def framed(*parts: bytes | str | int | None) -> bytes:
-    """The parts in one unambiguous row: each is a letter for its type, its length in bytes, a colon, its bytes."""
-    return b"".join(_frame(part) for part in parts)
+    """The parts in one unambiguous row: a JSON list in which a one-item list holds the length of a part of bytes, then
+    those parts.
+    """
+    tail = [part for part in parts if type(part) is bytes]
+    head = [[len(part)] if type(part) is bytes else part for part in parts] if tail else parts
+    return b"".join((orjson.dumps(head), *tail))
 
 
 def framed_hash(*parts: bytes | str | int | None) -> str:
     """SHA-256 over the framed parts, in hex."""
     return digest(framed(*parts))
-
-
-def _frame(part: bytes | str | int | None) -> bytes:
-    if part is None:
-        return b"n0:"
-    if isinstance(part, bytes):
-        return b"b%d:%b" % (len(part), part)
-    kind, data = (b"s", part.encode()) if isinstance(part, str) else (b"i", str(int(part)).encode())
-    return b"%b%d:%b" % (kind, len(data), data)
 
 
 def path_text(path: tuple[str | int, ...]) -> str:

@@ -46,19 +46,29 @@ def between(before: Json, after: Json) -> Op | None:
     """The op that makes `after` of `before`; None where they are the same value. Dicts are entered, a list that only
     grew is an append, anything else is set.
     """
-    if isinstance(before, dict) and isinstance(after, dict):
-        return _between_dicts(before, after)
-    if isinstance(before, list) and isinstance(after, list):
+    kind = type(after)
+    if kind is dict and type(before) is dict:
+        return _between_dicts(before, after) if before or after else None
+    if kind is list and type(before) is list:
         shared = len(before)
         if before and shared < len(after) and same(before, after[:shared]):
             return {"op": "append", "items": after[shared:]}
     return None if same(before, after) else put(after)
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def _between_dicts(before: dict[str, Json], after: dict[str, Json]) -> Op | None:
     keys: dict[str, Op] = {}
     for key, value in after.items():
-        inner = between(before[key], value) if key in before else put(value)
+        if key not in before:
+            keys[key] = put(value)
+            continue
+        old = before[key]
+        if old is value or (type(value) in _SCALARS and type(old) is type(value) and old == value):
+            continue
+        inner = between(old, value)
         if inner is not None:
             keys[key] = inner
     gone = sorted(before.keys() - after.keys())
