@@ -62,7 +62,8 @@ def go_on(hold: Hold, head: Head, point: Point, turn: Turn, *, lines: Iterable[D
 
     The run is marked at once, or, where the database itself refuses, by the next commit that succeeds.
     """
-    facts = {"code": "not_saved", "superstep": point.superstep, "message": opened.error_of(error)["message"]}
+    said = f"superstep {point.superstep} was not saved: {opened.error_of(error)['message']}"
+    facts = {"code": "not_saved", "superstep": point.superstep, "message": said}
     hold.unsaved += [*lines, Draft("warning", facts)]
     hold.superstep, hold.tape = point.superstep, turn.tape
     log.warning("superstep_not_saved", run=str(hold.id), superstep=point.superstep, error=str(error))

@@ -40,6 +40,7 @@ def _failed(run: Run, error: dict[str, Any], may: bool) -> Problem:
         title=f"{node} failed{tries}" if node else "The run failed",
         message=_sentence(error),
         safe="What was saved before it is safe; nothing after it ran.",
+        todo=str(error.get("cure", "")),
         action="resume" if may else "",
         why_not="" if may else "Somebody with the right to steer runs can resume it.",
         confirm="What finished is kept and not repeated. Only what has no result runs again.",

@@ -352,3 +352,23 @@ def test_a_connection_that_broke_is_no_refusal_and_nothing_is_skipped(monkeypatc
     from orchestrator import saving
 
     assert not saving.is_refusal(OperationalError("server closed the connection unexpectedly"))
+
+
+# What people see
+
+
+def test_the_run_page_and_the_api_say_that_a_point_is_missing_and_why_a_save_failed(
+    cellar: Path, people: Any, client: Any
+) -> None:
+    client.force_login(people.auditor)
+    whole = runs.advance(started(chain("whole", "a")).id)
+    missing = runs.advance(started(_chain("missing", "a", "b", "c", full="b")).id)
+    stopped = started(chain("stopped", "a"))
+    Full.left = 0
+    stopped = runs.advance(stopped.id)
+    pages = {run.graph: client.get(f"/runs/{run.id}/").content.decode() for run in (whole, missing, stopped)}
+    assert ["Not durable" in pages[name] for name in ("whole", "missing", "stopped")] == [False, True, False]
+    assert "superstep 2 was not saved" in pages["missing"]
+    assert "Mend the storage that is named" in pages["stopped"]
+    durable = [client.get(f"/api/v1/runs/{run.id}/").json()["durable"] for run in (whole, missing)]
+    assert durable == [True, False]
