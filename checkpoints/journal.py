@@ -109,7 +109,7 @@ def begin(hold: Hold, intents: Sequence[Intent]) -> None:
 
 
 def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
-    at, me = timezone.now(), this_process()
+    at, me = hold.now(), this_process()
     for intent in intents:
         if intent.attempt > 1:
             for row in _of(hold.id, hold.line, intent.task).filter(outcome=Outcome.OPEN):

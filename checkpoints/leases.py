@@ -6,11 +6,13 @@ log.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Case, F, Q, Value, When
+from django.utils import timezone
 
 from checkpoints.claiming import take
 from checkpoints.clock import db_in, db_now
@@ -25,7 +27,7 @@ _HELD = [
     "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",
     "head", "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
-    "cancel_at",
+    "cancel_at", "lease_until",
 ]  # fmt: skip
 
 
@@ -83,11 +85,16 @@ class Hold:
     worker: UUID | None = None
     moved: bool = True
     cancelling: bool = False
+    skew: timedelta = timedelta()
     unsaved: list[Draft] = field(default_factory=list)
     cover: Cover = field(init=False)
 
     def __post_init__(self) -> None:
         self.cover = cover_of(self)
+
+    def now(self) -> datetime:
+        """The time by the database's clock, as this process last compared the two."""
+        return timezone.now() + self.skew
 
 
 def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
@@ -159,7 +166,8 @@ def _hold(run: dict[str, Any], worker: UUID | None) -> Hold:
     end = LogEnd(run.pop("event_seq"), run.pop("event_hash"))
     claims = run.pop("claims_since_progress")
     started, cancelling = bool(run.pop("started_at")), bool(run.pop("cancel_at"))
-    return Hold(end=end, claims=claims, worker=worker, started=started, cancelling=cancelling, **run)
+    skew = run.pop("lease_until") - timedelta(seconds=conf().lease_seconds) - timezone.now()
+    return Hold(end=end, claims=claims, worker=worker, started=started, cancelling=cancelling, skew=skew, **run)
 
 
 class Pulse(StrEnum):

@@ -6,8 +6,8 @@ from types import ModuleType
 
 from django.apps import apps
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
+from checkpoints.clock import db_now
 from checkpoints.models import GraphVersion
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
@@ -48,7 +48,7 @@ def note_version(compiled: Compiled) -> None:
     try:
         with transaction.atomic():
             GraphVersion.objects.update_or_create(
-                **row, defaults=current, create_defaults={**current, "first_seen_at": timezone.now()}
+                **row, defaults=current, create_defaults={**current, "first_seen_at": db_now()}
             )
     except IntegrityError:
         pass  # Another process wrote the same row first.

@@ -98,7 +98,10 @@ class Executor:
                 self.finished[start.task] = known
             else:
                 self._queue(
-                    start, (entry.attempt if entry else tried) + 1, tried, due.get(start.task, 0.0) - time.time()
+                    start,
+                    (entry.attempt if entry else tried) + 1,
+                    tried,
+                    due.get(start.task, 0.0) - self.hold.now().timestamp(),
                 )
         try:
             return self._sit()

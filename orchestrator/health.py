@@ -1,6 +1,5 @@
 """Probes: /healthz says that this process answers, /readyz that it can work. Open to everybody; they tell no names."""
 
-from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from checkpoints.clock import db_in
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.models import Run, Worker
@@ -51,7 +51,7 @@ def _migrated() -> bool:
 
 def worker_alive() -> bool:
     """Whether a worker has given a sign of life within a lease, and is not about to stop."""
-    since = timezone.now() - timedelta(seconds=conf().lease_seconds)
+    since = db_in(-conf().lease_seconds)
     return Worker.objects.filter(stopped_at=None, draining=False, heartbeat_at__gte=since).exists()
 
 
