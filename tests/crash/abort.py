@@ -8,6 +8,7 @@ commit, so `after` it the work is done and nobody was told.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+
+from orchestrator import crew
 
 
 class Aborted(BaseException):
@@ -69,6 +72,17 @@ def _hang_up(cursor: Any) -> None:
         cursor.db.close()
 
 
+def _until_threads_rest(others: set[threading.Thread]) -> None:
+    """Wait until the threads begun meanwhile have ended, and those of node code, which never end, have nothing to do."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        threads = [one for one in threading.enumerate() if one.is_alive()]
+        crew_of_nodes = [one for one in threads if getattr(one, "_target", None) is crew._work]
+        if len(crew._idle) == len(crew_of_nodes) and not set(threads) - others - set(crew_of_nodes):
+            return
+        time.sleep(0.001)
+
+
 class Points(Watch):
     """Counts the moments at which a crash can fall, and aborts at the chosen one (None: only counts).
 
@@ -111,6 +125,5 @@ class Points(Watch):
             except Aborted:
                 connection.close()
             finally:
-                for thread in set(threading.enumerate()) - others:
-                    thread.join(5)
+                _until_threads_rest(others)
         self._dead = False

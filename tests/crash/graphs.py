@@ -359,3 +359,24 @@ def reports(state: Notes, ctx: Any) -> dict[str, Any]:
 
 
 _chain(reporting, START, "reports", END)
+
+remembering = _graph("c_remembering")
+
+
+@remembering.node()
+def remember(state: Notes, ctx: Any) -> dict[str, Any]:
+    for key in ("sky", "sea"):
+        ctx.memory.put(key, f"{key} is blue", "sweep")
+    return {"notes": ["remembered"]}
+
+
+@remembering.node(effect="read")
+def recall(state: Notes, ctx: Any) -> dict[str, Any]:
+    """Reads what landed, and changes it again."""
+    known = ctx.memory.get("sky", "sweep")
+    ctx.memory.put("sky", f"{known.content}, again", "sweep")
+    ctx.memory.delete("sea", "sweep")
+    return {"notes": [f"{known.content} {known.version}"]}
+
+
+_chain(remembering, START, "remember", "recall", END)

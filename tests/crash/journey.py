@@ -4,7 +4,7 @@ from typing import Any
 
 from approvals.models import ApprovalRequest
 from checkpoints import timeline, writes
-from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, PendingWrite, Run, RunEvent
 from checkpoints.packed import value
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.frontier import Frontier
@@ -15,7 +15,7 @@ ROUNDS = ("superstep", "settlement")
 
 
 def journey(run: Run) -> dict[str, Any]:
-    """Input, scratch, artifacts, pending writes, tokens, visits, skipped nodes and outcomes of a run as it stands."""
+    """Input, scratch, artifacts, pending writes, tokens, visits, skipped nodes, outcomes and landed memory of a run."""
     run.refresh_from_db()
     document = timeline.snapshot_of(Checkpoint.objects.get(id=run.head))
     frontier = document["frontier"]
@@ -30,6 +30,7 @@ def journey(run: Run) -> dict[str, Any]:
         "visits": [frontier["visits"], frontier["visited"]],
         "skipped": skipped(registry.by_fingerprint(run.fingerprint), Frontier.from_json(frontier)),
         "outcomes": _outcomes(run),
+        "memory": _landed(run),
     }
 
 
@@ -42,6 +43,14 @@ def _pending(run: Run) -> list[Any]:
     """Of each held write the newest revision, whether its gate is settled or not."""
     newest = writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
     return [[w.task, w.position, w.channel, value(w, "value"), w.revision] for w in newest]
+
+
+def _landed(run: Run) -> list[Any]:
+    """What the run changed in memory, in order, and what is remembered there now."""
+    rows = MemoryLanding.objects.filter(run=run).order_by("id")
+    changes = [[row.task, row.n, row.namespace, row.key, row.version, row.deleted] for row in rows]
+    traces = [MemoryTrace.objects.get(namespace=row.namespace, key=row.key) for row in rows]
+    return [[*change, value(trace, "content")] for change, trace in zip(changes, traces, strict=True)]
 
 
 def _without_attempts(errors: dict[str, Any]) -> dict[str, Any]:

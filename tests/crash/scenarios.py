@@ -17,7 +17,7 @@ from django.db import connection
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import journal, leases
 from checkpoints.core.status import Status
-from checkpoints.models import Run, RunEvent, TaskResult
+from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from orchestrator import runner, runs, settling
 from orchestrator.demo.claims.models import ClaimCase
@@ -113,6 +113,7 @@ SCENARIOS = {
     "failure": Scenario("c_failure", _mend_and_resume, counted={"paid": 1}),
     "error edge": Scenario("c_error_edge"),
     "drain": Scenario("c_drain", counted={"paid": 1, "beside": 1}, settings={"GRACE_SECONDS": 0.05}),
+    "memory": Scenario("c_remembering"),
     "effects": Scenario("c_effects", _settle, counted={"paid": 1, "letter": 1}, once=frozenset({"letter"})),
     "atomic": Scenario("c_atomic"),
     "recovery points": Scenario("c_recovery"),
@@ -124,6 +125,7 @@ SCENARIOS = {
 def live(scenario: Scenario, *, by: User, folder: Path, trouble: Trouble) -> Run:
     """The run from its start to its end, with trouble on its way. Fails where it does not end."""
     (folder / "outside.log").unlink(missing_ok=True)
+    MemoryTrace.objects.filter(namespace="sweep").delete()
     graphs.fresh()
     key, run = f"{scenario.graph}-{next(_number)}", None
     for _ in range(LONGEST):
