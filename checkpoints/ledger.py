@@ -228,6 +228,7 @@ def _fenced(
             if met and inside:
                 inside()
     if met:
+        hold.seal, hold.seal_key = fence.values["seal"], fence.values["seal_key"]
         return int(met[0][0])
     if Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).exists():
         raise Moved

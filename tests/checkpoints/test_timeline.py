@@ -142,7 +142,7 @@ def test_a_diff_with_nothing_is_unknown_and_its_reads_are_bounded(run: Run) -> N
         timeline.diff(here, missing())
     with CaptureQueriesContext(connection) as queries:
         timeline.diff(timeline.get_checkpoint("CLM-7:initial").id, here)
-    assert len(queries) == 3  # the alias, both payloads, the nodes
+    assert len(queries) == 4  # the alias, both payloads, the nodes
 
 
 def test_the_log_goes_on_after_the_line_that_was_seen(run: Run) -> None:

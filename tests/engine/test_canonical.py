@@ -91,5 +91,5 @@ def test_framing_tells_any_two_rows_of_parts_apart(parts: list[Any], data: Any) 
 
 
 def test_a_framed_hash_is_the_sha256_of_the_frames() -> None:
-    assert framed("a", 1, None, b"x") == b"s1:ai1:1n0:b1:x"
-    assert framed_hash("a", 1, None, b"x") == hashlib.sha256(b"s1:ai1:1n0:b1:x").hexdigest()
+    assert framed("a", 1, None, b"x") == b'["a",1,null,[1]]x'
+    assert framed_hash("a", 1, None, b"x") == hashlib.sha256(b'["a",1,null,[1]]x').hexdigest()
