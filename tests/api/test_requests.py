@@ -184,5 +184,6 @@ def test_one_request_takes_as_many_queries_for_three_writes_as_for_one(rita: Cli
     path = f"requests/{request_of(rita)['id']}/"
     with CaptureQueriesContext(connection) as captured:
         rita.get(path)
-    # The token, groups and permissions, the request, its writes, decisions twice, the state now, and who may decide.
-    assert len(captured) <= 12
+    # The token, groups and permissions, the request, its writes, decisions twice, the state now (its row, then its
+    # checkpoints), and who may decide.
+    assert len(captured) <= 13

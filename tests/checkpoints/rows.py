@@ -6,9 +6,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from approvals.models import ApprovalRequest, Decision, RequestReviewer
-from checkpoints import writes
+from checkpoints import run_seal, sealing, writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
 from checkpoints.packed import pack
+from checkpoints.sealing import cover_of
+from tests.forging import rewrite
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 _numbers = count(1)
@@ -28,7 +30,25 @@ def a_run(**columns: Any) -> Run:
         **columns,
     }
     given["input"] = pack(given.get("input", {"claim_id": "CLM-1"}))
-    return Run.objects.create(**given)
+    run = Run.objects.create(**given)
+    return sealed(run)
+
+
+def sealed(run: Run, **columns: Any) -> Run:
+    """The run's row with these columns, sealed as it then is."""
+    for name, value in columns.items():
+        setattr(run, name, value)
+    seal = run_seal.columns(
+        run,
+        head=run.head,
+        head_hash=run.head_hash,
+        event_seq=run.event_seq,
+        event_hash=run.event_hash,
+        decisions=run.decisions,
+    )
+    run.seal, run.seal_key = seal["seal"], seal["seal_key"]
+    Run.objects.filter(id=run.id).update(**columns, **seal)
+    return run
 
 
 def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
@@ -47,7 +67,7 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         **columns,
     }
     made = Checkpoint.objects.create(run=run, seq=seq, anchor=seq, snapshot=pack(payload), **given)
-    Run.objects.filter(id=run.id).update(head=made.id, head_seq=seq)
+    sealed(run, head=made.id, head_seq=seq)
     return made
 
 
@@ -81,7 +101,9 @@ def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:
     }
     given["title"] = pack(given.get("title", "Pay it?"))
     given["facts"] = pack(given.get("facts", []))
-    request = ApprovalRequest.objects.create(run=run, policy=policy, policy_hash="p" * 64, **given)
+    request = ApprovalRequest(run=run, policy=policy, policy_hash="p" * 64, **given)
+    sealing.finish([request], cover_of(run))
+    request.save(force_insert=True)
     RequestReviewer.objects.bulk_create(RequestReviewer(request=request, principal=name) for name in reviewers)
     return request
 
@@ -99,14 +121,17 @@ def a_write(request: ApprovalRequest, position: int, *, channel: str, value: Any
         policy_hash=request.policy_hash,
         superstep=1,
         at=START,
+        cover=cover_of(request.run),
     )
+    sealing.finish([row], cover_of(request.run))
     row.save()
+    rewrite(request, writes=request.writes + 1)
     return row
 
 
 def a_decision(write: PendingWrite, request: ApprovalRequest, *, by: Any, verdict: str, seq: int) -> Decision:
     """A decision on that revision."""
-    return Decision.objects.create(
+    row = Decision(
         request=request,
         run=request.run_id,
         line=write.line,
@@ -126,6 +151,10 @@ def a_decision(write: PendingWrite, request: ApprovalRequest, *, by: Any, verdic
         at=START,
         event_seq=seq,
     )
+    sealing.finish([row], cover_of(request.run))
+    row.save(force_insert=True)
+    sealed(request.run, decisions=request.run.decisions + 1)
+    return row
 
 
 def missing() -> UUID:

@@ -15,6 +15,7 @@ from orchestrator.engine import END, START, Graph, NotDone, Retry, Task
 from orchestrator.engine.errors import KeyConflict, WrongStatus
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, started
+from tests.forging import rewrite
 from tests.runner.desk import state
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -76,14 +77,14 @@ def test_an_effect_may_run_again_at_once_when_its_worker_is_proven_gone(
     how: str, calls: list[int], people: cast.People
 ) -> None:
     run, now = _unknown(calls), timezone.now()
-    rows = TaskResult.objects.filter(run=run)
+    row = TaskResult.objects.get(run=run)
     if how == "its cluster said so":
         worker = Worker.objects.create(host="elsewhere", pid=1, started_at=now, heartbeat_at=now, stopped_at=now)
-        rows.update(worker=worker.id, host="elsewhere")
+        rewrite(row, worker=worker.id, host="elsewhere")
     elif how == "its process is not there any more":
-        rows.update(process_started=1)
+        rewrite(row, process_started=1)
     else:
-        rows.update(thread_ended_at=now)
+        rewrite(row, thread_ended_at=now)
     assert _did_not(run, people).status == Status.QUEUED
     assert runs.advance(run.id).status == Status.COMPLETED
     assert calls == [2]
@@ -92,7 +93,7 @@ def test_an_effect_may_run_again_at_once_when_its_worker_is_proven_gone(
 def test_a_worker_that_is_alive_elsewhere_proves_nothing(calls: list[int], people: cast.People) -> None:
     run, now = _unknown(calls), timezone.now()
     worker = Worker.objects.create(host="elsewhere", pid=1, started_at=now, heartbeat_at=now)
-    TaskResult.objects.filter(run=run).update(worker=worker.id, host="elsewhere", process_started=1)
+    rewrite(TaskResult.objects.get(run=run), worker=worker.id, host="elsewhere", process_started=1)
     with pytest.raises(WrongStatus):
         _did_not(run, people)
 

@@ -19,6 +19,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease
 from tests.contract.small import graph, held, started
+from tests.forging import rewrite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SEND = Task("send", 1)
@@ -99,7 +100,7 @@ def test_who_lost_his_lease_to_a_worker_that_is_at_work_changes_nothing(act: str
 
 def test_who_lost_his_lease_neither_lengthens_nor_ends_that_of_the_other(lost: Hold) -> None:
     before = _rows(lost.id)
-    assert not leases.heartbeat(lost.id, lost.epoch, progress={"done": 1})
+    assert not leases.heartbeat(lost.id, lost.epoch, progress=b"\x01{}")
     assert not leases.give_back(lost.id, lost.epoch)
     assert _rows(lost.id) == before
 
@@ -116,7 +117,7 @@ def test_of_one_claim_only_the_first_begins_and_what_it_does_is_not_undone_by_th
 def test_atomic_work_of_an_attempt_that_was_closed_meanwhile_is_undone() -> None:
     hold = held(_run())
     journal.begin(hold, [_intent()])
-    TaskResult.objects.update(outcome="failed")
+    rewrite(TaskResult.objects.get(), outcome="failed")
     with pytest.raises(StaleLease):
         journal.atomically(hold, SEND, 1, _work)
     assert not AuditLine.objects.exists()

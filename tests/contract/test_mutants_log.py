@@ -100,7 +100,9 @@ def test_a_decision_has_the_number_of_its_line_in_the_log_and_the_chain_has_no_g
     assert Decision.objects.count() == run.decisions == 4
     previous = ""
     for seq in range(1, run.event_seq + 1):
-        assert lines[seq].hash == events.line_hash(previous, lines[seq], codec.unpack(bytes(lines[seq].payload)))
+        assert lines[seq].hash == events.line_hash(
+            previous, lines[seq], codec.unpack(bytes(lines[seq].payload)), Cover()
+        )
         previous = lines[seq].hash
     assert (previous, len(lines)) == (run.event_hash, run.event_seq)
 

@@ -14,6 +14,7 @@ from checkpoints import writes
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.packed import pack
+from checkpoints.sealing import PLAIN
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Show
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
@@ -38,6 +39,7 @@ def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> P
         policy_hash="a" * 64,
         superstep=1,
         at=AT,
+        cover=PLAIN,
     )
 
 
@@ -64,7 +66,7 @@ def test_the_hash_that_is_signed_covers_every_part_of_what_is_decided(moved: dic
     row = _row()
     for name, value in moved.items():
         setattr(row, name, value)
-    assert writes.hash_of(row) != row.hash
+    assert writes.hash_of(row, PLAIN) != row.hash
 
 
 def test_a_base_that_does_not_bind_is_no_part_of_what_is_signed() -> None:

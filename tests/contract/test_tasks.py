@@ -10,6 +10,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.packed import unpack
 from orchestrator import runs
+from orchestrator.describing import progress_of
 from orchestrator.engine import END, START, Gate, Retry, Send, Write
 from tests import cast
 from tests.contract.small import advanced, graph
@@ -159,8 +160,8 @@ def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(settings: Any
     def work(state: Any, ctx: Any) -> None:
         ctx.report(1, 2, f"with {ctx.secrets['TOKEN']} \x00 \ud800")
         for _ in range(60):
-            if Run.objects.filter(id=ctx.run_id, progress__isnull=False).exists():
-                noted.update(Run.objects.get(id=ctx.run_id).progress or {})
+            noted.update(progress_of(Run.objects.get(id=ctx.run_id)) or {})
+            if noted:
                 break
             seen.wait(0.05)
 

@@ -13,6 +13,7 @@ from orchestrator.engine import END, START, Gate, Retry, Task
 from orchestrator.engine.errors import WrongStatus
 from tests import cast
 from tests.contract.small import advanced, graph, held, slice_of, started
+from tests.forging import rewrite
 from tests.processes import until
 from tests.runner.desk import state
 
@@ -123,7 +124,7 @@ def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
     made.edge(START, "send")
     made.edge("send", END)
     run = advanced(made)
-    TaskResult.objects.filter(run=run).update(input_hash="0" * 64)
+    rewrite(TaskResult.objects.get(run=run), input_hash="0" * 64)
     runs.settle(run.id, "send:1:0", happened=True, by=None, reason="seen")
     assert runs.advance(run.id).status == Status.COMPLETED
 

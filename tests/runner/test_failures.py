@@ -1,6 +1,7 @@
 """Failures, retries, unknown outcomes and lost leases on the database."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from orchestrator import runner, runs
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue, StaleLease, UnknownThing, WrongStatus
 from tests import cast
+from tests.forging import rewrite
 from tests.graphs_app import graphs
 from tests.processes import calls
 from tests.runner.desk import log, said, start, state
@@ -132,7 +134,7 @@ def test_settling_that_it_did_not_is_refused_while_the_attempt_may_go_on_and_nee
     with pytest.raises(WrongStatus) as going_on:
         runs.settle(run.id, "send:1:0", happened=False, by=people.starter, reason="no")
     assert "until" in going_on.value.facts
-    TaskResult.objects.filter(run=run, node="send").update(over_at="2000-01-01T00:00Z")
+    rewrite(TaskResult.objects.get(run=run, node="send"), over_at=datetime(2000, 1, 1, tzinfo=UTC))
     with pytest.raises(WrongStatus) as risky:
         runs.settle(run.id, "send:1:0", happened=False, by=people.starter, reason="no")
     assert risky.value.facts["needs"] == "accept_risk"
