@@ -106,14 +106,12 @@ class Recalling:
         return True
 
     def _journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
-        if not writes and not self._loaded():
-            return writes
         kept = self._journaled()
-        if kept is None:
+        if kept is None and writes:
             if self._keep(JOURNAL, [JOURNAL], [write.to_json() for write in writes]):
                 return writes
             kept = self._journaled()
-        return kept if kept is not None else writes
+        return writes if kept is None else kept
 
     def _journaled(self) -> list[WriteValue] | None:
         rows = [row for row in self._loaded() if row.kind == JOURNAL]

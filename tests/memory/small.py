@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from checkpoints.models import MemoryLanding, MemoryTrace, Run
+from django.db.models import F
+
+from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
 from checkpoints.packed import value
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
@@ -71,3 +73,14 @@ def landed(run: Run) -> list[tuple[str, int, str, int]]:
     """What landed of a run, in order: task, n, key, version."""
     rows = MemoryLanding.objects.filter(run=run).order_by("id")
     return [(row.task, row.n, row.key, row.version) for row in rows]
+
+
+def lose_the_lease(ctx: Any) -> None:
+    """As if this worker had died: what it brings is refused, and another takes the run over from its last commit."""
+    Run.objects.filter(id=ctx.run_id).update(epoch=F("epoch") + 1, lease_until="2000-01-01T00:00Z")
+
+
+def records(run: Run) -> list[tuple[str, str, Any, bool]]:
+    """What is kept of what a run read: kind, mode, the call, whether it was read anew."""
+    rows = MemoryRecord.objects.filter(run=run).order_by("id")
+    return [(row.kind, row.mode, value(row, "asked"), row.unrecorded) for row in rows]

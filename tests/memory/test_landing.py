@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
+from orchestrator import runs
 from tests.memory.small import chain, forget, gone, landed, memory, remember, side_by_side, versions
 from tests.runner.desk import log, said, state
 
@@ -72,8 +73,6 @@ def test_a_failed_superstep_lands_nothing_and_keeps_what_its_tasks_wished_for_th
     def fragile(state: Any, ctx: Any) -> None:
         if broken:
             raise RuntimeError("broken until mended")
-
-    from orchestrator import runs
 
     calls: list[str] = []
     run = gone(side_by_side("half-failed", put, fragile))
