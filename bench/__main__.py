@@ -32,9 +32,8 @@ def main(arguments: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory(prefix="cs-bench-") as folder:
             Path(folder).chmod(0o755)  # the server runs as another user where we are root
             _measure(database, Path(folder), given, peers, results)
-    print(
-        f"\n{table(results)}\nThe machine's load was {began:.1f} when the bench began, {os.getloadavg()[0]:.1f} at its end."
-    )
+    load = f"The machine's load was {began:.1f} when the bench began, {os.getloadavg()[0]:.1f} at its end."
+    print(f"\n{table(results)}\n{load}")
 
 
 def _options() -> argparse.ArgumentParser:

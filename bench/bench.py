@@ -44,12 +44,14 @@ class Bench:
         return self.server.fresh(f"{what}_{who}", ours=who == OURS, delay_ms=delay_ms)
 
     @contextmanager
-    def contenders(self, what: str, *, delay_ms: float = 0.0) -> Iterator[list[Contender]]:
+    def contenders(
+        self, what: str, *, delay_ms: float = 0.0, peers: bool = True, **environment: str
+    ) -> Iterator[list[Contender]]:
         """Us and the peers, each in a process and a database of its own."""
         started: list[Contender] = []
         try:
-            for who in (OURS, *self.peers):
-                started.append(Contender(who, self.place(who, what, delay_ms=delay_ms)))
+            for who in (OURS, *(self.peers if peers else ())):
+                started.append(Contender(who, self.place(who, what, delay_ms=delay_ms), **environment))
             yield started
         finally:
             for one in started:

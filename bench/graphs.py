@@ -3,8 +3,6 @@
 Nodes call `watch.step`, so that a contender sees each step begin in its own process.
 """
 
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from bench.bodies import KILOBYTES, line
+from bench.notes import note
 from orchestrator.engine import END, START, Append, Gate, Graph, Send
 
 LONG = 1_000_000
@@ -125,13 +124,6 @@ class Log(BaseModel):
 
 class Proposals(BaseModel):
     proposed: int = 0
-
-
-def note(path: str, what: Any) -> None:
-    """One line, in one write: when, by the clock that all processes of a machine share, and what."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(handle, f"{time.monotonic_ns()} {what}\n".encode())
-    os.close(handle)
 
 
 w6 = Graph("bench_w6", input=Log, state=Proposals, max_supersteps=LONG)

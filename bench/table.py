@@ -12,7 +12,8 @@ def table(results: Results) -> str:
     for target in TARGETS:
         for database in target.databases:
             found = target.read(results, database)
-            told, mark = ("not measured", "–") if found is None else (found[0], "reached" if found[1] else "MISSED")
+            told = "not measured" if found is None else found[0]
+            mark = "–" if found is None or not target.must else "reached" if found[1] else "MISSED"
             rows.append((str(target.number or ""), target.what, database, target.must, target.aim, told, mark))
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -2,11 +2,14 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+REPEATED = 15
 URL = os.environ["DATABASE_URL"]
 
 
@@ -43,6 +46,31 @@ def size() -> int:
     with closing(psycopg.connect(dsn(), autocommit=True)) as link:
         row: Any = link.execute(query).fetchone()
         return int(row[0])
+
+
+class Resumed:
+    """What a process sees that goes on after a dead one: its first new step, and the one after, when it dies too."""
+
+    def __init__(self, after: int, die: Callable[[dict[str, Any]], None]) -> None:
+        self._after, self._die = after, die
+        self._begun = time.perf_counter()
+        self._at: list[float] = []
+
+    def step(self, number: int) -> None:
+        self._at.append(1000 * (time.perf_counter() - self._begun))
+        assert number == self._after + len(self._at), f"step {number} after {self._after}: lost or worked on twice"
+        if len(self._at) == 2:
+            self._die({"to_node_ms": self._at[0], "to_commit_ms": self._at[1]})
+
+
+def milliseconds(act: Callable[[], Any]) -> float:
+    """The median of some calls."""
+    took = []
+    for _ in range(REPEATED):
+        begun = time.perf_counter()
+        act()
+        took.append(1000 * (time.perf_counter() - begun))
+    return median(took)
 
 
 class Stamps:

@@ -1,19 +1,15 @@
 """Countersign as a contender: W1 to W5 through its public API, in this process."""
 
-import os
-import signal
 import time
-from collections.abc import Callable
-from statistics import median
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 
 from bench import graphs
-from bench.contenders.here import Stamps
+from bench.contenders.here import Resumed, Stamps, milliseconds
 from bench.contenders.ours_workers import w6_cycle, w6_start, w7, workers_ready
-from bench.contenders.serve import answer
+from bench.contenders.serve import last_words
 from bench.counting import connections, fetched
 from checkpoints import leases, timeline
 from checkpoints.models import Checkpoint, Run
@@ -21,8 +17,6 @@ from orchestrator import runs
 from orchestrator.engine import canonical
 
 __all__ = ["w6_cycle", "w6_start", "w7", "workers_ready"]
-
-REPEATED = 15
 
 
 def close() -> None:
@@ -88,7 +82,7 @@ def w4_die(steps: int) -> dict[str, Any]:
     def step(number: int) -> None:
         stamps.step(number)
         if number == steps + 1:
-            _last_words({"run": str(run.id), **stamps.told(number)})
+            last_words({"run": str(run.id), **stamps.told(number)})
 
     graphs.watch.step = step
     runs.advance(run.id)
@@ -100,26 +94,13 @@ def w4_resume(run: str, after: int) -> dict[str, Any]:
     w1(3)
     while not _expired(UUID(run)):
         time.sleep(0.02)
-    begun, at = time.perf_counter(), {}
-
-    def step(number: int) -> None:
-        assert number in (after + 1, after + 2), f"step {number} after {after}: a step was lost or worked on twice"
-        at[number] = 1000 * (time.perf_counter() - begun)
-        if number == after + 2:
-            _last_words({"to_node_ms": at[after + 1], "to_commit_ms": at[number]})
-
-    graphs.watch.step = step
+    graphs.watch.step = Resumed(after, last_words).step
     runs.advance(run)
     raise AssertionError("the process should be dead")
 
 
 def _expired(run: UUID) -> bool:
     return bool(leases._due(None).filter(id=run).exists())
-
-
-def _last_words(told: dict[str, Any]) -> None:
-    answer(told)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def w5_list(run: str) -> dict[str, Any]:
@@ -129,7 +110,7 @@ def w5_list(run: str) -> dict[str, Any]:
     found = timeline.list_checkpoints(UUID(run), limit=50)
     newest = found[0].seq
     assert [one.seq for one in found] == list(range(newest, newest - 50, -1)), "the list is not the newest 50"
-    return {"ms": _ms(lambda: timeline.list_checkpoints(UUID(run), limit=50)), "newest": newest}
+    return {"ms": milliseconds(lambda: timeline.list_checkpoints(UUID(run), limit=50)), "newest": newest}
 
 
 def w5_read(run: str, seq: int) -> dict[str, Any]:
@@ -142,18 +123,9 @@ def w5_read(run: str, seq: int) -> dict[str, Any]:
     assert counted.bytes, "nothing was read"
     size = len(canonical.encode(state))
     ratio = counted.bytes / size
-    return {"ms": _ms(lambda: timeline.state_at(found)), "read": counted.bytes, "state": size, "ratio": ratio}
+    return {"ms": milliseconds(lambda: timeline.state_at(found)), "read": counted.bytes, "state": size, "ratio": ratio}
 
 
 def _number(run: str, seq: int) -> int:
     """The loop of W1 counts from the first superstep, that of W2 from the second."""
     return seq - (Run.objects.values_list("graph", flat=True).get(id=run) == "bench_w2")
-
-
-def _ms(act: Callable[[], Any]) -> float:
-    took = []
-    for _ in range(REPEATED):
-        begun = time.perf_counter()
-        act()
-        took.append(1000 * (time.perf_counter() - begun))
-    return median(took)

@@ -14,16 +14,18 @@ from bench.places import Place, Postgresql
 def run(bench: Bench) -> None:
     """Rates beside the limit, the same with slow commits, and what one superstep costs, counted."""
     _rates(bench, "W1")
+    if bench.vendor == "postgresql":
+        _rates(bench, "W1 unprepared", peers=False, BENCH_PREPARED="false")
     if bench.vendor == "postgresql" and bench.delay_ms:
         _slow(bench)
     for who in (OURS, *bench.peers):
         bench.add("W1 counted", who, **_counted(bench, who))
 
 
-def _rates(bench: Bench, workload: str, *, limit: Limit | None = None, delay_ms: float = 0.0) -> None:
+def _rates(bench: Bench, workload: str, *, limit: Limit | None = None, **how: Any) -> None:
     limit = limit or bench.limit
-    steps = bench.size(400, 150) if not delay_ms else bench.size(200, 80)
-    with bench.contenders("w1", delay_ms=delay_ms) as contenders:
+    steps = bench.size(200, 80) if "delay_ms" in how else bench.size(400, 150)
+    with bench.contenders("w1", **how) as contenders:
         for one in contenders:
             one.ask("w1", steps=20)  # connections, caches and plans are there before anything is timed
         for number in range(bench.rounds):

@@ -13,34 +13,36 @@ LEASE = {"COUNTERSIGN_LEASE_SECONDS": "0.5"}
 
 @dataclass
 class History:
-    """A run that nobody holds any more, and how far it got."""
+    """A run that nobody holds any more, and how far it got. `length` is that of its first life."""
 
+    who: str
     place: Place
     run: str
     steps: int
+    length: int
 
 
 def run(bench: Bench) -> None:
     """From the claim to the first new step, after a short, a middling and a long history."""
     lengths = (100, 300, 1000) if bench.short else (100, 1000, 10_000)
-    histories = [die_after(bench, steps) for steps in lengths]
+    histories = [die_after(bench, who, steps) for who in (OURS, *bench.peers) for steps in lengths]
     for number in range(bench.rounds):
         for kept in histories:
-            with Contender(OURS, kept.place, **LEASE) as one:
+            with Contender(kept.who, kept.place, **LEASE) as one:
                 told = one.ask("w4_resume", run=kept.run, after=kept.steps)
                 assert one.ended() == KILLED
             kept.steps += 1
-            bench.add("W4", round=number, after=lengths[histories.index(kept)], longest=lengths[-1], **told)
-    bench.shared["history"] = histories[-1]
+            bench.add("W4", kept.who, round=number, after=kept.length, **told)
+    bench.shared["histories"] = {kept.who: kept for kept in histories if kept.length == lengths[-1]}
 
 
-def die_after(bench: Bench, steps: int) -> History:
+def die_after(bench: Bench, who: str, steps: int) -> History:
     """A run of W1 whose process was killed right after that step."""
-    place = bench.place(OURS, "w4")
-    with Contender(OURS, place, **LEASE) as one:
+    place = bench.place(who, "w4")
+    with Contender(who, place, **LEASE) as one:
         told = one.ask("w4_die", steps=steps)
         assert one.ended() == KILLED
     times = told["steps"]
     early, late = 1000 * median(times[50:150]), 1000 * median(times[-100:])
-    bench.add("W4 steps", steps=steps, early_ms=early, late_ms=late, slower=late / early)
-    return History(place, told["run"], steps)
+    bench.add("W4 steps", who, steps=steps, early_ms=early, late_ms=late, slower=late / early)
+    return History(who, place, told["run"], steps, steps)

@@ -1,9 +1,10 @@
 """W6: pause for a person, decide, go on; the node's code runs in an idle worker, which is another process. Rows 13 and
-14.
+14. Peers decide and go on in one process.
 """
 
 import random
 import time
+from contextlib import nullcontext
 
 from bench.bench import OURS, Bench
 from bench.contender import Contender
@@ -13,19 +14,24 @@ from bench.workloads.workers import worker
 
 def run(bench: Bench) -> None:
     """How long after the last decision is committed the next node's code begins; and commits of a whole cycle."""
-    place = bench.place(OURS, "w6")
+    for who in (OURS, *bench.peers):
+        _cycles(bench, who)
+
+
+def _cycles(bench: Bench, who: str) -> None:
+    place = bench.place(who, "w6")
     log = str(place.folder / "proposals")
-    cycles = bench.size(20, 8) * bench.rounds
     dice = random.Random(6)
-    with worker(place, slots=2), Contender(OURS, place) as one:
-        one.ask("workers_ready")
+    with worker(place, slots=2) if who == OURS else nullcontext(), Contender(who, place) as one:
+        if who == OURS:
+            one.ask("workers_ready")
         run = one.ask("w6_start", log=log)["run"]
         commits = durable.commits(place)
-        for number in range(1, cycles + 1):
+        for number in range(1, bench.size(20, 8) * bench.rounds + 1):
             # Until the worker is idle again, and at no fixed distance to its polls.
             time.sleep(0.1 + 0.1 * dice.random())
             before = commits.count()
             told = one.ask("w6_cycle", run=run, log=log, number=number)
             # The worker's own heartbeat falls into some cycles; the median is that of a cycle without it.
-            bench.add("W6", round=number, **told, commits=commits.count() - before)
+            bench.add("W6", who, round=number, **told, commits=commits.count() - before)
         commits.close()

@@ -1,7 +1,12 @@
-"""W7: n runs of five steps through the queue, worked on by 1, 2 and 4 worker processes. Rows 15 and 16."""
+"""W7: n runs of five steps through the queue, worked on by 1, 2 and 4 worker processes. Rows 15 and 16. DBOS works on
+its queue in two processes; LangGraph has none.
+"""
+
+from typing import Any
 
 from bench.bench import OURS, Bench
 from bench.contender import Contender
+from bench.places import Place
 from bench.workloads.workers import worker
 
 SLOTS = (1, 2, 4)
@@ -10,19 +15,36 @@ SLOTS = (1, 2, 4)
 def run(bench: Bench) -> None:
     """Runs per second, from the commit that starts them all to the end of the last."""
     place = bench.place(OURS, "w7")
-    number = bench.size(200, 80)
+    theirs = bench.place("dbos", "w7") if "dbos" in bench.peers else None
     with Contender(OURS, place) as one:
         for turn in range(bench.rounds):
+            rates = {}
             for slots in SLOTS:
                 with worker(place, slots=slots):
                     one.ask("workers_ready")
-                    one.ask("w7", number=10, log=str(place.folder / f"warm-{turn}-{slots}"))
-                    told, commits = bench.limit.around(_timed, one, number, str(place.folder / f"log-{turn}-{slots}"))
-                bench.add(
-                    "W7", round=turn, workers=slots, runs_per_second=number / told["seconds"], limit=commits,
-                    fraction=5 * number / told["seconds"] / commits,
-                )  # fmt: skip
+                    rates[slots] = _measure(bench, one, turn, slots)
+            bench.add("W7 scaling", round=turn, four_to_one=rates[4] / rates[1])
+            if theirs:
+                _dbos(bench, theirs, turn)
 
 
-def _timed(one: Contender, number: int, log: str) -> dict[str, float]:
+def _dbos(bench: Bench, place: Place, turn: int) -> None:
+    with Contender("dbos", place, DBOS__VMID="one") as one, Contender("dbos", place, DBOS__VMID="two") as other:
+        other.ask("workers_ready")
+        _measure(bench, one, turn, 2)
+
+
+def _measure(bench: Bench, one: Contender, turn: int, workers: int) -> float:
+    folder, number = one.place.folder, bench.size(200, 80)
+    one.ask("w7", number=10, log=str(folder / f"warm-{turn}-{workers}"))
+    log = str(folder / f"log-{turn}-{workers}")
+    told, commits = bench.limit.around(_timed, one, number, log)
+    rate = number / told["seconds"]
+    bench.add(
+        "W7", one.name, round=turn, workers=workers, runs_per_second=rate, limit=commits, fraction=5 * rate / commits
+    )
+    return rate
+
+
+def _timed(one: Contender, number: int, log: str) -> dict[str, Any]:
     return one.ask("w7", number=number, log=log)
