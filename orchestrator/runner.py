@@ -14,15 +14,13 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from checkpoints import journal, leases, ledger, recalling, sealing
+from checkpoints import journal, leases, ledger, recalling
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.ledger import Turn
-from checkpoints.models import Run
-from checkpoints.packed import unpack
-from orchestrator import cancelling, commits, opened, saving
+from orchestrator import cancelling, commits, opened, saving, shown
 from orchestrator.attempt import Setting
 from orchestrator.commits import Desk, Worked
 from orchestrator.engine import Task, registry
@@ -255,12 +253,10 @@ def _left_open(
 
 
 def _freed(desk: Desk, kept: Mapping[Task, Kept], conflict: MemoryConflict) -> dict[Task, Kept]:
-    """What is kept without the tasks of a conflict, which forget what they read."""
+    """What is kept without the tasks of a conflict, which forget what they read. Raises `StaleLease`."""
     stale = [task for task in kept if str(task) in conflict.facts["tasks"]]
-    recalling.forget(desk.hold, stale)
     error = {"type": "MemoryConflict", "message": conflict.message}
-    desk.retried = [
-        *desk.retried,
-        *((task, Finish("later", error=error, attempt=kept[task].attempt)) for task in stale),
-    ]
+    lines = shown.unfinished([(one, Finish("later", error=error, attempt=kept[one].attempt)) for one in stale])
+    hold = desk.hold
+    commits.repeated(hold, lambda: ledger.append(hold, lines, inside=lambda: recalling.forget(hold, stale)))
     return {task: one for task, one in kept.items() if task not in stale}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from checkpoints import run_seal
-from checkpoints.models import Run, RunEvent
+from checkpoints.models import Run
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine.errors import CountersignError
 
@@ -11,9 +11,8 @@ from orchestrator.engine.errors import CountersignError
 def run_row(subject: Subject) -> Iterator[Fault]:
     """The seal of the row, and the payloads that the seal leaves out."""
     run = subject.run
-    last = RunEvent.objects.filter(run=run.id, seq=run.event_seq).values_list("at", flat=True).first()
     try:
-        run_seal.verify(run, event_seq=run.event_seq, event_hash=run.event_hash, at=last)
+        run_seal.verify_row(run)
     except CountersignError as error:
         yield subject.refused(run, error)
         return
