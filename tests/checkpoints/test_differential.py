@@ -1,0 +1,207 @@
+"""Checkpoints keep what changed, and each loads exactly."""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from checkpoints import folding, leases, timeline
+from checkpoints.models import Checkpoint, Run
+from checkpoints.sealing import Cover
+from orchestrator import runner, runs
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Artifact,
+    First,
+    Graph,
+    Interval,
+    Last,
+    Longest,
+    Max,
+    Merge,
+    Min,
+    Sum,
+    Union,
+    canonical,
+    ops,
+    play,
+    registry,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+class Nothing(BaseModel):
+    pass
+
+
+def kept_twice(old: list[int], new: list[int]) -> list[int]:
+    """A reducer of one's own, on a container: what it changes is found by comparing."""
+    return [*old, *new] if len(old) < 6 else new
+
+
+class State(BaseModel):
+    n: int = 0
+    body: str = ""
+    notes: Annotated[list[str], Append] = []
+    table: Annotated[dict[str, Any], Merge] = {}
+    total: Annotated[float, Sum] = 0.0
+    most: Annotated[int | None, Max] = None
+    least: Annotated[int | None, Min] = None
+    begun: Annotated[str, First] = ""
+    newest: Annotated[str, Last] = ""
+    seen: Annotated[set[str], Union] = set()
+    longest: Annotated[str, Longest] = ""
+    own: Annotated[list[int], kept_twice] = []
+    letter: Annotated[str, Artifact] = ""
+
+
+def writes(n: int, *, grow: int) -> dict[str, Any]:
+    """What the loop's step writes in its n-th visit: something of every kind, and nothing to some channels at times."""
+    every = {"n": n, "notes": [f"{n}-" + "ö" * grow], "total": n / 4, "most": -n, "least": n, "begun": f"b{n}"}
+    other = {"table": {f"k{n % 5}": {"v": [n, None, True]}, 'a "key"': n}, "newest": f"x{n}", "seen": {f"s{n % 7}"}}
+    more = {"longest": "z" * (n % 9), "own": [n], "letter": f"Dear {n}", "body": "b" * (n * 13 % 50)}
+    return every | (other if n % 2 else more)
+
+
+def looping(steps: int, *, grow: int = 20, **settings: Any) -> Graph:
+    graph = Graph("differential", input=Nothing, state=State, max_supersteps=steps + 1, **settings)
+
+    @graph.node("step")
+    def step(state: State, ctx: Any) -> dict[str, Any]:
+        return writes(state.n + 1, grow=grow)
+
+    graph.edge(START, "step")
+    graph.branch("step", lambda state: "on" if state.n < steps else "off", {"on": "step", "off": END})
+    registry.replace(graph)
+    return graph
+
+
+def done(graph: Graph) -> Run:
+    run = runs.advance(runs.start(graph.name, {}).id)
+    assert run.status == "completed"
+    return run
+
+
+def rows_of(run: Run) -> list[Checkpoint]:
+    return list(Checkpoint.objects.filter(run=run, kept=True).order_by("seq"))
+
+
+SNAPSHOTS: list[str | int] = ["bytes", 1, 3, 10, 1000]
+
+
+@pytest.mark.parametrize("snapshot", SNAPSHOTS)
+def test_any_checkpoint_loads_byte_for_byte_as_the_history_recorded_without_a_store(snapshot: str | int) -> None:
+    graph = looping(40, snapshot=snapshot)
+    history = [step.state for step in play(graph, {}).supersteps]
+    run = done(graph)
+    for row, state in zip(rows_of(run)[1:], history, strict=True):
+        found = timeline.state_at(row.id)
+        for partition in ("scratch", "artifacts"):
+            assert canonical.encode(found[partition]) == canonical.encode(state[partition]), row.seq
+
+
+@pytest.mark.parametrize("snapshot", SNAPSHOTS)
+def test_a_change_stands_beside_every_snapshot_and_folding_all_changes_gives_the_same_bytes(
+    snapshot: str | int,
+) -> None:
+    rows = rows_of(done(looping(30, snapshot=snapshot)))
+    document: dict[str, Any] = {}
+    for row in rows:
+        change = folding.bytes_of(row, "change")
+        assert Cover().digest(change) == row.change_hash
+        document = folding.changed(document, canonical.loads(change))
+        if row.snapshot:
+            assert folding.bytes_of(row, "snapshot") == canonical.encode(document), row.seq
+        assert row.state_size == len(canonical.encode(document)), row.seq
+
+
+def test_a_fixed_count_writes_a_snapshot_every_so_many_rows_and_a_load_reads_no_more() -> None:
+    rows = rows_of(done(looping(35, snapshot=10)))
+    assert [row.seq for row in rows if row.snapshot] == [0, 10, 20, 30]
+    assert [len(folding.range_of(row.id)) for row in rows] == [row.seq % 10 + 1 for row in rows]
+
+
+def test_by_bytes_a_load_reads_at_most_about_twice_the_state() -> None:
+    rows = rows_of(done(looping(200)))
+    assert 2 < sum(1 for row in rows if row.snapshot) < len(rows) / 3
+    for row in rows[20::15]:
+        read = sum(map(len, folding.parts_of(list(folding.range_of(row.id)))))
+        assert read <= 2.5 * row.state_size, (row.seq, read, row.state_size)
+
+
+def test_by_bytes_storage_grows_with_what_changed_and_not_with_the_state() -> None:
+    def stored(steps: int) -> int:
+        return sum(row.stored_size for row in rows_of(done(looping(steps, grow=200))))
+
+    short, long = stored(100), stored(300)
+    assert long < 3.4 * short, "three times the changes"
+
+
+def test_any_checkpoint_loads_in_one_query_and_its_list_reads_no_payload() -> None:
+    rows = rows_of(done(looping(50)))
+    with CaptureQueriesContext(connection) as queries:
+        timeline.state_at(rows[27].id)
+    assert len(queries) == 1
+    with CaptureQueriesContext(connection) as queries:
+        timeline.list_checkpoints(rows[0].run_id)
+    assert len(queries) == 1
+    assert '"snapshot"' not in queries[0]["sql"]
+    assert '"change"' not in queries[0]["sql"]
+
+
+@pytest.mark.parametrize("policy", ["none", Interval(7)], ids=str)
+def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_is_smaller(
+    policy: Any, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    graph = looping(60, grow=3, checkpoints=policy)
+    history = {n: step.state for n, step in enumerate(play(graph, {}).supersteps, 1)}
+    claimed = runs.start(graph.name, {})
+    for row, document in _recovery_points(claimed):
+        assert canonical.encode(document["scratch"]) == canonical.encode(history[row.superstep]["scratch"])
+        assert len(folding.bytes_of(row, "change")) <= 1.2 * row.state_size + 2000
+        kept = rows_of(claimed)
+        assert row.parent == kept[-1].id
+        assert row.seq == kept[-1].seq + 1
+    for row in rows_of(claimed)[1:]:
+        found = timeline.state_at(row.id)["scratch"]
+        assert canonical.encode(found) == canonical.encode(history[row.superstep]["scratch"])
+
+
+def _recovery_points(run: Run) -> Iterator[tuple[Checkpoint, dict[str, Any]]]:
+    """The head after each of the slices of one superstep that bring the run to its end, where it is no kept row."""
+    while claim := leases.claim_one(run.id):
+        runner.work(claim.id, claim.epoch)
+        run.refresh_from_db()
+        head = Checkpoint.objects.get(id=run.head)
+        if not head.kept:
+            document = folding.document_at(head.id)
+            assert document is not None
+            yield head, document
+    assert run.status == "completed"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2, width=16) | st.text("abö", max_size=2),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=1), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON, JSON)
+def test_the_op_between_two_values_makes_the_one_of_the_other(before: Any, after: Any) -> None:
+    before, after = canonical.normalised(before), canonical.normalised(after)
+    found = ops.between(before, after)
+    assert (found is None) == (canonical.encode(before) == canonical.encode(after))
+    if found is not None:
+        again = json.loads(canonical.encode(found))
+        assert canonical.encode(ops.apply(before, again)) == canonical.encode(after)
