@@ -63,7 +63,7 @@ def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -
     begun: list[tuple[Task, int]] = []
     for row, facts in lines:
         if row.type == "run_started":
-            yield from _same_start(subject, facts)
+            yield from _same_start(subject, row, facts)
             saved[UUID(facts["checkpoint"])] = "0"
         elif row.type == "checkpoint_saved" and facts["kept"]:
             saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
@@ -76,7 +76,11 @@ def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -
     yield from _journaled(subject, begun)
 
 
-def _same_start(subject: Subject, facts: dict[str, Any]) -> Iterator[Fault]:
+def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Iterator[Fault]:
+    if row.at != subject.run.created_at:
+        yield subject.fault(
+            subject.run, f"says that it was started at {subject.run.created_at}, but it was at {row.at}"
+        )
     for name in _STARTED:
         said, has = facts[name], getattr(subject.run, name)
         if said != has:

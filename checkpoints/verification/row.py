@@ -1,9 +1,10 @@
-"""The run's own row: its seal, and the payloads in it."""
+"""The run's own row: its seal, the payloads in it, and whether it has ended as its log says."""
 
 from collections.abc import Iterator
 
 from checkpoints import run_seal
-from checkpoints.models import Run
+from checkpoints.core.status import ENDS, Status
+from checkpoints.models import Run, RunEvent
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine.errors import CountersignError
 
@@ -16,6 +17,7 @@ def run_row(subject: Subject) -> Iterator[Fault]:
     except CountersignError as error:
         yield subject.refused(run, error)
         return
+    yield from _status(subject)
     for column in Run.PAYLOADS:
         try:
             data = subject.payload(run, column)
@@ -24,3 +26,14 @@ def run_row(subject: Subject) -> Iterator[Fault]:
             continue
         if column == "input" and subject.cover.digest(data) != run.input_hash:
             yield subject.fault(run, "has another input than it was started with")
+
+
+def _status(subject: Subject) -> Iterator[Fault]:
+    """A run that has ended says so in its log, and one that has not does not."""
+    run = subject.run
+    types = [f"run_{end}" for end in ENDS]
+    said = RunEvent.objects.filter(run=run.id, type__in=types).order_by("-seq").values_list("type", flat=True).first()
+    if run.status in ENDS and said != f"run_{run.status}":
+        yield subject.fault(run, f"is {run.status}, but its log does not say so")
+    elif said and run.status not in (*ENDS, Status.TAMPERED) and run.line == 1:
+        yield subject.fault(run, f"is {run.status}, but its log says {said}")

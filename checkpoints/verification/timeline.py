@@ -57,10 +57,13 @@ def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
 
 def _ends(subject: Subject, last: Checkpoint | None) -> Iterator[Fault]:
     run = subject.run
-    if last is None or last.seq < run.head_seq:
+    if last is None or (last.id != run.head and last.seq < run.head_seq):
         yield from _missing(subject, last.seq + 1 if last else 0, run.head_seq + 1)
-    elif (last.id, last.content_hash, last.line, last.seq) != (run.head, run.head_hash, run.line, run.head_seq):
+    elif (last.id, last.content_hash, last.line) != (run.head, run.head_hash, run.line):
         yield subject.fault(run, f"names checkpoint {run.head} as its head, but {last.id} is", checkpoint=last.id)
+    elif (last.seq, last.superstep) != (run.head_seq, run.superstep):
+        says = f"says that its head is {run.head_seq} of superstep {run.superstep}"
+        yield subject.fault(run, f"{says}, but it is {last.seq} of {last.superstep}", checkpoint=last.id)
 
 
 def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
