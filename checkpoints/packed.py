@@ -39,7 +39,12 @@ def shown(row: Model, column: str) -> Any:
     """`value` for lists: where it cannot be opened a sentence that says so, for one row must not hide the others."""
     try:
         return value(row, column)
-    except WrongKey as error:
-        return f"cannot be opened: key {error.facts.get('key', '')!r} is not configured"
-    except TamperedRow:
+    except (TamperedRow, WrongKey) as error:
+        return why_not(error)
+
+
+def why_not(error: TamperedRow | WrongKey) -> str:
+    """In the words of pages why a value cannot be opened."""
+    if isinstance(error, TamperedRow):
         return "cannot be opened: it is not what was written"
+    return f"cannot be opened: key {error.facts.get('key', '')!r} is not configured"

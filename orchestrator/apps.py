@@ -13,10 +13,19 @@ class OrchestratorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from checkpoints.conf import keyring
         from orchestrator import checks, discovery
         from orchestrator.roles import make_roles
 
         post_migrate.connect(make_roles, sender=self)
-        for check in (checks.check_settings, checks.check_payloads, checks.check_graphs, checks.check_atomic_nodes):
+        for check in (
+            checks.check_settings,
+            checks.check_payloads,
+            checks.check_encryption,
+            checks.check_graphs,
+            checks.check_atomic_nodes,
+        ):
             register(check)
+        # A key that cannot be one stops the start-up itself, whatever starts: nothing must be written under it.
+        keyring()
         discovery.discover()

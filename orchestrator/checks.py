@@ -1,4 +1,4 @@
-"""System checks: settings that can be read, graphs without warnings, atomic nodes that fit into a lease."""
+"""System checks: settings and keys that can be used, graphs without warnings, atomic nodes that fit into a lease."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,16 +9,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from checkpoints import payloads
-from checkpoints.conf import conf
+from checkpoints.conf import conf, keyring
 from orchestrator.engine import registry
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """orchestrator.E001: COUNTERSIGN has an unknown setting, one of a wrong type or value, or a doorbell that is not
-    there.
+    """orchestrator.E001: COUNTERSIGN has an unknown setting, one of a wrong type or value, a key that cannot be one, or
+    a doorbell that is not there.
     """
     try:
         bell = conf().doorbell
+        keyring()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="orchestrator.E001")]
     try:
@@ -44,6 +45,21 @@ def check_payloads(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
         )
         for compiled in registry.all()
         if (wanted := compiled.graph.payloads) is not None and wanted not in known
+    ]
+
+
+def check_encryption(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.E005: a graph is encrypted, and there is no key to encrypt with, so none of its runs could start."""
+    if check_settings(app_configs) or keyring().encryption:
+        return []
+    return [
+        Error(
+            f"graph {compiled.name} is encrypted, and there is no encryption key",
+            hint="name a key of 32 bytes in COUNTERSIGN['ENCRYPTION_KEYS']",
+            id="orchestrator.E005",
+        )
+        for compiled in registry.all()
+        if compiled.graph.encrypted
     ]
 
 

@@ -174,6 +174,9 @@ COUNTERSIGN = {
         MAX_VALUE_BYTES=env.whole,
         MAX_CLAIMS_WITHOUT_PROGRESS=env.whole,
         SECRETS=env.strings,
+        SIGNING_KEYS=env.strings,
+        ENCRYPTION_KEYS=env.strings,
+        COMPROMISED_KEYS=env.strings,
     ),
 }
 

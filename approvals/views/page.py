@@ -1,5 +1,9 @@
-"""What every page shares: the frame, none for a script that asks for parts; and what may not be seen is not there."""
+"""What every page shares: the frame, none for a script that asks for parts; what may not be seen is not there; and what
+cannot be opened is said.
+"""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +12,8 @@ from django.shortcuts import render as render_template
 
 from approvals import permissions
 from checkpoints.models import Run
-from orchestrator.engine.errors import UnknownThing
+from checkpoints.packed import why_not
+from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongKey
 
 FRAME = "orchestrator/base.html"
 PARTS = "orchestrator/part.html"
@@ -32,3 +37,18 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
         return permissions.visible_run(user, ref)
     except UnknownThing as error:
         raise Http404(error.message) from error
+
+
+def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page that cannot do without payloads: where one cannot be opened, or is not what was written, it says which."""
+
+    @wraps(view)
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except (TamperedRow, WrongKey) as error:
+            named = str(error.facts.get("row", "A record"))
+            said = {"title": "This cannot be shown", "text": f"{named} {why_not(error)}. Nothing was changed."}
+            return render(request, "orchestrator/error.html", said, status=409)
+
+    return page

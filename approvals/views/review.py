@@ -19,7 +19,7 @@ from approvals.models import ApprovalRequest, Decision, RequestReviewer, Request
 from approvals.standing import Asked, read
 from approvals.views import posted, slips
 from approvals.views.inbox import asked_of
-from approvals.views.page import render, visible_run
+from approvals.views.page import opens_payloads, render, visible_run
 from approvals.views.posted import Choice
 from approvals.views.slips import Question, Slip, Slot
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -146,6 +146,7 @@ class Review:
 
 @login_required
 @require_safe
+@opens_payloads
 def page(request: HttpRequest, ref: str) -> HttpResponse:
     """What the run asks, as it stands now."""
     wanted = set(request.GET.getlist("edit"))
@@ -154,6 +155,7 @@ def page(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
+@opens_payloads
 def sign(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)

@@ -1,7 +1,8 @@
 """`Idempotency-Key`: a repeated POST gives the first one's answer. A record is written in the transaction of the act.
 
 A record is (user, method, path, key) -> hash of the body, answer. Answers 2xx, 409 and 410 are kept for seven days.
-Of two at once the second waits for the first one's transaction.
+Of two at once the second waits for the first one's transaction. A body or an answer may be of an encrypted run, so the
+hash is keyed, and the answer is encrypted wherever there is a key to do so.
 """
 
 import functools
@@ -19,6 +20,8 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from checkpoints import sealing
+from checkpoints.conf import keyring
 from orchestrator.api.problems import MEDIA_TYPE
 from orchestrator.models import IdempotencyRecord
 
@@ -57,7 +60,7 @@ def idempotent(post: Post) -> Post:
             return post(view, request, *args, **kwargs)
         if not 1 <= len(key) <= _LONGEST:
             raise ParseError(f"an Idempotency-Key has 1 to {_LONGEST} characters")
-        body = body_hash(request.data)
+        body = body_digest(request.data)
         with transaction.atomic():
             record = _claimed(request, key, body)
             if record.status is not None:
@@ -69,7 +72,7 @@ def idempotent(post: Post) -> Post:
     return once
 
 
-def _claimed(request: Request, key: str, body: str) -> IdempotencyRecord:
+def _claimed(request: Request, key: str, body: bytes) -> IdempotencyRecord:
     """The record of this key, new or as answered. Raises `KeyReused`, `InProgress`."""
     now = timezone.now()
     IdempotencyRecord.objects.filter(created_at__lt=now - KEPT_FOR).delete()
@@ -77,12 +80,12 @@ def _claimed(request: Request, key: str, body: str) -> IdempotencyRecord:
     try:
         # The unique constraint makes a second request wait here until the first one's transaction is over.
         with transaction.atomic():
-            return IdempotencyRecord.objects.create(body_hash=body, created_at=now, **names)
+            return IdempotencyRecord.objects.create(body_hash=_keyed(keyring().signer, body), created_at=now, **names)
     except IntegrityError:
         record = IdempotencyRecord.objects.filter(**names).first()
     if record is None or record.status is None:
         raise InProgress
-    if record.body_hash != body:
+    if record.body_hash not in {_keyed(key_id, body) for key_id in keyring().signing}:
         raise KeyReused
     return record
 
@@ -97,7 +100,9 @@ def _answered(view: Any, post: Post, request: Request, *args: Any, **kwargs: Any
 
 def _keep(record: IdempotencyRecord, response: Response) -> None:
     if 200 <= response.status_code < 300 or response.status_code in (409, 410):
-        record.status, record.answer = response.status_code, JSONRenderer().render(response.data)
+        cover = sealing.Cover(encrypted=bool(keyring().encryption))
+        record.status = response.status_code
+        record.answer = sealing.locked(record, "answer", JSONRenderer().render(response.data), cover)
         record.save(update_fields=["status", "answer"])
     else:
         record.delete()
@@ -106,13 +111,18 @@ def _keep(record: IdempotencyRecord, response: Response) -> None:
 def _again(record: IdempotencyRecord) -> Response:
     status = record.status or 0
     content_type = MEDIA_TYPE if status >= 400 else None
-    return Response(json.loads(bytes(record.answer)), status=status, content_type=content_type)
+    return Response(json.loads(sealing.opened(record, "answer")), status=status, content_type=content_type)
 
 
-def body_hash(data: Any) -> str:
+def body_digest(data: Any) -> bytes:
     """SHA-256 of what was posted, whatever the order of its keys; of a file, its bytes and not their wrapping."""
     plain = {name: _plain(value) for name, value in data.items()} if isinstance(data, Mapping) else data
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def _keyed(key_id: str, body: bytes) -> str:
+    """The hash that a record keeps: it tells nothing to whoever lacks the key."""
+    return keyring().mac(key_id, b"idempotency " + body).hex()
 
 
 def _plain(value: Any) -> Any:

@@ -55,8 +55,8 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield f"payloads={graph.payloads!r} is no name of a payload backend"
     if not _whole(graph.max_supersteps):
         yield "max_supersteps must be a whole number from 1"
-    if graph.encrypted:
-        yield "encrypted=True: this version has no encryption"
+    if not isinstance(graph.encrypted, bool):
+        yield f"encrypted={graph.encrypted!r} is neither True nor False"
 
 
 def faults_of_node(node: Node, known: Collection[str]) -> Iterator[str]:

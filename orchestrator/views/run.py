@@ -15,15 +15,16 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import asked_of
-from approvals.views.page import render, visible_run
+from approvals.views.page import opens_payloads, render, visible_run
 from checkpoints import audit, timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
+from checkpoints.packed import why_not
 from orchestrator import runs
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, UnknownThing
+from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThing, WrongKey
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.layout import paint
 from orchestrator.views import run_details, run_timeline
@@ -48,6 +49,7 @@ class Asks:
 
 @login_required
 @require_safe
+@opens_payloads
 def page(request: HttpRequest, ref: str) -> HttpResponse:
     """The run at the checkpoint `at`; without it, at the newest."""
     run = visible_run(request.user, ref)
@@ -98,7 +100,7 @@ def _context(
 ) -> dict[str, Any]:
     compiled = _compiled(run)
     at = timeline.get_checkpoint(at.id)
-    snapshot = timeline.snapshot_of(at)
+    snapshot, refused = _snapshot(at)
     past = at.seq != newest.seq
     return {
         "run": run,
@@ -107,8 +109,9 @@ def _context(
         "past": past,
         "tab": tab,
         "now_url": url(run, at=None, tab=tab),
-        "todo": [] if past else _todo(compiled, run, snapshot),
-        "picture": _picture(compiled, run, at, snapshot, past=past) if compiled else None,
+        "todo": _todo(compiled, run, snapshot) if snapshot and not past else [],
+        "picture": _picture(compiled, run, at, snapshot, past=past) if snapshot and compiled else None,
+        "refused": refused,
         "policy": policy_in_words(compiled) if compiled else "unknown here",
         "same_version": compiled is not None and _is_current(compiled),
         "registered": any(one.name == run.graph for one in registry.all()),
@@ -120,6 +123,14 @@ def _context(
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
     }
+
+
+def _snapshot(at: Checkpoint) -> tuple[dict[str, Any] | None, str]:
+    """The payload; or why it cannot be opened: the run stays visible with all that needs none."""
+    try:
+        return timeline.snapshot_of(at), ""
+    except (TamperedRow, WrongKey) as error:
+        return None, f"{error.facts.get('row', 'It')} {why_not(error)}"
 
 
 def _timeline(run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str) -> dict[str, Any]:
@@ -152,10 +163,10 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
 
 
 def _detail(
-    request: HttpRequest, run: Run, at: Checkpoint, snapshot: dict[str, Any], tab: str, *, past: bool
+    request: HttpRequest, run: Run, at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, *, past: bool
 ) -> dict[str, Any]:
-    detail = TABS[tab][1](at, snapshot, request.GET.dict())
-    counts = {"writes": len(run_details.held(snapshot)) or None, tab: detail["count"]}
+    detail, template = _tab(at, snapshot, tab, request.GET.dict())
+    counts = {"writes": len(run_details.held(snapshot)) or None if snapshot else None, tab: detail["count"]}
     tabs = [
         {
             "label": label,
@@ -165,7 +176,19 @@ def _detail(
         }
         for name, (label, _) in TABS.items()
     ]
-    return {"tabs": tabs, "detail": detail, "detail_template": f"orchestrator/_tab_{tab}.html"}
+    return {"tabs": tabs, "detail": detail, "detail_template": template}
+
+
+def _tab(
+    at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, query: dict[str, str]
+) -> tuple[dict[str, Any], str]:
+    try:
+        if snapshot is not None or tab == "events":
+            return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"
+        why = _snapshot(at)[1]
+    except (TamperedRow, WrongKey) as error:
+        why = f"{error.facts.get('row', 'It')} {why_not(error)}"
+    return {"count": None, "why": why}, "orchestrator/_tab_refused.html"
 
 
 def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from approvals import show
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.packed import shown
 from checkpoints.packed import value as value_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.frontier import visit_of
@@ -166,8 +167,9 @@ def events(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, st
 
 def told(event: RunEvent) -> RunEvent:
     """The line with a few words of its payload."""
-    payload = timeline.payload_of(event)
-    event.more = show.visible(_words(event.type, payload))[:200]  # type: ignore[attr-defined]
+    payload = shown(event, "payload") or {}
+    words = payload if isinstance(payload, str) else _words(event.type, payload)
+    event.more = show.visible(words)[:200]  # type: ignore[attr-defined]
     return event
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints import ledger
 from checkpoints.core.status import Status
 from checkpoints.models import Run
+from checkpoints.packed import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
     build = _BUILDERS.get(run.status)
     if build is None:
         return None
-    error = ledger.error_of(run) or {}
+    found = shown(run, "error") or {}
+    error = found if isinstance(found, dict) else {"message": found}
     return build(run, error, may_settle if run.status == Status.UNKNOWN else may_steer)
 
 
@@ -74,6 +75,18 @@ def _incompatible(run: Run, error: dict[str, Any], may: bool) -> Problem:
 
 
 def _tampered(run: Run, error: dict[str, Any], may: bool) -> Problem:
+    if run.error_code == "wrong_key":
+        return Problem(
+            title="A key is missing",
+            message=_sentence(error)
+            if error
+            else "A record could not be opened or verified with the keys that are here.",
+            safe="The run stands still, and nothing was changed.",
+            todo="Put the key back into the settings, then resume the run: it is verified first.",
+            action="resume" if may else "",
+            why_not="" if may else "Somebody with the right to steer runs can resume it.",
+            confirm="It goes on only if every record of it verifies.",
+        )
     return Problem(
         title="A record does not match what was written",
         message=_sentence(error),

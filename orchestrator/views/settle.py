@@ -12,7 +12,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals import permissions, show
-from approvals.views.page import render, visible_run
+from approvals.views.page import opens_payloads, render, visible_run
 from checkpoints import audit
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.packed import value
@@ -48,6 +48,7 @@ class Open:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@opens_payloads
 def page(request: HttpRequest, ref: str) -> HttpResponse:
     """Every unknown outcome of the run; posted, one of them is settled."""
     run = visible_run(request.user, ref)

@@ -116,7 +116,7 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: graph_of(chain("a"), memory="eternal"), "memory='eternal'"),
         (lambda: graph_of(chain("a"), on_save_error="ignore"), "on_save_error"),
         (lambda: graph_of(chain("a"), max_supersteps=0), "max_supersteps"),
-        (lambda: graph_of(chain("a"), encrypted=True), "no encryption"),
+        (lambda: graph_of(chain("a"), encrypted="yes"), "neither True nor False"),
         (lambda: graph_of(chain("a"), state=dict), "state must be a pydantic model"),
         (lambda: graph_of(chain("a:b")), "'a:b' is no name"),
     ],
