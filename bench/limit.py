@@ -18,9 +18,10 @@ class Limit:
 
     def __init__(self, place: Place) -> None:
         self._link = place.connect()
-        mark = "?" if place.vendor == "sqlite" else "%s"
+        self._sqlite = place.vendor == "sqlite"
+        mark = "?" if self._sqlite else "%s"
         self._query = f"INSERT INTO limit_rows VALUES ({mark}, {mark})"
-        self._prepare = {} if place.vendor == "sqlite" else {"prepare": True}
+        self._prepare = {} if self._sqlite else {"prepare": True}
         self._link.execute("CREATE TABLE limit_rows (number integer, body text)")
         self._written = 0
         self.commits_per_second(250)  # files and plans are there before anything is compared
@@ -51,6 +52,11 @@ class Limit:
         before = self.commits_per_second(commits)
         done = act(*given)
         return done, (before + self.commits_per_second(commits)) / 2
+
+    def tell(self) -> None:
+        """Have the server's statistics hold all that was committed here, before anything else is counted by them."""
+        if not self._sqlite:
+            self._link.execute("SELECT pg_stat_force_next_flush()")
 
     def _commit(self, n: int) -> None:
         self._link.execute(self._query, (n, KILOBYTES[n % 64]), **self._prepare)

@@ -64,6 +64,7 @@ def _counted(bench: Bench, who: str) -> dict[str, float]:
 
 def _cost(bench: Bench, who: str, steps: int) -> dict[str, int]:
     place = bench.place(who, "counted")
+    bench.limit.tell()
     if isinstance(bench.server, Postgresql):
         return _cost_on_postgresql(bench.server, place, who, steps)
     with Contender(who, place, BENCH_COUNT="1") as one:

@@ -39,7 +39,7 @@ def _measure(bench: Bench, one: Contender, turn: int, workers: int) -> float:
     one.ask("w7", number=10, log=str(folder / f"warm-{turn}-{workers}"))
     log = str(folder / f"log-{turn}-{workers}")
     told, commits = bench.limit.around(_timed, one, number, log)
-    rate = number / told["seconds"]
+    rate = float(number / told["seconds"])
     bench.add(
         "W7", one.name, round=turn, workers=workers, runs_per_second=rate, limit=commits, fraction=5 * rate / commits
     )
