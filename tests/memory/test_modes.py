@@ -1,7 +1,6 @@
 """What a resumed task sees of memory: as it is now, or as it saw it before; and what becomes of what it wished."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -194,14 +193,8 @@ def test_a_retry_in_the_same_superstep_sees_what_the_first_attempt_saw() -> None
     assert seen == ["blue", "blue"]
 
 
-@pytest.fixture(params=["live", "snapshot"])
-def shown_effect(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    yield request.param, {"live": "read", "snapshot": "pure"}[request.param]
-
-
-def test_a_node_that_reads_memory_in_live_mode_counts_as_a_read(shown_effect: tuple[str, str]) -> None:
-    mode, effect = shown_effect
-
+@pytest.mark.parametrize(("mode", "effect"), [("live", "read"), ("snapshot", "pure")])
+def test_a_node_that_reads_memory_in_live_mode_counts_as_a_read(mode: str, effect: str) -> None:
     def look(state: Any, ctx: Any) -> None:
         ctx.memory.get("sky", "facts")
 
