@@ -5,6 +5,12 @@ from pathlib import Path
 
 os.environ.setdefault("COUNTERSIGN_DEMO", "true")
 
+if "COUNTERSIGN_TEST_CLOCK" in os.environ:
+    # A process on a host whose clock is wrong by so many seconds.
+    from tests.clocks import shift
+
+    shift(float(os.environ["COUNTERSIGN_TEST_CLOCK"]))
+
 from orchestrator.settings import *  # noqa: E402, F403
 from orchestrator.settings import DATA_DIR, DATABASES, INSTALLED_APPS, SILENCED_SYSTEM_CHECKS  # noqa: E402
 

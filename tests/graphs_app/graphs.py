@@ -3,6 +3,7 @@ call.
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -232,3 +233,33 @@ def doze(state: Ledger, ctx: Any) -> dict[str, Any]:
 
 slow.edge(START, "doze")
 slow.edge("doze", END)
+
+# --- a long pause between two attempts -------------------------------------------------------------------------------
+
+patient = Graph("patient", input=Order, state=Ledger)
+
+
+@patient.node(retry=Retry(attempts=2, backoff=6, jitter=0))
+def second_time(state: Ledger, ctx: Any) -> dict[str, Any]:
+    if ctx.attempt < 2:
+        raise RuntimeError("not yet")
+    return {"notes": ["second time"]}
+
+
+patient.edge(START, "second_time")
+patient.edge("second_time", END)
+
+# --- a node that takes its worker down --------------------------------------------------------------------------------
+
+deadly = Graph("deadly", input=Order, state=Ledger)
+
+
+@deadly.node()
+def die(state: Ledger, ctx: Any) -> dict[str, Any]:
+    outside(ctx, "died")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+deadly.edge(START, "die")
+deadly.edge("die", END)
