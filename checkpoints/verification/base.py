@@ -46,11 +46,11 @@ class Subject:
         what = sealing.name_of(row)
         return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, f"{what} {reason}", code)
 
-    def gone(self, model: type[Model], what: str, *, checkpoint: Any = "") -> Fault:
+    def gone(self, model: type[Model], what: str, *, checkpoint: Any = "", are: str = "is") -> Fault:
         """A row that must be there is not. `what` names it after its table."""
         table = model._meta.db_table
         row = f"{table} {what}"
-        return Fault(str(self.run.id), str(checkpoint or ""), table, row, f"{row} is gone")
+        return Fault(str(self.run.id), str(checkpoint or ""), table, row, f"{row} {are} gone")
 
     def refused(self, row: Model, error: CountersignError, *, checkpoint: Any = "") -> Fault:
         """The fault that a refusal names."""

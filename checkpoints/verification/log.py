@@ -37,8 +37,9 @@ def log(subject: Subject) -> Iterator[Fault]:
 
 def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
     if first < behind:
-        lines = f"line {first}" if first == behind - 1 else f"lines {first} to {behind - 1}"
-        yield subject.gone(RunEvent, f"{subject.run.id} {lines}")
+        one = first == behind - 1
+        lines = f"line {first}" if one else f"lines {first} to {behind - 1}"
+        yield subject.gone(RunEvent, f"{subject.run.id} {lines}", are="is" if one else "are")
 
 
 def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None, bytes]:

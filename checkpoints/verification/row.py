@@ -17,7 +17,6 @@ def run_row(subject: Subject) -> Iterator[Fault]:
     except CountersignError as error:
         yield subject.refused(run, error)
         return
-    yield from _status(subject)
     for column in Run.PAYLOADS:
         try:
             data = subject.payload(run, column)
@@ -28,7 +27,7 @@ def run_row(subject: Subject) -> Iterator[Fault]:
             yield subject.fault(run, "has another input than it was started with")
 
 
-def _status(subject: Subject) -> Iterator[Fault]:
+def ended(subject: Subject) -> Iterator[Fault]:
     """A run that has ended says so in its log, and one that has not does not."""
     run = subject.run
     types = [f"run_{end}" for end in ENDS]

@@ -51,8 +51,9 @@ def timeline(subject: Subject) -> Iterator[Fault]:
 
 
 def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
-    rows = f"at {first}" if first == behind - 1 else f"from {first} to {behind - 1}"
-    yield subject.gone(Checkpoint, f"{subject.run.id} {rows}")
+    one = first == behind - 1
+    rows = f"at {first}" if one else f"from {first} to {behind - 1}"
+    yield subject.gone(Checkpoint, f"{subject.run.id} {rows}", are="is" if one else "are")
 
 
 def _ends(subject: Subject, last: Checkpoint | None) -> Iterator[Fault]:
