@@ -15,7 +15,7 @@ def run(bench: Bench) -> None:
     """Rates beside the limit, the same with slow commits, and what one superstep costs, counted."""
     _rates(bench, "W1")
     if bench.vendor == "postgresql":
-        _rates(bench, "W1 unprepared", peers=False, BENCH_PREPARED="false")
+        _rates(bench, "W1 unprepared", peers=False, COUNTERSIGN_PREPARED_STATEMENTS="false")
     if bench.vendor == "postgresql" and bench.delay_ms:
         _slow(bench)
     for who in (OURS, *bench.peers):
