@@ -30,6 +30,7 @@ from orchestrator.engine import (
     Union,
     Write,
 )
+from tests.crash import memory
 
 BROKEN: set[str] = set()
 """Nodes that are broken until a person mends them."""
@@ -45,7 +46,7 @@ YES = ("approved", "partial")
 def fresh() -> None:
     """Everything as before a journey."""
     BROKEN.add("fragile")
-    LEFT.update(wobble=2, far=2, knock=1, linger=1, last_call=1)
+    LEFT.update(wobble=2, far=2, knock=1, linger=1, last_call=1, nudge=1)
     DRAIN.clear()
 
 
@@ -380,3 +381,18 @@ def recall(state: Notes, ctx: Any) -> dict[str, Any]:
 
 
 _chain(remembering, START, "remember", "recall", END)
+
+unknown = _graph("c_unknown")
+
+
+@unknown.node(effect="external")
+def post(state: Notes, ctx: Any) -> dict[str, Any]:
+    """It acts, and nobody hears that it did."""
+    outside(ctx, "posted")
+    raise TimeoutError("no answer")
+
+
+_note(unknown, "after")
+_chain(unknown, START, "post", "after", END)
+
+memory_modes = memory.declare(_graph("c_memory"), gate=GATE, when=YES)

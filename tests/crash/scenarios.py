@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 
 from approvals.models import ApprovalRequest, Decision
-from checkpoints import journal, leases
+from checkpoints import journal, leases, wakes
 from checkpoints.core.status import Status
 from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -29,7 +29,7 @@ from tests.runner import desk
 LONGEST = 80
 """Acts after which a run that has not ended will not."""
 LONG_AGO = "2000-01-01T00:00Z"
-LEAVES = {"letter": "letter", "knock": "knocked"}
+LEAVES = {"letter": "letter", "knock": "knocked", "post": "posted"}
 """Effects that only a person can judge, and the line that each leaves outside."""
 
 _number = itertools.count()
@@ -76,6 +76,23 @@ def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User],
     return people
 
 
+def _cancels(run: Run, by: User) -> bool:
+    """Whoever sees the run wait has it cancelled."""
+    if run.status != Status.PAUSED:
+        return False
+    runs.cancel(run.id, by=by, reason="no longer needed")
+    return True
+
+
+def _wakes_then_signs(run: Run, by: User) -> bool:
+    """Somebody wakes the run although nothing was decided; it must find nothing to do, and rest again."""
+    if run.status == Status.PAUSED and graphs.misbehaves("nudge"):
+        with transaction.atomic():
+            wakes.wake(run.id)
+        return True
+    return _signs()(run, by)
+
+
 def _mend_and_resume(run: Run, by: User) -> bool:
     if run.status != Status.FAILED:
         return False
@@ -108,13 +125,17 @@ SCENARIOS = {
     "gate beside a moving branch": Scenario("c_beside", _signs()),
     "two gates one by one": Scenario("c_two_gates", _signs(requests=1)),
     "two gates at once": Scenario("c_two_gates", _signs()),
+    "woken for nothing": Scenario("c_gate", _wakes_then_signs),
+    "cancelled": Scenario("c_beside", _cancels, end=Status.CANCELLED),
     "retry": Scenario("c_retry", _settle, counted={"knocked": 1}, once=frozenset({"knocked"})),
     "retry after a wait": Scenario("c_far"),
     "failure": Scenario("c_failure", _mend_and_resume, counted={"paid": 1}),
     "error edge": Scenario("c_error_edge"),
     "drain": Scenario("c_drain", counted={"paid": 1, "beside": 1}, settings={"GRACE_SECONDS": 0.05}),
     "memory": Scenario("c_remembering"),
+    "memory in each mode and at a gate": Scenario("c_memory", _signs("approve", ("edit", {"content": 7}), "approve")),
     "effects": Scenario("c_effects", _settle, counted={"paid": 1, "letter": 1}, once=frozenset({"letter"})),
+    "unknown": Scenario("c_unknown", _settle, counted={"posted": 1}, once=frozenset({"posted"})),
     "atomic": Scenario("c_atomic"),
     "recovery points": Scenario("c_recovery"),
     "slices": Scenario("c_loop", settings={"SLICE_SECONDS": 1e-6}),
