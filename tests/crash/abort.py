@@ -72,8 +72,8 @@ def _hang_up(cursor: Any) -> None:
         cursor.db.close()
 
 
-def _until_threads_rest(others: set[threading.Thread]) -> None:
-    """Wait until the threads begun meanwhile have ended, and those of node code, which never end, have nothing to do."""
+def until_threads_rest(others: set[threading.Thread]) -> None:
+    """Wait until the threads begun meanwhile have ended; those of node code never end, and must have nothing to do."""
     until = time.monotonic() + 5
     while time.monotonic() < until:
         threads = [one for one in threading.enumerate() if one.is_alive()]
@@ -125,5 +125,5 @@ class Points(Watch):
             except Aborted:
                 connection.close()
             finally:
-                _until_threads_rest(others)
+                until_threads_rest(others)
         self._dead = False

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from orchestrator import executor
 from orchestrator.engine import reducer as reducers
 from orchestrator.engine import registry
 from tests import cast
@@ -29,16 +28,9 @@ FEWEST, MOST = 20, 600
 """Moments of one scenario: fewer means that something is not seen, more that a run is not bounded."""
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A drain is noticed at once, and each pause between attempts gives the worker back."""
-    monkeypatch.setattr(executor, "WATCH_SECONDS", 0.005)
-    monkeypatch.setattr(executor, "LONGEST_PAUSE", 0.005)
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
-    name: str, tmp_path: Path, people: cast.People, settings: Any
+    name: str, tmp_path: Path, people: cast.People, settings: Any, quick: None
 ) -> None:
     scenario = SCENARIOS[name]
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings}

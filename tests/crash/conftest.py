@@ -1,0 +1,12 @@
+"""What the sweeps share."""
+
+import pytest
+
+from orchestrator import executor
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain is noticed at once, and each pause between attempts gives the worker back."""
+    monkeypatch.setattr(executor, "WATCH_SECONDS", 0.005)
+    monkeypatch.setattr(executor, "LONGEST_PAUSE", 0.005)

@@ -1,0 +1,95 @@
+"""Lost answers: a commit happens, and then the driver raises, so whoever committed does not know that it did.
+
+A commit is told by who made it: the verbs in `KINDS`, found on the stack. On PostgreSQL the connection is gone
+afterwards, as it would be; SQLite has no connection that could break, there it is the error alone.
+"""
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import Error, OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from tests.crash.abort import Watch, until_threads_rest, watching
+
+KINDS = {
+    ("orchestrator.runs", "start"): "start",
+    ("checkpoints.ledger", "stop"): "rest",
+    ("checkpoints.ledger", "append"): "intents",
+    ("checkpoints.journal", "record"): "result",
+    ("checkpoints.journal", "atomically"): "atomic result",
+    ("checkpoints.leases", "_take"): "claim",
+    ("checkpoints.leases", "begin"): "begin",
+    ("checkpoints.leases", "give_back"): "give back",
+    ("checkpoints.leases", "heartbeat"): "heartbeat",
+    ("approvals.reviews", "sign"): "signing",
+    ("orchestrator.runs", "resume"): "resume",
+    ("orchestrator.runs", "settle"): "settle",
+    ("orchestrator.runs", "cancel"): "cancel",
+}
+POINTS = {"superstep": "superstep", "settlement": "settlement", "failure": "failure"}
+"""Commits of a checkpoint, by its source; one that also pauses the run is a `pause` too."""
+EVERY = {*KINDS.values(), *POINTS.values(), "pause"}
+WRITES = ("INSERT", "UPDATE", "DELETE", "WITH")
+
+
+def kinds_here() -> set[str]:
+    """What the commit under way is, from those who asked for it: the innermost verb counts."""
+    frame = sys._getframe(1)
+    while frame := frame.f_back:  # type: ignore[assignment]
+        name = (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
+        if name == ("checkpoints.ledger", "commit"):
+            point, turn = frame.f_locals["point"], frame.f_locals["turn"]
+            return {POINTS[str(point.source)]} | ({"pause"} if turn.status == "paused" else set())
+        if name in KINDS:
+            return {KINDS[name]}
+    return set()
+
+
+class Answers(Watch):
+    """Counts commits, and loses the answer of the chosen one (None: only counts).
+
+    `fired` are the kinds of the commit whose answer was lost. In a life that it falls on, the one who acts may take the
+    error as he likes; what he lets through ends the life quietly.
+    """
+
+    def __init__(self, at: int | None = None) -> None:
+        self.at = at
+        self.seen: Counter[str] = Counter()
+        self.number = 0
+        self.fired: set[str] = set()
+        self._lock = threading.Lock()
+
+    def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        if link.get_autocommit() and not link.in_atomic_block and sql.startswith(WRITES):
+            self._pass(link)
+
+    def committed(self, link: BaseDatabaseWrapper) -> None:
+        self._pass(link)
+
+    def _pass(self, link: BaseDatabaseWrapper) -> None:
+        kinds = kinds_here()
+        with self._lock:
+            self.seen.update(kinds)
+            self.number += 1
+            if self.number - 1 != self.at:
+                return
+            self.fired = kinds or {"other"}
+        if link.vendor == "postgresql" and link.connection is not None:
+            link.connection.close()
+        raise OperationalError("server closed the connection unexpectedly")
+
+    @contextmanager
+    def life(self) -> Iterator[None]:
+        """One process acts, or one person; who gets no answer looks again later."""
+        others = set(threading.enumerate())
+        with watching(self):
+            try:
+                yield
+            except Error:
+                connection.close()
+            finally:
+                until_threads_rest(others)

@@ -1,0 +1,98 @@
+"""Every commit of every scenario happens without anybody being told; nothing is lost by that, and nothing doubled."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from approvals import reviews
+from approvals.models import Decision, Receipt
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine.errors import AlreadyDecided, WrongStatus
+from tests import cast
+from tests.crash import graphs, lost, scenarios
+from tests.crash.abort import watching
+from tests.crash.journey import journey, journey_hash
+from tests.crash.lost import Answers
+from tests.crash.scenarios import SCENARIOS
+from tests.runner import desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
+    name: str, tmp_path: Path, people: cast.People, settings: Any, quick: None
+) -> None:
+    scenario = SCENARIOS[name]
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings}
+    rita = desk.reviewer(people.reviewer)
+    scenarios.live(scenario, by=rita, folder=tmp_path, trouble=Answers())
+    whole = Answers()
+    wanted = scenarios.live(scenario, by=rita, folder=tmp_path, trouble=whole)
+    expected, hashed = journey(wanted), journey_hash(wanted)
+    for at in itertools.count():
+        answers = Answers(at)
+        met = scenarios.live(scenario, by=rita, folder=tmp_path, trouble=answers)
+        if not answers.fired:
+            break
+        assert journey_hash(met) == hashed, (at, answers.fired, journey(met), expected)
+        scenarios.nothing_is_lost_or_doubled(scenario, met, tmp_path)
+    print(f"{name}: {at} answers lost of {whole.number}: {dict(whole.seen)}")
+    assert at >= 0.9 * whole.number > 3
+
+
+def test_commits_of_every_kind_are_among_them(tmp_path: Path, people: cast.People, settings: Any, quick: None) -> None:
+    rita, seen, before = desk.reviewer(people.reviewer), set(), settings.COUNTERSIGN
+    for scenario in SCENARIOS.values():
+        settings.COUNTERSIGN = {**before, **scenario.settings}
+        whole = Answers()
+        scenarios.live(scenario, by=rita, folder=tmp_path, trouble=whole)
+        seen |= set(whole.seen)
+    assert lost.EVERY - seen == set()
+
+
+def _unanswered(act: Callable[[], Any]) -> None:
+    """Do it, and lose the answer to its commit."""
+    with pytest.raises(OperationalError), watching(Answers(0)):
+        act()
+    connection.close()
+
+
+def test_a_signature_that_was_not_answered_and_is_sent_again_gives_the_receipt_of_the_first(
+    tmp_path: Path, people: cast.People
+) -> None:
+    rita, run = desk.reviewer(people.reviewer), desk.start("c_gate", tmp_path)
+    decisions = [{"write": str(w.write), "hash": w.hash, "verdict": "approve"} for w in desk.pending(run)]
+    _unanswered(lambda: reviews.sign(run.id, decisions, by=rita, idempotency_key="once"))
+    (receipt,) = Receipt.objects.filter(run=run)
+    assert reviews.sign(run.id, decisions, by=rita, idempotency_key="once") == receipt
+    assert Decision.objects.filter(run=run.id).count() == 3
+    with pytest.raises(AlreadyDecided) as told:
+        reviews.sign(run.id, decisions, by=rita)
+    assert told.value.facts["by"] == [rita.username]
+
+
+def test_a_start_that_was_not_answered_and_is_sent_again_gives_the_run_of_the_first(tmp_path: Path) -> None:
+    given = {"folder": str(tmp_path)}
+    _unanswered(lambda: runs.start("c_linear", given, key="once"))
+    (first,) = Run.objects.filter(key="once")
+    assert runs.start("c_linear", given, key="once") == first
+    assert Run.objects.count() == 1
+
+
+def test_a_resume_or_a_cancel_that_was_not_answered_and_is_sent_again_changes_nothing_more(
+    tmp_path: Path, people: cast.People
+) -> None:
+    graphs.fresh()
+    stella, run = people.steward, desk.start("c_failure", tmp_path)
+    _unanswered(lambda: runs.resume(run.id, by=stella))
+    with pytest.raises(WrongStatus):
+        runs.resume(run.id, by=stella)
+    _unanswered(lambda: runs.cancel(run.id, by=stella))
+    runs.cancel(run.id, by=stella)
+    assert [len(desk.said(run, kind)) for kind in ("run_resumed", "run_cancelled")] == [1, 1]
