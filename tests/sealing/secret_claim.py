@@ -45,7 +45,7 @@ def keys() -> dict[str, Any]:
 
 
 def graph(**settings: Any) -> Graph:
-    """gather sends to look up; people decide on a payout and a letter; then something breaks, and sending is unknown."""
+    """gather sends to look up; people decide on a payout and a letter; something breaks, and sending is unknown."""
     gate = Gate(
         reviewers=["group:claims"],
         title="Pay {input.person}: " + marked("title"),

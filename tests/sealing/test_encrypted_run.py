@@ -66,7 +66,7 @@ def decide(rita: Client, run: Run) -> Any:
         {"verdict": "reject", "reason": marked("refusal")},
     ]
     decisions = [{"write": w["id"], "hash": w["hash"], **one} for w, one in zip(writes, said, strict=True)]
-    return rita.post(f"runs/{run.id}/decisions/", {"decisions": decisions})
+    return rita.post(f"runs/{run.id}/signatures/", {"decisions": decisions})
 
 
 def settle(olive: Client, run: Run) -> Any:
@@ -85,7 +85,7 @@ def whole_story(olive: Client, rita: Client, people: cast.People) -> Run:
     broken.clear()
     olive.post(f"runs/{run.id}/resume/")
     run = advanced(olive, Status.UNKNOWN)
-    until(lambda: LateResult.objects.filter(run=run).exists(), "the late result", seconds=10)
+    until(lambda: LateResult.objects.filter(run=run).exists(), what="the late result", seconds=10)
     people.starter.groups.add(Group.objects.get(name="steward"))
     answer = settle(Client(people.starter), run)
     assert answer.status_code == 200, answer.json()
