@@ -29,7 +29,7 @@ class ApprovalRequest(OfTask, Sealed):
     MOMENT = "opened_at"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests", db_index=False)
     graph = models.CharField(max_length=200)
     kind = models.CharField(max_length=10, default="writes")
     superstep = models.PositiveIntegerField(default=0)

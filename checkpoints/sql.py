@@ -80,10 +80,14 @@ def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[]
 def insert(model: type[Model], rows: Sequence[Model]) -> None:
     """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
     now = connections[DEFAULT_DB_ALIAS]
+    with now.cursor() as cursor:
+        _insert(cursor, model, rows, now.vendor)
+
+
+def _insert(cursor: Any, model: type[Model], rows: Sequence[Model], vendor: str) -> None:
     for begin in range(0, len(rows), MOST_ROWS):
         some = rows[begin : begin + MOST_ROWS]
-        with now.cursor() as cursor:
-            cursor.execute(_insert_sql(model, len(some)), _params(model, some, now.vendor))
+        cursor.execute(_insert_sql(model, len(some)), _params(model, some, vendor))
 
 
 def fenced(
@@ -97,12 +101,13 @@ def fenced(
     now = connections[DEFAULT_DB_ALIAS]
     if now.vendor == "postgresql" and sum(len(some) for _, some in rows) <= MOST_ROWS:
         return _in_one_statement(now, fence, rows, gone)
-    met = update_returning(fence.model, fence.where, fence.returning, **fence.values)
-    if met:
-        if gone is not None:
-            type(gone)._base_manager.filter(pk=gone.pk).delete()
-        for model, some in rows:
-            insert(model, some)
+    with now.cursor() as cursor:
+        cursor.execute(*fence.sql(now.vendor))
+        met = _converted(fence, cursor.fetchall())
+        if met and gone is not None:
+            cursor.execute(f"DELETE FROM {_quoted(gone._meta.db_table)} WHERE id = %s", [_plain(gone.pk, now.vendor)])  # noqa: S608
+        for model, some in rows if met else ():
+            _insert(cursor, model, some, now.vendor)
     return met
 
 

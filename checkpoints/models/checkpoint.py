@@ -30,8 +30,10 @@ class Checkpoint(Sealed):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # No constraint in the database: the fenced commit has just locked this very run row, and the check costs a
-    # statement a step.
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="checkpoints", db_constraint=False)
+    # statement a step. No index of its own: the one on (run, seq) serves.
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="checkpoints", db_constraint=False, db_index=False
+    )
     seq = models.PositiveIntegerField()
     superstep = models.PositiveIntegerField()
     line = models.PositiveIntegerField()

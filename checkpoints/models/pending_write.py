@@ -27,7 +27,7 @@ class PendingWrite(OfTask, Sealed):
     id = models.BigAutoField(primary_key=True)
     write = models.UUIDField(help_text="The id of the write: the same for all its revisions.")
     revision = models.PositiveIntegerField()
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="pending_writes")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="pending_writes", db_index=False)
     position = models.PositiveIntegerField()
     channel = models.CharField(max_length=200)
     label = models.CharField(max_length=300, blank=True, default="")

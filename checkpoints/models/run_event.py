@@ -13,8 +13,8 @@ class RunEvent(Sealed):
     IDENTITY = ("run_id", "seq")
 
     id = models.BigAutoField(primary_key=True)
-    # No constraint in the database: see Checkpoint.run.
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False)
+    # No constraint in the database, and no index: see Checkpoint.run.
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False, db_index=False)
     seq = models.PositiveBigIntegerField()
     type = models.CharField(max_length=40)
     at = models.DateTimeField()

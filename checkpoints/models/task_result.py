@@ -27,7 +27,7 @@ class TaskResult(OfTask, Sealed):
     MOMENT = "intent_at"
 
     id = models.BigAutoField(primary_key=True)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="task_results")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="task_results", db_index=False)
     attempt = models.PositiveIntegerField()
     effect = models.CharField(max_length=10)
     epoch = models.PositiveBigIntegerField()
