@@ -5,6 +5,7 @@ The runner and the verbs of floor 3 call them. Each is one transaction, or joins
 knows about people's decisions: what must ride in a commit is handed in as `inside`.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -168,7 +169,8 @@ def mark_tampered(run_id: UUID, error: CountersignError) -> None:
     """
     run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
     if run is not None:
-        why = _why(run_id, {"code": error.code, "message": error.message}, cover_of(run))
+        told = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
+        why = _why(run_id, told, cover_of(run))
         found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *ENDS])
         found.update(status=Status.TAMPERED, due_at=None, **why)
 

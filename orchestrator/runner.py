@@ -64,7 +64,7 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
     except StaleLease:
         log.info("lease_lost", run=str(run_id), epoch=hold.epoch)
     except (TamperedRow, WrongKey) as error:
-        ledger.condemn(hold, opened.error_of(error))
+        ledger.condemn(hold, opened.error_of(error) | {"cure": inspect.getdoc(type(error))})
     except Drained:
         leases.give_back(hold.id, hold.epoch, drained=True)
     except PayloadsUnavailable as error:

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
-from checkpoints import files, leases, ledger, payloads, wakes
+from checkpoints import audit, files, leases, ledger, payloads, wakes
 from checkpoints.clock import db_in
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
@@ -25,11 +25,12 @@ from checkpoints.ledger import Payload
 from checkpoints.models import Run
 from checkpoints.packed import value
 from checkpoints.sealing import cover_of, new_cover
+from checkpoints.verification import verify_run
 from orchestrator import cancelling, describing, diagnostics, runner, settling
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing, WrongStatus
+from orchestrator.engine.errors import InvalidValue, KeyConflict, TamperedRow, UnknownThing, WrongKey, WrongStatus
 from orchestrator.engine.plan import begin
 
 MOST_PRIORITY = 1000
@@ -160,22 +161,33 @@ def advance(run_id: UUID | str) -> Run:
 
 
 def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
-    """Queue a failed run again, or one that is incompatible here and whose graph is registered now.
+    """Queue a failed run again, one that is incompatible here and whose graph is registered now, or a tampered one of
+    which every record verifies again.
 
     What its open superstep kept is used; only tasks without a result run. Raises `WrongStatus` for any other status: a
-    run that waits for people goes on by their signatures alone.
+    run that waits for people goes on by their signatures alone; `TamperedRow` or `WrongKey`, naming the first fault.
     """
     run = get(run_id)
+    if run.status == Status.TAMPERED:
+        _require_whole(run, by=by)
     with transaction.atomic():
         run = ledger.lock(run.id)
         if run.status == Status.PAUSED:
             raise WrongStatus(
                 f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
             )
-        only = frozenset({Status.FAILED, Status.INCOMPATIBLE})
+        only = frozenset({Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
         ledger.requeue(run, lines=[Draft("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
     run.refresh_from_db()
     return run
+
+
+def _require_whole(run: Run, *, by: Any) -> None:
+    """Raise what the first fault of a run is, if it has one, and leave an audit line."""
+    for fault in verify_run(run.id, most=1):
+        audit.record("refused_tampered", actor=by, run=run.id, row=fault.what)
+        kind = WrongKey if fault.code == WrongKey.code_of_class else TamperedRow
+        raise kind(f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what)
 
 
 def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = "") -> Run:

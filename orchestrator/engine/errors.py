@@ -103,13 +103,15 @@ class IncompatibleGraph(_Named):
 
 
 class TamperedRow(_Named):
-    """A stored record is not what was written. Do not go on; compare it with a backup or a bundle."""
+    """A stored record is not what was written. Restore it from a backup, then resume the run: it is verified first."""
 
     code_of_class = "tampered_row"
 
 
 class WrongKey(_Named):
-    """No key of the ring opens or verifies this record. Put the key with the named id back into the settings."""
+    """No key of the ring opens or verifies this record. Put the key with the named id back into the settings, then
+    resume the run: it is verified first.
+    """
 
     code_of_class = "wrong_key"
 

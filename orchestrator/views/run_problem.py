@@ -90,8 +90,12 @@ def _tampered(run: Run, error: dict[str, Any], may: bool) -> Problem:
     return Problem(
         title="A record does not match what was written",
         message=_sentence(error),
-        safe="The run is frozen. Its history stays readable.",
-        todo="Compare it with a backup, and find out who could write to the database.",
+        safe="The run stands still, and nothing was applied. Its history stays readable.",
+        todo="Restore the record from a backup, then resume the run: it is verified first. Find out who could write to "
+        "the database; manage.py verify_runs names every place that is not as it was written.",
+        action="resume" if may else "",
+        why_not="" if may else "Somebody with the right to steer runs can resume it.",
+        confirm="It goes on only if every record of it verifies.",
     )
 
 
