@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import models
+from checkpoints import memory, models
 from checkpoints.packed import value
 from orchestrator.engine.errors import TamperedRow, WrongKey
 
@@ -131,6 +131,45 @@ class RunEventAdmin(ReadOnlyRows):
     """Lines of logs."""
 
     list_display = ("run_id", "seq", "type", "task", "actor", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.MemoryTrace)
+class MemoryTraceAdmin(ReadOnlyRows):
+    """What is remembered. Whoever may delete it has it forgotten: its content goes, its version stays."""
+
+    list_display = ("namespace", "key", "version", "strength", "deleted", "run", "node", "at")
+    list_filter = ("deleted",)
+    search_fields = ("namespace", "key")
+    actions = ()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        allowed = bool(request.user.has_perm("checkpoints.delete_memorytrace"))
+        return allowed and not (obj is not None and obj.deleted)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Forget it, with a line in the audit log."""
+        memory.forget(obj, by=request.user)
+
+    def delete_queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
+        """Forget all that were chosen."""
+        for row in queryset:
+            memory.forget(row, by=request.user)
+
+
+@admin.register(models.MemoryLanding)
+class MemoryLandingAdmin(ReadOnlyRows):
+    """What landed in memory."""
+
+    list_display = ("run_id", "task", "n", "namespace", "key", "version", "deleted", "at")
+    search_fields = ("=run__key", "namespace", "key")
+
+
+@admin.register(models.MemoryRecord)
+class MemoryRecordAdmin(ReadOnlyRows):
+    """What tasks read from memory."""
+
+    list_display = ("run_id", "task", "n", "kind", "mode", "unrecorded", "at")
     search_fields = ("=run__key",)
 
 

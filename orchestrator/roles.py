@@ -14,7 +14,8 @@ from django.db.models import Q
 
 _ROWS = (
     "checkpoints.view_auditline", "checkpoints.view_checkpoint", "checkpoints.view_graphversion",
-    "checkpoints.view_lateresult", "checkpoints.view_pendingwrite", "checkpoints.view_runevent",
+    "checkpoints.view_lateresult", "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord",
+    "checkpoints.view_memorytrace", "checkpoints.view_pendingwrite", "checkpoints.view_runevent",
     "checkpoints.view_taskresult", "checkpoints.view_upload", "checkpoints.view_worker",
     "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
 )  # fmt: skip
@@ -27,6 +28,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         *_MOVING,
         "checkpoints.import_run",
         "checkpoints.manage_retention",
+        "checkpoints.delete_memorytrace",
         "approvals.reassign",
         "approvals.view_audit",
         *_ROWS,
