@@ -61,7 +61,7 @@ def test_case_accents_and_scripts() -> None:
     "odd",
     [
         "", " ", "\t\n", '"', "'", "''", '"late', "late*", "late OR", "OR", "NOT late", "NEAR(late parcel)",
-        "text:late", "^late", "late AND (parcel", "a-b", "late & | !", "<->", ":*", 
+        "text:late", "^late", "late AND (parcel", "a-b", "late & | !", "<->", ":*",
         "'); DROP TABLE x; --", "%s %(x)s {table}", "\\",
         "💥", "\ud800", "\x00", "late\x00parcel", "late " * 5000, "x" * 100_000, "*", "-", "+late", "late:A",
     ],
