@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 def range_of(checkpoint: UUID) -> "QuerySet[Checkpoint]":
     """The rows from which the payload of a checkpoint is folded, oldest first: one query."""
-    one = Checkpoint.objects.filter(id=checkpoint)
+    one = Checkpoint.objects.filter(id=checkpoint).order_by()
 
     def of(column: str) -> Any:
         return one.values(column)[:1]

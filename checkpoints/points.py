@@ -117,10 +117,17 @@ class Place:
 
 def first(place: Place, new: UUID, point: Point, *, end: LogEnd, at: datetime) -> tuple[Checkpoint, Head]:
     """The first row of a line, always with a snapshot."""
+    return alone(place, new, point, seq=0, parent=None, end=end, at=at)
+
+
+def alone(
+    place: Place, new: UUID, point: Point, *, seq: int, parent: UUID | None, end: LogEnd, at: datetime
+) -> tuple[Checkpoint, Head]:
+    """A row that no other is needed to load: its change is the whole document, and it has a snapshot."""
     sizes = sizes_of(point.payload)
     change = (canonical.encode(ops.put(point.payload.document())),)
-    row = _row(place, new, point, parent=None, seq=0, end=end, at=at)
-    head = Head(new, 0, None, True, point.source, point.payload, hash="", anchor=0, since=0, sizes=sizes)
+    row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
+    head = Head(new, seq, parent, True, point.source, point.payload, hash="", anchor=seq, since=0, sizes=sizes)
     return row, _finished(place, row, head, point, change, parent_hash="", snapshot=True)
 
 
@@ -234,11 +241,21 @@ def _keep(row: Checkpoint, column: str, packed: bytes, place: Place) -> None:
 
 def forget(place: Place, replaced: UUID) -> None:
     """Delete the bytes of a recovery point that has been replaced. Where that fails they are left to the sweep."""
-    name = payloads.name_of(place.run, replaced, "change")
+    _forget(place.backend, payloads.name_of(place.run, replaced, "change"))
+
+
+def forget_row(row: Checkpoint) -> None:
+    """Delete the bytes of a row that is gone. Where that fails they are left to the sweep."""
+    for column in ("change", "snapshot"):
+        if kept := bytes(getattr(row, column)):
+            _forget(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+
+
+def _forget(backend: str, name: str, kept: bytes = b"") -> None:
     try:
-        payloads.forget(place.backend, name)
+        payloads.forget(backend, name, kept)
     except Exception as error:
-        log.warning("payload_left_to_the_sweep", name=name, backend=place.backend, error=str(error))
+        log.warning("payload_left_to_the_sweep", name=name, backend=backend, error=str(error))
 
 
 def _row(

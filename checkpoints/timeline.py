@@ -4,7 +4,6 @@ Pages, the API, commands and live views call it. It asks no permission: who call
 Lists read columns only; the payload of a checkpoint is read where one is named.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from uuid import UUID
 from django.db.models import BinaryField, Case, F, Q, QuerySet, Value, When
 
 from checkpoints import folding, sealing
+from checkpoints.core.alias import parsed
 from checkpoints.core.diff import differences, written
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -24,10 +24,6 @@ _BY_ADDRESS = ("node", "visit", "index", "position")
 _PAYLOADS = ("change", "snapshot", "seal")
 _WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
-_ALIAS = re.compile(
-    r"(?P<key>[^/:\x00]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
-    r"|(?:line-(?P<line>\d{1,9}):)?step-(?P<step>\d{1,9}))"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +76,13 @@ def _of_id(kept: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
 
 
 def _of_alias(kept: "QuerySet[Checkpoint]", alias: str) -> Checkpoint | None:
-    match = _ALIAS.fullmatch(alias)
-    if match is None:
+    said = parsed(alias)
+    if said is None:
         return None
-    kept = kept.filter(run__key=match["key"]).order_by("-seq")
-    if not match["step"]:
-        return kept.filter(seq=0 if match["initial"] else int(match["seq"])).first()
-    kept = kept.filter(superstep=int(match["step"]))
-    return kept.filter(line=int(match["line"]) if match["line"] else F("run__line")).first()
+    kept = kept.filter(run__key=said.key).order_by("-seq")
+    if said.superstep is None:
+        return kept.filter(seq=said.seq).first()
+    return kept.filter(superstep=said.superstep, line=said.line or F("run__line")).first()
 
 
 def alias_of(checkpoint: Checkpoint) -> str:

@@ -5,5 +5,6 @@ Call `check_payloads(make)` or `check_store(make)` from a test. No test framewor
 
 from checkpoints.conformance.payloads import PAYLOAD_RULES, check_payloads
 from checkpoints.conformance.rule import Broken
+from checkpoints.conformance.stores import STORE_RULES, Store, check_store
 
-__all__ = ["PAYLOAD_RULES", "Broken", "check_payloads"]
+__all__ = ["PAYLOAD_RULES", "STORE_RULES", "Broken", "Store", "check_payloads", "check_store"]

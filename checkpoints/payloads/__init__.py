@@ -1,7 +1,7 @@
 """Where the bytes of checkpoints are kept. Rows live in the Django database; these keep what the rows point to."""
 
 from checkpoints.payloads.base import PayloadBackend, check_name
-from checkpoints.payloads.configured import DATABASE, backend, backends, chosen
+from checkpoints.payloads.configured import DATABASE, backend, backends, chosen, lend
 from checkpoints.payloads.database import DatabasePayloads
 from checkpoints.payloads.files import FilePayloads
 from checkpoints.payloads.memory import MemoryPayloads
@@ -22,6 +22,7 @@ __all__ = [
     "fetch",
     "forget",
     "keep",
+    "lend",
     "name_of",
     "where",
 ]

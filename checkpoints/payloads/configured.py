@@ -18,6 +18,7 @@ DATABASE = "database"
 _DATABASE = DatabasePayloads()
 _WORDS: dict[str, Any] = {"database": DatabasePayloads, "files": FilePayloads, "memory": MemoryPayloads}
 _made: tuple[Conf, dict[str, PayloadBackend]] | None = None
+_lent: dict[str, PayloadBackend] = {}
 
 
 def backend(name: str) -> PayloadBackend:
@@ -25,6 +26,8 @@ def backend(name: str) -> PayloadBackend:
     if name == DATABASE:
         return _DATABASE
     made = backends()
+    if name in _lent and name not in made:
+        return _lent[name]
     if name not in made:
         raise UnknownBackend(
             f"the settings know no payload backend {name!r}; known: {', '.join(sorted(made))}", backend=name
@@ -39,6 +42,18 @@ def backends() -> dict[str, PayloadBackend]:
     if _made is None or _made[0] is not now:
         _made = (now, {DATABASE: _DATABASE, **{name: _built(name, given) for name, given in now.payloads.items()}})
     return _made[1]
+
+
+def lend(backend: PayloadBackend, name: str) -> str:
+    """Let this process know a backend that the settings do not name. Gives its name, by which rows will know it.
+
+    Raises `ImproperlyConfigured` where the settings have another of that name.
+    """
+    known = backends().get(name)
+    if known is not None and known is not backend:
+        raise ImproperlyConfigured(f"the settings have another payload backend of the name {name!r}")
+    _lent[name] = backend
+    return name
 
 
 def chosen(name: str | None) -> str:

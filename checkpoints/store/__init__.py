@@ -1,0 +1,23 @@
+"""Stores of checkpoints: `CheckpointStore` over rows and a payload backend, `MemoryStore` without Django, and the suite
+that both keep. Importing this loads no Django; `CheckpointStore` does.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from checkpoints.core.memory_store import MemoryStore
+from checkpoints.core.stored import Snapshot, Stored
+
+if TYPE_CHECKING:
+    from checkpoints import conformance
+    from checkpoints.store.rows import CheckpointStore
+
+__all__ = ["CheckpointStore", "MemoryStore", "Snapshot", "Stored", "conformance"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CheckpointStore":
+        return import_module("checkpoints.store.rows").CheckpointStore
+    if name == "conformance":
+        return import_module("checkpoints.conformance")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

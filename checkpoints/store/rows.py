@@ -1,0 +1,281 @@
+"""`CheckpointStore`: the eight verbs over rows of the database and a payload backend.
+
+Low level: people start, fork and clean up runs by `orchestrator.runs` and by retention. The history of a run that has a
+row is its workers' to write; here it can be read and forked. What is saved here belongs to runs without a row.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from checkpoints import folding, payloads, points
+from checkpoints.core import stored
+from checkpoints.core.alias import parsed
+from checkpoints.core.ids import uuid7
+from checkpoints.core.stored import About, Snapshot, State, Stored
+from checkpoints.events import LogEnd
+from checkpoints.models import Checkpoint, Run
+from checkpoints.models.checkpoint import Source
+from checkpoints.packed import value
+from checkpoints.payloads import PayloadBackend
+from checkpoints.points import Payload, Place, Point
+from checkpoints.sealing import Cover, cover_of
+from orchestrator.engine import registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import UnknownThing, WrongStatus
+from orchestrator.engine.patch import patched
+
+_META = [field.name for field in Checkpoint._meta.concrete_fields if field.name not in ("change", "snapshot", "seal")]
+
+
+class CheckpointStore:
+    """Keeps checkpoints as rows, and their bytes in a payload backend: by its name in the settings, or one of your own,
+    which this process then knows by `name`.
+    """
+
+    def __init__(self, payloads: str | PayloadBackend | None = None, *, name: str = "") -> None:
+        self._backend = _named(payloads, name)
+
+    def save(
+        self,
+        run: UUID | str,
+        state: Mapping[str, Any],
+        *,
+        graph: str = "",
+        version: str = "",
+        fingerprint: str = "",
+        node: str | Sequence[str] = "",
+        superstep: int | None = None,
+    ) -> Stored:
+        """Keep a state as the newest checkpoint of a run that has no row. Raises `InvalidValue` naming what cannot be
+        kept, `WrongStatus` for a run that has a row, `SaveFailed`.
+        """
+        checked, id = stored.checked_state(state), _run_id(run)
+        about = About(graph, version, fingerprint, node, superstep)
+        _must_be_free(id)
+        while True:
+            try:
+                return self._save(id, checked, about)
+            except IntegrityError:
+                # Somebody else saved at the same moment and has the seq; the next one is free, or his again.
+                continue
+
+    def get(self, checkpoint: UUID | str) -> Snapshot:
+        """A checkpoint by id or alias. Raises `UnknownThing`, `TamperedRow`, `WrongKey`."""
+        return _loaded(_found(checkpoint))
+
+    def load(self, run: UUID | str, node: str | None = None, superstep: int | None = None) -> Snapshot:
+        """The newest checkpoint of a run: of those that a node made, or of a superstep. Raises as `get` does."""
+        rows = _of(_run_id(run))
+        for row in (rows if superstep is None else rows.filter(superstep=superstep)).iterator(chunk_size=100):
+            if node is None or node in _nodes(row):
+                return _loaded(row)
+        raise UnknownThing(f"run {run} has no such checkpoint", run=str(run), node=node, superstep=superstep)
+
+    def latest(self, run: UUID | str) -> Stored | None:
+        """The newest checkpoint of a run, without its state; None where it has none."""
+        row = _of(_run_id(run)).first()
+        return _meta(row) if row else None
+
+    def list(
+        self,
+        graph: str | None = None,
+        run: UUID | str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+    ) -> Sequence[Stored]:
+        """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
+
+        No payload is read. Raises `InvalidValue` for a limit that is none, `UnknownThing` for an unknown `before`.
+        """
+        most = stored.checked_limit(limit)
+        rows = _of(_run_id(run)) if run is not None else _rows().order_by("-id")
+        if before is not None:
+            last = _found(before)
+            rows = rows.filter(seq__lt=last.seq) if run is not None else rows.filter(id__lt=last.id)
+        return [_meta(row) for row in (rows if graph is None else rows.filter(graph=graph))[:most]]
+
+    def delete(self, checkpoint: UUID | str) -> None:
+        """Forget a checkpoint. One that is not there is no error. Raises `WrongStatus` for one of a run with a row."""
+        row = _find(checkpoint)
+        if row is not None:
+            _must_be_free(row.run_id)
+            _remove(Checkpoint.objects.filter(id=row.id))
+
+    def clear(self, run: UUID | str) -> int:
+        """Forget all checkpoints of a run. Gives how many there were. Raises `WrongStatus` for a run with a row."""
+        id = _run_id(run)
+        _must_be_free(id)
+        return _remove(Checkpoint.objects.filter(run=id))
+
+    def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored:
+        """A new run that begins with this checkpoint's state, patched: {partition: merge patch or operations}.
+
+        It has no row until it is resumed. Raises `UnknownThing`, `InvalidValue` naming what does not fit the graph,
+        where that is registered here, and `SaveFailed`.
+        """
+        row = _found(checkpoint)
+        document = _document(row)
+        origin = _origin(row, document)
+        state = {name: document[name] for name in ("scratch", "artifacts")}
+        state = patched(state, patch, graph=_graph(row.fingerprint)) if patch else state
+        about = {"input": _input(row, document), "run": str(origin.id) if origin else None, "patch": patch or {}}
+        payload = Payload(
+            state,
+            document["diagnostics"],
+            document["frontier"],
+            dict.fromkeys(document["versions"], 0),
+            {**document["open"], "stored": about},
+        )
+        place = self._place(row, uuid7(), cover_of(origin) if origin else Cover())
+        return _inserted(place, Point(Source.FORK, payload, row.superstep), seq=0, parent=row.id)
+
+    def _save(self, id: UUID, state: State, about: About) -> Stored:
+        before = _of(id).first()
+        seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
+        payload = Payload(
+            {name: state[name] for name in ("scratch", "artifacts")},
+            state["diagnostics"],
+            {},
+            open={"stored": {"input": state["input"]}},
+        )
+        point = Point(
+            Source.MANUAL if before else Source.INPUT,
+            payload,
+            number if about.superstep is None else about.superstep,
+            nodes=[{"node": node} for node in about.nodes],
+        )
+        place = Place(id, about.graph, about.version, about.fingerprint, 1, Cover(), self._backend)
+        return _inserted(place, point, seq=seq, parent=before.id if before else None)
+
+    def _place(self, row: Checkpoint, run: UUID, cover: Cover) -> Place:
+        return Place(run, row.graph, row.version, row.fingerprint, 1, cover, self._backend)
+
+
+def _named(given: str | PayloadBackend | None, name: str) -> str:
+    if given is None or isinstance(given, str):
+        return payloads.chosen(given)
+    return payloads.lend(given, name or f"own-{type(given).__name__}"[:60])
+
+
+def _inserted(place: Place, point: Point, *, seq: int, parent: UUID | None) -> Stored:
+    row, _ = points.alone(place, uuid7(), point, seq=seq, parent=parent, end=LogEnd(0, ""), at=timezone.now())
+    with transaction.atomic():
+        row.save(force_insert=True)
+    return _meta(row)
+
+
+def _remove(rows: "QuerySet[Checkpoint]") -> int:
+    """Rows first: bytes without a row do not exist for readers, a row without its bytes would be a lost payload."""
+    gone = list(rows.order_by("seq"))
+    with transaction.atomic():
+        rows.delete()
+        for row in gone:
+            transaction.on_commit(partial(points.forget_row, row))
+    return len(gone)
+
+
+def _rows() -> "QuerySet[Checkpoint]":
+    # In an order of its own: the model's would join the runs, and what is saved here has none.
+    return Checkpoint.objects.filter(kept=True).only(*_META).order_by("id")
+
+
+def _of(run: UUID) -> "QuerySet[Checkpoint]":
+    return _rows().filter(run=run).order_by("-seq")
+
+
+def _run_id(run: UUID | str) -> UUID:
+    """Where a run has the key, that run's id."""
+    id = stored.run_id(run)
+    found = Run.objects.filter(key=run).values_list("id", flat=True).first() if isinstance(run, str) else None
+    return found or id
+
+
+def _must_be_free(run: UUID) -> None:
+    if Run.objects.filter(id=run).exists():
+        raise WrongStatus(
+            f"run {run} has a row: its workers write its history, and retention removes it; it can be forked",
+            run=str(run),
+        )
+
+
+def _found(checkpoint: UUID | str) -> Checkpoint:
+    row = _find(checkpoint)
+    if row is None:
+        raise stored.unknown(checkpoint)
+    return row
+
+
+def _find(checkpoint: UUID | str) -> Checkpoint | None:
+    alias = parsed(str(checkpoint))
+    if alias is None:
+        try:
+            return _rows().filter(id=UUID(str(checkpoint))).first()
+        except ValueError:
+            return None
+    rows = _of(_run_id(alias.key))
+    if alias.seq is not None:
+        return rows.filter(seq=alias.seq).first()
+    line = alias.line or Run.objects.filter(key=alias.key).values_list("line", flat=True).first() or 1
+    return rows.filter(superstep=alias.superstep or 0, line=line).first()
+
+
+def _loaded(row: Checkpoint) -> Snapshot:
+    document = _document(row)
+    state = {name: document[name] for name in ("scratch", "artifacts", "diagnostics")}
+    return Snapshot(_meta(row), {"input": _input(row, document), **state})
+
+
+def _document(row: Checkpoint) -> dict[str, Any]:
+    document = folding.document_at(row.id)
+    if document is None:
+        raise stored.unknown(row.id)
+    return document
+
+
+def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:
+    """A fork carries its input; that of other rows is their run's."""
+    about = document["open"].get("stored")
+    run = Run.objects.filter(id=row.run_id).first() if about is None else None
+    found: dict[str, Any] = about["input"] if about is not None else (value(run, "input") if run else {})
+    return found
+
+
+def _origin(row: Checkpoint, document: dict[str, Any]) -> Run | None:
+    """The run with a row that the checkpoint comes from: its own, or, in forks, that of the first origin."""
+    return Run.objects.filter(id__in=[row.run_id, document["open"].get("stored", {}).get("run")]).first()
+
+
+def _graph(fingerprint: str) -> Compiled | None:
+    try:
+        return registry.by_fingerprint(fingerprint) if fingerprint else None
+    except UnknownThing:
+        return None
+
+
+def _nodes(row: Checkpoint) -> tuple[str, ...]:
+    return tuple(entry["node"] for entry in row.nodes)
+
+
+def _meta(row: Checkpoint) -> Stored:
+    return Stored(
+        id=row.id,
+        run=row.run_id,
+        seq=row.seq,
+        superstep=row.superstep,
+        line=row.line,
+        source=str(row.source),
+        parent=row.parent,
+        graph=row.graph,
+        version=row.version,
+        fingerprint=row.fingerprint,
+        nodes=_nodes(row),
+        created_at=row.created_at,
+        stored_size=row.stored_size,
+        state_size=row.state_size,
+    )
