@@ -9,7 +9,8 @@ from django.core.management import call_command
 from django.db import connection
 
 from checkpoints.models import Run, Worker
-from tests.processes import until
+from orchestrator import runs
+from tests.processes import calls, until
 from tests.worker.clusters import begun, children, cluster, ended, send, slow, status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -62,6 +63,17 @@ def test_a_signal_to_the_whole_group_and_to_every_process_stops_it_cleanly(tmp_p
         gone(started)
 
 
+def test_a_signal_to_the_whole_group_with_a_run_in_hand_stops_it_and_the_run_goes_on_elsewhere(tmp_path):
+    with cluster(tmp_path) as started:
+        begun(run := slow(1.5))
+        for pid in started.alive():
+            send(pid, signal.SIGTERM)
+        started.main.wait(15)
+        gone(started)
+    with cluster(tmp_path):
+        ended(run)
+
+
 def test_a_killed_main_process_leaves_nothing_alive(tmp_path):
     with cluster(tmp_path) as started:
         begun(run := slow(30))
@@ -111,14 +123,34 @@ def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
         assert one.main.poll() is other.main.poll() is None
 
 
-def test_a_frozen_pusher_is_noticed_and_the_cluster_starts_again(tmp_path):
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [("pusher", "nothing was claimed"), ("sentinel", "has not looked after"), ("idle workers", "queue_wedged")],
+)
+def test_a_wedged_cluster_is_noticed_and_works_again_within_thirty_seconds(tmp_path, role, said):
     with cluster(tmp_path) as started:
         first = started.sentinel()
-        send(started.pusher(), signal.SIGSTOP)
-        run = slow()
-        until(lambda: first not in children(started.main.pid), seconds=25, what="the watchdog")
+        frozen = {"pusher": [started.pusher()], "sentinel": [first], "idle workers": started.workers()}[role]
+        for pid in frozen:
+            send(pid, signal.SIGSTOP)
+        wedged, run = time.monotonic(), slow()
+        until(lambda: first not in children(started.main.pid), seconds=30, what="the watchdog")
         ended(run, seconds=10)
-        assert "nothing was claimed" in started.log.read_text()
+        assert time.monotonic() - wedged < 30.0
+        assert said in started.log.read_text()
+
+
+def test_a_run_that_takes_its_workers_down_is_parked_and_the_others_go_on(tmp_path):
+    with cluster(tmp_path, COUNTERSIGN_MAX_CLAIMS_WITHOUT_PROGRESS="2"):
+        deadly = runs.start("deadly", {"folder": str(tmp_path)})
+        others = [slow(0.2) for _ in range(6)]
+        ended(*others, seconds=30)
+        until(lambda: status(deadly) == "failed", seconds=40, what="the poison to be noticed")
+        assert Run.objects.get(id=deadly.id).error_code == "poison"
+        assert len(calls(tmp_path, "died")) == 2
+        ended(slow())
+    runs.resume(deadly.id)
+    assert status(deadly) == "queued"
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no connections that a server could cut")

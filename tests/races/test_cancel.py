@@ -1,0 +1,95 @@
+"""Cancelling that meets a decision, a worker, or itself. Many trials, each at another moment; one outcome each."""
+
+import contextlib
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals.models import Decision, RequestStatus
+from checkpoints.core.status import ENDS, Status
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine.errors import WrongStatus
+from tests import cast
+from tests.processes import calls
+from tests.races.test_decisions import TRIALS, Thread, _work
+from tests.runner import desk
+from tests.runner.desk import said, sign, state
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_told(
+    tmp_path: Path, people: cast.People
+) -> None:
+    rita, olive, firsts = desk.reviewer(people.reviewer), people.starter, set()
+    for _ in range(TRIALS):
+        run = desk.start("gated", tmp_path)
+        barrier = threading.Barrier(2)
+
+        def decide(run: Run = run, barrier: threading.Barrier = barrier) -> str:
+            rows = desk.pending(run)
+            barrier.wait()
+            try:
+                sign(run, rita, ["approve"] * len(rows))
+            except WrongStatus as beaten:
+                return str(beaten.facts["by"])
+            return "signed"
+
+        def cancel(run: Run = run, barrier: threading.Barrier = barrier) -> str:
+            barrier.wait()
+            time.sleep(random.random() * 0.004)
+            return runs.cancel(run.id, by=olive).status
+
+        signing, cancelling = Thread(decide), Thread(cancel)
+        answer = signing.outcome()
+        firsts.add(answer)
+        assert cancelling.outcome() == Status.CANCELLED
+        signed = answer == "signed"
+        assert signed or answer == str([olive.username])
+        assert Decision.objects.filter(run=run.id).count() == (4 if signed else 0)
+        assert desk.request(run).status == (RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN)
+        assert runs.advance(run.id).status == Status.CANCELLED
+        assert len(said(run, "run_cancelled")) == 1
+    assert calls(tmp_path, "released") == [], "nothing that was decided in a cancelled run is done"
+    assert firsts == {"signed", str([olive.username])}, "each of them was the first in some trial"
+
+
+def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_supersteps(people: cast.People) -> None:
+    chance, ends = random.Random(9), set()
+    for trial in range(TRIALS):
+        run = runs.start("loop_every", {})
+        worker = Thread(lambda run=run: _work(run))
+        time.sleep(chance.random() * 0.12)
+        with contextlib.suppress(WrongStatus):  # it was completed before
+            runs.cancel(run.id, by=people.starter)
+        worker.outcome()
+        run.refresh_from_db()
+        assert run.status in ENDS, f"trial {trial}: {run.status}"
+        assert (run.lease_until, run.leased_by) == (None, None)
+        assert state(run)["total"] == run.superstep
+        assert len(said(run, "run_cancelled")) + len(said(run, "run_completed")) == 1
+        ends.add(run.status)
+        before = (run.event_seq, run.superstep)
+        run = runs.advance(run.id)
+        assert (run.event_seq, run.superstep) == before
+    assert ends == {Status.CANCELLED, Status.COMPLETED}
+
+
+def test_of_many_cancels_at_once_one_is_written_down(tmp_path: Path, people: cast.People) -> None:
+    for _ in range(TRIALS // 8):
+        run = desk.start("gated", tmp_path)
+        barrier = threading.Barrier(3)
+
+        def cancel(by: User, run: Run = run, barrier: threading.Barrier = barrier) -> str:
+            barrier.wait()
+            return runs.cancel(run.id, by=by).status
+
+        users = (people.starter, people.reviewer, people.second_reviewer)
+        together = [Thread(lambda by=by, act=cancel: act(by)) for by in users]
+        assert {one.outcome() for one in together} == {Status.CANCELLED}
+        assert len(said(run, "cancel_requested")) == len(said(run, "run_cancelled")) == 1
