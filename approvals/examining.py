@@ -11,7 +11,8 @@ from approvals import standing
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer, RequestStatus
 from checkpoints import sealing
 from checkpoints.models import PendingWrite, RunEvent
-from checkpoints.verification import Fault, Subject, pages
+from checkpoints.paging import pages
+from checkpoints.verification import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
 

@@ -7,21 +7,27 @@ of what is done: the rows say under which key they are, so a rotation that was c
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from django.apps import apps
 from django.db import transaction
 from django.db.models import BigIntegerField, BinaryField, F, Func, Model, Q, QuerySet, Value
 
-from checkpoints import sealing
+from checkpoints import payloads, sealing
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.models import Checkpoint
+from checkpoints.paging import pages
 from orchestrator.engine.errors import CountersignError
 
 BATCH_ROWS = 200
 BATCH_BYTES = 8 * 1024 * 1024
 """What one transaction takes in hand at most, so that memory stays flat and nobody waits long."""
 MOST_FAULTS = 20
+PAGE = 20
+"""Checkpoints read at once whose bytes a backend keeps elsewhere."""
+_BACKED = ("change", "snapshot")
+_CHECKPOINTS = Checkpoint._meta.db_table
 
 
 @dataclass(slots=True)
@@ -40,9 +46,11 @@ class Rotated:
 def behind() -> dict[str, int]:
     """Rows by table with a payload column that an older key encrypts; tables without any are left out.
 
-    Raises `WrongKey` where there is no encryption key.
+    Raises `WrongKey` where there is no encryption key, and what a backend raises: bytes that it keeps elsewhere are
+    looked at one by one.
     """
     counts = {model._meta.db_table: _behind(model, names).count() for model, names in encryptable()}
+    counts[_CHECKPOINTS] += sum(1 for page in _elsewhere() for row in page if _is_behind(row))
     return {table: count for table, count in counts.items() if count}
 
 
@@ -57,6 +65,10 @@ def rotate(result: Rotated) -> Iterator[Rotated]:
         before, result.failed, result.faults = result.done, 0, []
         for model, names in encryptable():
             yield from _pass(model, names, result)
+        for page in _elsewhere():
+            for row in page:
+                _put_anew(row, result)
+            yield result
 
 
 def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
@@ -66,7 +78,7 @@ def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
 
 
 def _columns(model: type[Model]) -> tuple[str, ...]:
-    return ("change", "snapshot") if model is Checkpoint else tuple(getattr(model, "PAYLOADS", ()))
+    return _BACKED if model is Checkpoint else tuple(getattr(model, "PAYLOADS", ()))
 
 
 def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
@@ -121,16 +133,82 @@ def _batch(rows: "QuerySet[Any]", names: tuple[str, ...], result: Rotated) -> No
 
 
 def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
-    table, newest = row._meta.db_table, keyring().locker
-    was = {name: bytes(getattr(row, name)) for name in names}
+    kept = {name: bytes(getattr(row, name)) for name in names}
     try:
-        old = {name: kept for name, kept in was.items() if kept[:1] == LOCKED and key_of(kept) != newest}
-        plain = {name: sealing.opened(row, name) for name in old}
+        new = _locked_anew(row, kept)
     except CountersignError as error:
-        result.failed += 1
-        result.faults += [f"{table} {row.pk}: {error.message}"] if len(result.faults) < MOST_FAULTS else []
+        _failed(row, error, result)
         return
+    was = {name: kept[name] for name in new}
+    _count(row, type(row)._base_manager.filter(pk=row.pk, **was).update(**new), result)
+
+
+def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
+    """Of these stored bytes of a row's columns what an older key encrypts, under the newest. Raises `TamperedRow`,
+    `WrongKey`.
+    """
     cover = sealing.Cover(encrypted=True)
-    new = {name: sealing.locked(row, name, data, cover) for name, data in plain.items()}
-    changed = type(row)._base_manager.filter(pk=row.pk, **old).update(**new)
-    result.rows[table] = result.rows.get(table, 0) + changed
+    plain = {name: sealing.opened(row, name, stored[name]) for name in _old(stored)}
+    return {name: sealing.locked(row, name, data, cover) for name, data in plain.items()}
+
+
+def _old(stored: dict[str, bytes]) -> list[str]:
+    newest = keyring().locker
+    return [name for name, kept in stored.items() if kept[:1] == LOCKED and key_of(kept) != newest]
+
+
+def _count(row: Any, changed: int, result: Rotated) -> None:
+    table = row._meta.db_table
+    if changed:
+        result.rows[table] = result.rows.get(table, 0) + changed
+
+
+def _failed(row: Any, error: CountersignError, result: Rotated) -> None:
+    result.failed += 1
+    if len(result.faults) < MOST_FAULTS:
+        result.faults.append(f"{row._meta.db_table} {row.pk}: {error.message}")
+
+
+def _elsewhere() -> Iterator[list[Checkpoint]]:
+    """The checkpoints of encrypted runs whose bytes are kept by another backend than the database, page by page."""
+    rows = Checkpoint.objects.filter(run__encrypted=True).exclude(backend=payloads.DATABASE)
+    return pages(rows.only("run_id", "backend", *_BACKED), "id", size=PAGE)
+
+
+def _stored(row: Checkpoint) -> dict[str, bytes]:
+    """The bytes that a backend keeps for the columns of a row. Raises what the backend raises."""
+    kept = {column: bytes(getattr(row, column)) for column in _BACKED}
+    return {column: payloads.fetch(row.backend, _named(row, column), data) for column, data in kept.items() if data}
+
+
+def _is_behind(row: Checkpoint) -> bool:
+    """Whether a row's bytes elsewhere are under an older key; true where they cannot be read."""
+    try:
+        return bool(_old(_stored(row)))
+    except CountersignError:
+        return True
+
+
+def _put_anew(row: Checkpoint, result: Rotated) -> None:
+    """New bytes under new names first, then the row, then the old bytes are forgotten: cut off anywhere, the row's own
+    bytes are there, and what is left over is swept.
+    """
+    try:
+        new = _locked_anew(row, _stored(row))
+    except CountersignError as error:
+        _failed(row, error, result)
+        return
+    if not new:
+        return
+    was = {column: bytes(getattr(row, column)) for column in new}
+    columns = {
+        column: payloads.keep(row.backend, _named(row, column), data, under=uuid4().hex) for column, data in new.items()
+    }
+    changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**columns)
+    for column, data in (was if changed else columns).items():
+        payloads.forget(row.backend, _named(row, column), data)
+    _count(row, changed, result)
+
+
+def _named(row: Checkpoint, column: str) -> str:
+    return payloads.name_of(row.run_id, row.id, column)

@@ -11,11 +11,9 @@ from checkpoints import sealing
 from checkpoints.core import codec
 from checkpoints.core.keyring import LOCKED
 from checkpoints.models import Run
+from checkpoints.paging import pages
 from checkpoints.sealing import Cover
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
-
-PAGE = 100
-"""Rows read at once, so that memory stays flat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +86,3 @@ class Subject:
 
 
 Examiner = Callable[[Subject], Iterator[Fault]]
-
-
-def pages(rows: "QuerySet[Any]", by: str, *, size: int = PAGE) -> Iterator[list[Any]]:
-    """The rows in order of the field `by`, whose values differ among them, one query a page."""
-    last: Any = None
-    while True:
-        after = rows if last is None else rows.filter(**{f"{by}__gt": last})
-        page = list(after.order_by(by)[:size])
-        if page:
-            yield page
-        if len(page) < size:
-            return
-        last = getattr(page[-1], by)

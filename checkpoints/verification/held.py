@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from checkpoints.models import PendingWrite
-from checkpoints.verification.base import Fault, Subject, pages
+from checkpoints.paging import pages
+from checkpoints.verification.base import Fault, Subject
 
 
 def held_writes(subject: Subject) -> Iterator[Fault]:

@@ -5,7 +5,8 @@ from typing import Any
 
 from checkpoints.models import Checkpoint, LateResult, TaskResult
 from checkpoints.models.checkpoint import Source
-from checkpoints.verification.base import Fault, Subject, pages
+from checkpoints.paging import pages
+from checkpoints.verification.base import Fault, Subject
 
 
 def journal(subject: Subject) -> Iterator[Fault]:

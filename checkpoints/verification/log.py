@@ -7,7 +7,8 @@ from uuid import UUID
 from checkpoints import events
 from checkpoints.events import LogEnd
 from checkpoints.models import Checkpoint, RunEvent, TaskResult
-from checkpoints.verification.base import Fault, Subject, pages
+from checkpoints.paging import pages
+from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError
 

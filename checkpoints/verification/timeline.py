@@ -6,8 +6,9 @@ from typing import Any
 
 from checkpoints import folding, payloads, sealing
 from checkpoints.models import Checkpoint
+from checkpoints.paging import pages
 from checkpoints.points import content_hash
-from checkpoints.verification.base import Fault, Subject, pages
+from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
 from orchestrator.engine.ops import Op

@@ -1,0 +1,21 @@
+"""Long tables read page by page, so that memory stays flat. Verification and rotation read so."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import QuerySet
+
+PAGE = 100
+
+
+def pages(rows: "QuerySet[Any]", by: str, *, size: int = PAGE) -> Iterator[list[Any]]:
+    """The rows in order of the field `by`, whose values differ among them, one query a page."""
+    last: Any = None
+    while True:
+        after = rows if last is None else rows.filter(**{f"{by}__gt": last})
+        page = list(after.order_by(by)[:size])
+        if page:
+            yield page
+        if len(page) < size:
+            return
+        last = getattr(page[-1], by)
