@@ -17,7 +17,8 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
     assert paths == {
         "graphs/", "graphs/{name}/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
         "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
-        "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/", "checkpoints/{checkpoint}/diff/",
+        "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
+        "checkpoints/{checkpoint}/diff/",
         "requests/", "requests/{request_id}/", "requests/{request_id}/decisions/", "uploads/", "schema/",
     }  # fmt: skip
     assert "token" in schema["components"]["securitySchemes"]

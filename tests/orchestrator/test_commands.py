@@ -150,3 +150,20 @@ def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(people: 
     for args in (["stranger"], [people.starter.username, "--scopes", "all"], [people.starter.username, "--days", "0"]):
         with pytest.raises(CommandError):
             call("create_token", *args)
+
+
+def test_a_run_is_cancelled_by_its_key_with_a_reason(people: People) -> None:
+    runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)
+    told = call_json("cancel_run", "A", "--reason", "withdrawn", "--by", people.starter.username)
+    assert (told["status"], told["waiting"]) == ("cancelled", [])
+    assert "cancelled" in call("cancel_run", "A")
+    with pytest.raises(CommandError, match="there is no run"):
+        call("cancel_run", "B")
+
+
+def test_a_run_is_started_with_a_priority_and_for_later() -> None:
+    call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--priority", "5", "--in", "3600")
+    run = Run.objects.get(key="A")
+    assert (run.priority, (run.due_at - run.created_at).total_seconds()) == (5, pytest.approx(3600, abs=5))
+    with pytest.raises(CommandError, match="a priority is a number"):
+        call("start_run", "gated", "--set", "claim_id=C", "--priority", "5000")
