@@ -49,20 +49,29 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Commit:
+    """The checkpoint with which something lands: its number, the superstep's, and when."""
+
+    seq: int
+    superstep: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Landings:
     """What a commit lands, and the lines that it adds to the log."""
 
     changes: list[Change] = field(default_factory=list)
     lines: list[Draft] = field(default_factory=list)
 
-    def insert(self, hold: Hold, superstep: int, at: datetime) -> None:
+    def insert(self, hold: Hold, commit: Commit) -> None:
         """In the transaction of the commit. Raises `Moved` where somebody else was faster than the commit."""
         if not self.changes:
             return
-        sql.insert(MemoryLanding, [_landing(hold, change, superstep, at) for change in self.changes])
+        sql.insert(MemoryLanding, [_landing(hold, change, commit) for change in self.changes])
         for change in sorted(self.changes, key=lambda one: (one.landing.namespace, one.landing.key)):
             if not change.idle:
-                _land(_row(hold, change, superstep, at), change)
+                _land(_row(hold, change, commit), change)
 
 
 def prepare(
@@ -113,7 +122,7 @@ def _line(change: Change) -> Draft:
     return Draft(kind, facts, node=one.task.node, task=str(one.task))
 
 
-def _landing(hold: Hold, change: Change, superstep: int, at: datetime) -> MemoryLanding:
+def _landing(hold: Hold, change: Change, commit: Commit) -> MemoryLanding:
     one = change.landing
     return MemoryLanding(
         run_id=hold.id,
@@ -126,15 +135,16 @@ def _landing(hold: Hold, change: Change, superstep: int, at: datetime) -> Memory
         key=one.key,
         version=change.version,
         deleted=one.value is None,
-        superstep=superstep,
-        at=at,
+        seq=commit.seq,
+        superstep=commit.superstep,
+        at=commit.at,
     )
 
 
-def _row(hold: Hold, change: Change, superstep: int, at: datetime) -> MemoryTrace:
+def _row(hold: Hold, change: Change, commit: Commit) -> MemoryTrace:
     one, encrypted = change.landing, hold.cover.encrypted
     row = MemoryTrace(namespace=one.namespace, key=one.key, version=change.version, encrypted=encrypted)
-    row.run, row.node, row.superstep, row.at = hold.id, one.task.node, superstep, at
+    row.run, row.node, row.superstep, row.at = hold.id, one.task.node, commit.superstep, commit.at
     if one.value is None:
         row.deleted, row.strength = True, 0.0
     else:

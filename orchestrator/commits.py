@@ -24,6 +24,7 @@ from checkpoints.core import policy, tape
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.journal import Entry
+from checkpoints.landing import Commit
 from checkpoints.leases import Hold
 from checkpoints.ledger import Head, Moved, Payload, Point, Turn
 from checkpoints.models.checkpoint import Source
@@ -210,7 +211,7 @@ def settle(desk: Desk) -> bool:
         def inside() -> None:
             settlement.insert()
             moved.insert()
-            memory.insert(desk.hold, desk.hold.superstep, at)
+            memory.insert(desk.hold, Commit(desk.head.next_seq, desk.hold.superstep, at))
 
         return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
 
@@ -371,14 +372,14 @@ def _inside(
 ) -> Callable[[], None] | None:
     if not (opening.requests or moved.rows or moved.reopened or memory or listed):
         return None
-    at, superstep = timezone.now(), desk.hold.superstep + 1
+    commit = Commit(desk.head.next_seq, desk.hold.superstep + 1, timezone.now())
 
     def inside() -> None:
         opening.insert()
         moved.insert()
         if listed:
             journal.list_in(desk.hold, desk.head.next_seq)
-        memory.insert(desk.hold, superstep, at)
+        memory.insert(desk.hold, commit)
 
     return inside
 

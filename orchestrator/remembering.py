@@ -12,7 +12,7 @@ from approvals.standing import Asked
 from checkpoints import landing, memory, recalling, sql
 from checkpoints.conf import conf
 from checkpoints.events import Draft
-from checkpoints.landing import Landings
+from checkpoints.landing import Commit, Landings
 from checkpoints.leases import Hold
 from checkpoints.models import MemoryRecord
 from orchestrator.engine import Task
@@ -61,11 +61,11 @@ class Remembered:
     def __bool__(self) -> bool:
         return bool(self.landings.changes or self.reads)
 
-    def insert(self, hold: Hold, superstep: int, at: datetime) -> None:
+    def insert(self, hold: Hold, commit: Commit) -> None:
         """In the commit's transaction, last. Raises `Moved` where somebody else changed a trace meanwhile."""
         if self.reads:
             sql.insert(MemoryRecord, self.reads)
-        self.landings.insert(hold, superstep, at)
+        self.landings.insert(hold, commit)
 
 
 def weigh(

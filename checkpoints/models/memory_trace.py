@@ -48,6 +48,7 @@ class MemoryLanding(OfTask):
     key = models.CharField(max_length=LONGEST_KEY)
     version = models.PositiveBigIntegerField(help_text="The version that it made.")
     deleted = models.BooleanField(default=False)
+    seq = models.PositiveIntegerField(help_text="The checkpoint with which it landed.")
     superstep = models.PositiveIntegerField()
     at = models.DateTimeField()
 

@@ -101,7 +101,7 @@ def test_each_landing_is_unique_on_task_and_number_so_recovery_cannot_land_it_tw
 
     def land() -> None:
         with transaction.atomic():
-            landing.prepare([wish], journaled=lambda task: False).insert(hold, 1, timezone.now())
+            landing.prepare([wish], journaled=lambda task: False).insert(hold, landing.Commit(1, 1, timezone.now()))
 
     land()
     with pytest.raises(IntegrityError):
