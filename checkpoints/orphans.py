@@ -5,7 +5,7 @@ bytes that nobody reads; so does a recovery point that was replaced. A day is fa
 a commit in flight has put is never in question.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -28,35 +28,36 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How far a sweep has got: names looked at and names whose bytes were deleted."""
+    """How far a sweep of one backend has got: names whose bytes were left, and names whose bytes were deleted."""
 
     backend: str
-    seen: int
+    left: int
     deleted: int
 
 
-def sweep(*, now: datetime | None = None) -> Iterator[Swept]:
+def sweep(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[Swept]:
     """Delete what no row points to, in each backend outside the rows. Gives how far it has got, batch by batch.
 
-    Only names that begin with a run and a checkpoint are ours to judge; others are left alone.
+    Only names that begin with a run and a checkpoint are ours to judge; others are left alone. `done` says how many
+    names of each backend an earlier sweep has left, to go on behind them.
     """
     before = (now or timezone.now()) - AFTER
     for name, backend in payloads.backends().items():
         if not backend.in_row:
-            yield from _sweep(name, backend, before)
+            yield from _sweep(name, backend, before, left=(done or {}).get(name, 0))
 
 
-def _sweep(label: str, backend: PayloadBackend, before: datetime) -> Iterator[Swept]:
-    names = iter(backend.names(before=before))
-    seen = deleted = 0
+def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) -> Iterator[Swept]:
+    names = islice(backend.names(before=before), left, None)
+    deleted = 0
     while batch := list(islice(names, BATCH)):
-        for name in _orphans(label, batch):
+        orphans = _orphans(label, batch)
+        for name in orphans:
             backend.delete(name, b"")
-            deleted += 1
-        seen += len(batch)
-        yield Swept(label, seen, deleted)
+        left, deleted = left + len(batch) - len(orphans), deleted + len(orphans)
+        yield Swept(label, left, deleted)
     if deleted:
-        log.info("payloads_swept", backend=label, seen=seen, deleted=deleted)
+        log.info("payloads_swept", backend=label, left=left, deleted=deleted)
 
 
 def _orphans(label: str, names: Iterable[str]) -> list[str]:

@@ -1,7 +1,10 @@
-"""The standing job that takes away jobs which ended long ago. `orchestrator.jobs` knows it by its kind."""
+"""The standing jobs that take away what nobody needs: jobs that ended long ago, payloads that no row points to.
+`orchestrator.jobs` knows them by their kinds.
+"""
 
 from collections.abc import Iterator
 
+from checkpoints import orphans
 from checkpoints.clock import db_in
 from checkpoints.jobs import JobHold, Step
 from checkpoints.models.job import Job
@@ -21,3 +24,15 @@ def jobs_that_ended(hold: JobHold) -> Iterator[Step]:
         Job.objects.filter(id__in=ids).delete()
         removed += len(ids)
         yield Step(removed, removed, "old jobs removed", place=removed)
+
+
+def payloads_without_a_row(hold: JobHold) -> Iterator[Step]:
+    """Delete the bytes in payload backends that no row has pointed to for a day. Its place is how many names of each
+    backend it has looked at and left.
+    """
+    left: dict[str, int] = dict(hold.place or {})
+    deleted: dict[str, int] = {}
+    for swept in orphans.sweep(done=left):
+        left[swept.backend], deleted[swept.backend] = swept.left, swept.deleted
+        gone = sum(deleted.values())
+        yield Step(gone, note=f"payloads without a row deleted, {sum(left.values())} left", place=left)

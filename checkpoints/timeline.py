@@ -82,7 +82,7 @@ def _of_alias(kept: "QuerySet[Checkpoint]", alias: str) -> Checkpoint | None:
     kept = kept.filter(run__key=said.key).order_by("-seq")
     if said.superstep is None:
         return kept.filter(seq=said.seq).first()
-    return kept.filter(superstep=said.superstep, line=said.line or F("run__line")).first()
+    return kept.filter(superstep=said.superstep, line=F("run__line") if said.line is None else said.line).first()
 
 
 def alias_of(checkpoint: Checkpoint) -> str:

@@ -27,12 +27,13 @@ Kind = Callable[[JobHold], Iterator[Step]]
 KINDS: dict[str, Kind] = {
     "rotate_keys": integrity.rotate_job,
     "sweep_jobs": sweeping.jobs_that_ended,
+    "sweep_payloads": sweeping.payloads_without_a_row,
     "verify_runs": integrity.verify_job,
 }
 """Our own kinds by name."""
 
 DAY = 86_400.0
-STANDING: dict[str, float] = {"sweep_jobs": DAY}
+STANDING: dict[str, float] = {"sweep_jobs": DAY, "sweep_payloads": DAY}
 """Jobs that every installation has one of, and the seconds between two of their turns."""
 FIRST_TURN = 3600.0
 """Seconds until a standing job's first turn."""

@@ -139,7 +139,7 @@ def aliases_name_checkpoints(store: Store) -> None:
     wanted = {"initial": 0, "at-0": 0, "at-1": 1, "at-2": 2, "step-1": 2, "line-1:step-1": 2, "step-2": 3}
     for alias, n in wanted.items():
         must(store.get(f"{key}:{alias}").meta == made[n], f"alias {alias} is another checkpoint")
-    for alias in ("at-9", "step-9", "line-2:step-1", "last", "", "at--1"):
+    for alias in ("at-9", "step-9", "line-2:step-1", "line-0:step-1", "last", "", "at--1"):
         with refusing(UnknownThing, words=f"alias {alias!r}"):
             store.get(f"{key}:{alias}")
 

@@ -221,7 +221,9 @@ def _find(checkpoint: UUID | str) -> Checkpoint | None:
     rows = _of(_run_id(alias.key))
     if alias.seq is not None:
         return rows.filter(seq=alias.seq).first()
-    line = alias.line or Run.objects.filter(key=alias.key).values_list("line", flat=True).first() or 1
+    line = alias.line
+    if line is None:
+        line = Run.objects.filter(key=alias.key).values_list("line", flat=True).first() or 1
     return rows.filter(superstep=alias.superstep or 0, line=line).first()
 
 

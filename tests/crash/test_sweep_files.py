@@ -1,0 +1,53 @@
+"""The crash sweep once more where payloads are in files: two places that must agree after a crash at any moment."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from checkpoints import orphans
+from checkpoints.models import Checkpoint
+from tests import cast
+from tests.crash import test_sweep
+from tests.crash.scenarios import SCENARIOS
+from tests.runner import desk
+
+pytestmark = test_sweep.pytestmark
+IN_FILES = ("linear", "recovery points", "effects", "gate beside a moving branch", "failure", "drain")
+
+
+@pytest.mark.parametrize("name", IN_FILES)
+def test_a_run_in_files_that_is_aborted_at_any_moment_comes_to_the_same_end_and_leaves_nothing_that_is_not_swept(
+    name: str, tmp_path: Path, people: cast.People, settings: Any, quick: None
+) -> None:
+    cellar, scenario = tmp_path / "cellar", SCENARIOS[name]
+    files = {"backend": "files", "options": {"location": str(cellar)}}
+    own = {"PAYLOADS": {"cellar": files}, "DEFAULT_PAYLOADS": "cellar"}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings, **own}
+    moments, tried = test_sweep._sweep(scenario, desk.reviewer(people.reviewer), tmp_path)
+    print(f"{name}: {moments} moments, {tried} tried")
+    assert set(Checkpoint.objects.values_list("backend", flat=True)) == {"cellar"}
+    left = _files(cellar) - _pointed()
+    assert sum(step.deleted for step in _last_of_sweep()) == len(left)
+    assert _files(cellar) == _pointed()
+
+
+def _files(cellar: Path) -> set[str]:
+    return {path.name for path in cellar.rglob("*") if path.is_file()}
+
+
+def _pointed() -> set[str]:
+    """The files that rows point to."""
+    return {
+        f"{row.id}.{column}.payload"
+        for row in Checkpoint.objects.order_by("id")
+        for column in orphans.COLUMNS
+        if getattr(row, column)
+    }
+
+
+def _last_of_sweep() -> list[orphans.Swept]:
+    steps = list(orphans.sweep(now=timezone.now() + timedelta(days=1, minutes=1)))
+    return steps[-1:]
