@@ -18,7 +18,8 @@ from django.utils import timezone
 from checkpoints import packed, sealing
 from checkpoints.leases import Hold
 from checkpoints.memory import Shelf, off_the_loop
-from checkpoints.models import MemoryRecord
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
+from checkpoints.models.checkpoint import Source
 from checkpoints.packed import pack
 from orchestrator.engine import Task
 from orchestrator.engine.canonical import Json
@@ -178,3 +179,26 @@ def live_reads(hold: Hold, outputs: Iterable[tuple[Task, Output]], *, at: dateti
         if read["mode"] == LIVE
     ]
     return list(sealing.finish(rows, hold.cover))
+
+
+def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What its superstep read from memory, and what landed with it: {reads, landed}, by task; None where there was
+    nothing of both. Content is there where its mode keeps it. Two queries.
+    """
+    records = MemoryRecord.objects.filter(run=checkpoint.run_id, line=checkpoint.line, superstep=checkpoint.superstep)
+    ran = checkpoint.source == Source.SUPERSTEP
+    reads = [_read_json(row) for row in records.exclude(kind=JOURNAL).order_by("id")] if ran else []
+    landings = MemoryLanding.objects.filter(run=checkpoint.run_id, line=checkpoint.line, seq=checkpoint.seq)
+    names = ("n", "namespace", "key", "version", "deleted")
+    landed = [{"task": row.task, **{name: getattr(row, name) for name in names}} for row in landings.order_by("id")]
+    return {"reads": reads, "landed": landed} if reads or landed else None
+
+
+def _read_json(row: MemoryRecord) -> dict[str, Any]:
+    kind, *asked = packed.value(row, "asked")
+    found = packed.value(row, "found")
+    kept = found["traces"] if row.mode != LIVE else [{"ref": ref} for ref in found]
+    names = ("namespace", "key", "version", "strength")
+    traces = [{**dict(zip(names, one["ref"], strict=True)), "content": one.get("content")} for one in kept]
+    said = {"task": row.task, "kind": kind, "asked": asked, "mode": row.mode, "unrecorded": row.unrecorded}
+    return {**said, "traces": traces}

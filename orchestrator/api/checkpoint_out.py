@@ -8,6 +8,7 @@ from approvals.models import Decision
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.packed import value
+from checkpoints.recalling import memory_at
 from checkpoints.writes import base_of
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
@@ -67,7 +68,11 @@ class CheckpointOut(CheckpointLine):
     paused = serializers.SerializerMethodField()
     pending_edges = serializers.SerializerMethodField()
     approvals = serializers.SerializerMethodField()
-    memory = serializers.DictField(allow_null=True, default=None, help_text="Null: nothing was read from memory.")
+    memory = serializers.DictField(
+        allow_null=True,
+        default=None,
+        help_text="{reads, landed}: what its superstep read from memory, and what landed with it. Null: nothing.",
+    )
     metrics = serializers.SerializerMethodField()
     hashes = serializers.SerializerMethodField()
     signature = serializers.SerializerMethodField()
@@ -82,7 +87,7 @@ class CheckpointOut(CheckpointLine):
     def to_representation(self, instance: Checkpoint) -> dict[str, Any]:
         self.payload = timeline.snapshot_of(instance)
         self.frontier = Frontier.from_json(self.payload["frontier"])
-        return {**super().to_representation(instance), "memory": None}
+        return {**super().to_representation(instance), "memory": memory_at(instance)}
 
     def get_aliases(self, row: Checkpoint) -> list[str]:
         return timeline.aliases(row)
