@@ -274,9 +274,8 @@ def leave_open(
 
     def act() -> Head:
         payload, at = desk.head.payload, timezone.now()
-        remembering.weigh(desk.hold, desk.graph, [], held=held, at=at)
-        state = remembering.seen(desk.hold, payload.state, remembering.held_channels([], held))
-        moment = Moment(state, desk.hold.superstep, desk.input, at)
+        seen = remembering.about_to_hold(desk.hold, desk.graph, payload.state, held, at)
+        moment = Moment(seen, desk.hold.superstep, desk.input, at)
         opening = prepare(desk.hold, desk.graph, reached, held, moment)
         still = replace(payload, open=open_.to_json())
         point = Point(

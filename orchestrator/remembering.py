@@ -106,6 +106,12 @@ def seen(hold: Hold, state: State, channels: Iterable[str], landings: Landings |
     return {**state, "memory": found}
 
 
+def about_to_hold(hold: Hold, graph: Compiled, state: State, held: Sequence[HeldWrite], at: datetime) -> State:
+    """The state as `seen` where these writes are about to be held, and nothing lands. Raises `MemoryConflict`."""
+    weigh(hold, graph, [], held=held, at=at)
+    return seen(hold, state, held_channels([], held))
+
+
 def held_channels(asked: Iterable[Asked], held: Iterable[HeldWrite] = ()) -> list[str]:
     """The channels of all writes that gates hold, or are about to."""
     return [row.channel for one in asked for row in one.writes] + [one.channel for one in held]
