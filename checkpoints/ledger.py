@@ -73,18 +73,43 @@ def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: s
         run.created_at = at
         run.input = pack(input_json)
         place, new = Place.of(run), uuid7()
-        facts = {"checkpoint": str(new), "graph": run.graph, "version": run.version, "input_hash": run.input_hash}
-        drafts = [Draft("run_started", facts, actor=actor)]
-        lines, end = events.number(run.id, LogEnd(0, ""), drafts, at=at, cover=place.cover)
+        lines, end = _begun(run, place, new, actor=actor, at=at)
         row, head = points.first(place, new, Point(Source.INPUT, payload, 0), end=end, at=at)
-        run.head, run.head_hash, run.event_seq, run.event_hash = new, head.hash, end.seq, end.hash
-        run.seal, run.seal_key = _seal(run, end, head=new, head_hash=head.hash, decisions=0).values()
-        sealing.lock(run, place.cover)
-        run.save(force_insert=True)
+        _insert_run(run, place, new, head.hash, end)
         row.save(force_insert=True)
         events.insert(lines)
         wakes.ring()
     return run
+
+
+def open_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], actor: str) -> Run:
+    """Give a fork that has a checkpoint and no row its row, and the first line of its log; queued. One transaction.
+
+    `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where its key or id is taken.
+    """
+    with transaction.atomic():
+        run.created_at = at = timezone.now()
+        run.input, run.superstep = pack(input_json), first.superstep
+        place = Place.of(run)
+        lines, end = _begun(run, place, first.id, actor=actor, at=at, origin=str(first.parent))
+        _insert_run(run, place, first.id, first.content_hash, end)
+        events.insert(lines)
+        wakes.ring()
+    return run
+
+
+def _begun(
+    run: Run, place: Place, head: UUID, *, actor: str, at: datetime, **more: str
+) -> tuple[list[RunEvent], LogEnd]:
+    facts = {"checkpoint": str(head), "graph": run.graph, "version": run.version, "input_hash": run.input_hash, **more}
+    return events.number(run.id, LogEnd(0, ""), [Draft("run_started", facts, actor=actor)], at=at, cover=place.cover)
+
+
+def _insert_run(run: Run, place: Place, head: UUID, head_hash: str, end: LogEnd) -> None:
+    run.head, run.head_hash, run.event_seq, run.event_hash = head, head_hash, end.seq, end.hash
+    run.seal, run.seal_key = _seal(run, end, head=head, head_hash=head_hash, decisions=0).values()
+    sealing.lock(run, place.cover)
+    run.save(force_insert=True)
 
 
 def load(hold: Hold) -> Head:

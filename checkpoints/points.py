@@ -121,14 +121,16 @@ def first(place: Place, new: UUID, point: Point, *, end: LogEnd, at: datetime) -
 
 
 def alone(
-    place: Place, new: UUID, point: Point, *, seq: int, parent: UUID | None, end: LogEnd, at: datetime
+    place: Place, new: UUID, point: Point, *, seq: int, parent: Checkpoint | None, end: LogEnd, at: datetime
 ) -> tuple[Checkpoint, Head]:
     """A row that no other is needed to load: its change is the whole document, and it has a snapshot."""
+    before = parent.id if parent else None
     sizes = sizes_of(point.payload)
     change = (canonical.encode(ops.put(point.payload.document())),)
-    row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
-    head = Head(new, seq, parent, True, point.source, point.payload, hash="", anchor=seq, since=0, sizes=sizes)
-    return row, _finished(place, row, head, point, change, parent_hash="", snapshot=True)
+    row = _row(place, new, point, parent=before, seq=seq, end=end, at=at)
+    head = Head(new, seq, before, True, point.source, point.payload, hash="", anchor=seq, since=0, sizes=sizes)
+    chained = parent.content_hash if parent else ""
+    return row, _finished(place, row, head, point, change, parent_hash=chained, snapshot=True)
 
 
 def following(

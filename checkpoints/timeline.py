@@ -81,7 +81,7 @@ def _of_alias(kept: "QuerySet[Checkpoint]", alias: str) -> Checkpoint | None:
         return None
     kept = kept.filter(run__key=said.key).order_by("-seq")
     if said.superstep is None:
-        return kept.filter(seq=said.seq).first()
+        return kept.filter(seq=said.seq or 0).first()
     return kept.filter(superstep=said.superstep, line=F("run__line") if said.line is None else said.line).first()
 
 

@@ -26,7 +26,7 @@ from checkpoints.models import Run
 from checkpoints.packed import value
 from checkpoints.sealing import cover_of, new_cover
 from checkpoints.verification import verify_run
-from orchestrator import cancelling, describing, diagnostics, runner, settling
+from orchestrator import adopting, cancelling, describing, diagnostics, runner, settling
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.compile import Compiled
@@ -164,9 +164,12 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
     """Queue a failed run again, one that is incompatible here and whose graph is registered now, or a tampered one of
     which every record verifies again.
 
-    What its open superstep kept is used; only tasks without a result run. Raises `WrongStatus` for any other status: a
-    run that waits for people goes on by their signatures alone; `TamperedRow` or `WrongKey`, naming the first fault.
+    What its open superstep kept is used; only tasks without a result run. A fork that a store made gets its row here.
+    Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
+    `TamperedRow` or `WrongKey`, naming the first fault.
     """
+    if (fork := adopting.adopt(run_id, by=by)) is not None:
+        return fork
     run = get(run_id)
     if run.status == Status.TAMPERED:
         _require_whole(run, by=by)

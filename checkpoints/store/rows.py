@@ -122,9 +122,9 @@ class CheckpointStore:
         row = _found(checkpoint)
         document = _document(row)
         origin = _origin(row, document)
-        state = {name: document[name] for name in ("scratch", "artifacts")}
-        state = patched(state, patch, graph=_graph(row.fingerprint)) if patch else state
-        about = {"input": _input(row, document), "run": str(origin.id) if origin else None, "patch": patch or {}}
+        before = {name: document[name] for name in ("scratch", "artifacts")}
+        state = patched(before, patch, graph=_graph(row.fingerprint)) if patch else before
+        about = _lineage(row, document, origin) | {"patched": _changed(before, state)}
         payload = Payload(
             state,
             document["diagnostics"],
@@ -133,7 +133,7 @@ class CheckpointStore:
             {**document["open"], "stored": about},
         )
         place = self._place(row, uuid7(), cover_of(origin) if origin else Cover())
-        return _inserted(place, Point(Source.FORK, payload, row.superstep), seq=0, parent=row.id)
+        return _inserted(place, Point(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
     def _save(self, id: UUID, state: State, about: About) -> Stored:
         before = _of(id).first()
@@ -151,7 +151,7 @@ class CheckpointStore:
             nodes=[{"node": node} for node in about.nodes],
         )
         place = Place(id, about.graph, about.version, about.fingerprint, 1, Cover(), self._backend)
-        return _inserted(place, point, seq=seq, parent=before.id if before else None)
+        return _inserted(place, point, seq=seq, parent=before)
 
     def _place(self, row: Checkpoint, run: UUID, cover: Cover) -> Place:
         return Place(run, row.graph, row.version, row.fingerprint, 1, cover, self._backend)
@@ -163,7 +163,7 @@ def _named(given: str | PayloadBackend | None, name: str) -> str:
     return payloads.lend(given, name or f"own-{type(given).__name__}"[:60])
 
 
-def _inserted(place: Place, point: Point, *, seq: int, parent: UUID | None) -> Stored:
+def _inserted(place: Place, point: Point, *, seq: int, parent: Checkpoint | None) -> Stored:
     row, _ = points.alone(place, uuid7(), point, seq=seq, parent=parent, end=LogEnd(0, ""), at=timezone.now())
     with transaction.atomic():
         row.save(force_insert=True)
@@ -249,8 +249,34 @@ def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _origin(row: Checkpoint, document: dict[str, Any]) -> Run | None:
-    """The run with a row that the checkpoint comes from: its own, or, in forks, that of the first origin."""
-    return Run.objects.filter(id__in=[row.run_id, document["open"].get("stored", {}).get("run")]).first()
+    """The run with a row that the checkpoint comes from: its own, or, in forks of forks, that of the first origin."""
+    own = Run.objects.filter(id=row.run_id).first()
+    first = document["open"].get("stored", {}).get("run")
+    return own or (Run.objects.filter(id=first).first() if first else None)
+
+
+def _lineage(row: Checkpoint, document: dict[str, Any], origin: Run | None) -> dict[str, Any]:
+    """What a fork knows of where it comes from: the run with a row, the seq where it left it, its input, and what
+    earlier forks on the way patched.
+    """
+    about = document["open"].get("stored", {})
+    own = origin is not None and origin.id == row.run_id
+    return {
+        "input": _input(row, document),
+        "run": str(origin.id) if origin else None,
+        "seq": row.seq if own else about.get("seq", 0),
+        "before": [] if own else [*about.get("before", []), *about.get("patched", [])],
+    }
+
+
+def _changed(before: State, after: State) -> list[str]:
+    """The channels that a patch changed."""
+    return sorted(
+        name
+        for part in before
+        for name in before[part].keys() | after[part].keys()
+        if before[part].get(name) != after[part].get(name)
+    )
 
 
 def _graph(fingerprint: str) -> Compiled | None:
