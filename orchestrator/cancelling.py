@@ -26,6 +26,7 @@ from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 from orchestrator.opened import safe_again
 
 MOST_REASON = 10_000
+_OVER = ENDS | {Status.TAMPERED}
 
 
 def request(run: Run, *, by: Any, reason: str) -> None:
@@ -37,7 +38,7 @@ def request(run: Run, *, by: Any, reason: str) -> None:
         raise InvalidValue(f"a reason has at most {MOST_REASON} characters", path="reason")
     if run.status == Status.CANCELLED or run.cancel_at:
         return
-    if run.status in ENDS or run.status == Status.TAMPERED:
+    if run.status in _OVER:
         raise WrongStatus(f"run {run.key} is {run.status}, so it cannot be cancelled", status=run.status)
     actor = by.get_username() if by else ""
     lines = [Draft("cancel_requested", {"was": run.status, "reason": reason}, actor=actor), *withdraw(run.id)]
@@ -52,15 +53,15 @@ def request(run: Run, *, by: Any, reason: str) -> None:
 
 def conclude(run_id: UUID) -> None:
     """Cancel a run for which that was asked, if nobody has it in hand and no effect is unknown. One transaction."""
-    with transaction.atomic():
-        run = ledger.lock(run_id)
-        conclude_locked(run, [])
+    wanted = Run.objects.filter(id=run_id, cancel_at__isnull=False)
+    if wanted.exclude(status__in=_OVER).exists():
+        with transaction.atomic():
+            conclude_locked(ledger.lock(run_id), [])
 
 
 def conclude_locked(run: Run, lines: Sequence[Draft]) -> None:
     """The same under the caller's lock; `lines` come before."""
-    over = run.status in ENDS or run.status == Status.TAMPERED
-    if run.cancel_at and not over and not leases.is_held(run.id):
+    if run.cancel_at and run.status not in _OVER and not leases.is_held(run.id):
         _conclude(run, [*lines, *withdraw(run.id)], actor=who_asked(run.id))
 
 

@@ -119,7 +119,7 @@ def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
     until = time.monotonic() + conf().slice_seconds
     if draining():
         raise Drained
-    desk = None if hold.cancelling else _admitted(hold)
+    desk = _admitted(hold)
     while desk and _turn(desk, heart, draining):
         if draining():
             raise Drained
@@ -133,9 +133,11 @@ def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
 
 
 def _admitted(hold: Hold) -> Desk | None:
-    """The run laid out for work; None where it cannot be worked on here and was stopped, by name."""
+    """The run laid out for work; None where it is to be cancelled, or cannot be worked on here and was stopped."""
     # First of all: a new line and seal on a tampered run would cover up what happened to it.
     head, given = ledger.load(hold), ledger.input_of(hold)
+    if hold.cancelling:
+        return None
     try:
         graph = registry.by_fingerprint(hold.fingerprint)
     except UnknownThing:

@@ -287,3 +287,13 @@ def test_the_jobs_of_a_cancelled_run_are_cancelled_with_it(tmp_path: Path) -> No
     job_id = jobs.add("deadline", run=run.id, due_in=3600)
     runs.cancel(run.id)
     assert Job.objects.get(id=job_id).status == "cancelled"
+
+
+def test_a_run_that_was_changed_behind_everybodys_back_is_tampered_and_not_cancelled(people: cast.People) -> None:
+    run = started(in_one_node("cancel-tampered", lambda ctx: None))
+    held(run)
+    runs.cancel(run.id, by=people.starter)
+    Run.objects.filter(id=run.id).update(decisions=7, **EXPIRED)
+    run = runs.advance(run.id)
+    assert run.status == Status.TAMPERED
+    assert "run_cancelled" not in log(run)
