@@ -146,17 +146,18 @@ def _built(desk: Desk, worked: Worked) -> _Built:
     state = _seen(desk, step, memory, held)
     opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(state, number, desk.input, at))
     moved = settlements.rebase(desk.look(), desk.graph, state, at=at, cover=desk.hold.cover)
+    entries = shown.nodes(desk.graph, kept)
     point = Point(
         Source.SUPERSTEP,
         _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
         number,
         step.changes,
-        nodes=shown.nodes(desk.graph, kept),
+        nodes=entries,
         kept=_stays(desk, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING),
         took_ms=worked.took_ms,
         snapshot=desk.graph.snapshot,
     )
-    turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(desk.graph, kept)))
+    turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(entries)))
     lines = [*shown.unfinished(desk.retried), *shown.finished(kept), *memory.lines, *opening.lines, *moved.lines]
     lines += shown.turned(status, step.frontier)
     listed = any(desk.graph.nodes[task.node].journaled for task in kept)

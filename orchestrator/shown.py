@@ -62,9 +62,9 @@ def settled(gates: Sequence[Settled]) -> list[dict[str, Any]]:
     ]
 
 
-def word(graph: Compiled, kept: Mapping[Task, Kept]) -> str:
-    """The superstep's word on the tape."""
-    return tape.word(entry["effect"] for entry in nodes(graph, kept))
+def word(entries: Sequence[dict[str, Any]]) -> str:
+    """The word on the tape of a superstep with these `nodes`."""
+    return tape.word(entry["effect"] for entry in entries)
 
 
 def at_node(frontier: Frontier, after: Planned | None) -> str:
