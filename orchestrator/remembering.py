@@ -36,7 +36,9 @@ def open_memory(hold: Hold, graph: Compiled, task: Task) -> Memory:
     shelf: Shelf = live
     if mode != LIVE:
         shelf = recalling.Recalling(hold, task, mode, live, lambda value: mask(value, conf().secrets))
-    return Memory(shelf, mode=mode, limit=conf().max_value_bytes, run=hold.id, node=task.node)
+    journals = mode == JOURNALED and not graph.nodes[task.node].journaled
+    limit = conf().max_value_bytes
+    return Memory(shelf, mode=mode, journals=journals, limit=limit, run=hold.id, node=task.node)
 
 
 def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:

@@ -15,7 +15,7 @@ from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
-from orchestrator.engine.trace import JOURNALED, Landing, Trace, channel_of
+from orchestrator.engine.trace import Landing, Trace, channel_of
 
 Address = tuple[str, str]
 
@@ -60,10 +60,13 @@ class _Wish:
 
 @dataclass(slots=True)
 class Memory:
-    """The memory of one attempt of one task. `limit` in bytes per value, None for no limit."""
+    """The memory of one attempt of one task. `limit` in bytes per value, None for no limit. `journals`: its wishes are
+    taken down when it ends; those of an effect are with its result.
+    """
 
     shelf: Shelf
     mode: str = trace.LIVE
+    journals: bool = False
     limit: int | None = LIMIT
     run: UUID | None = None
     node: str = ""
@@ -122,7 +125,7 @@ class Memory:
             WriteValue(channel_of(*address), wish.value, _label(address, wish.value), wish.version)
             for address, wish in self._wishes.items()
         ]
-        kept = self.shelf.journal(writes) if self.mode == JOURNALED else writes
+        kept = self.shelf.journal(writes) if self.journals else writes
         return replace(output, writes=(*output.writes, *kept), reads=tuple(self._reads))
 
     def _standing(self, address: Address) -> Standing:

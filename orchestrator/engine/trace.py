@@ -83,7 +83,7 @@ class Landing:
 
 
 class Remembered(BaseModel):
-    """The value of a write to memory."""
+    """What is remembered: its content, and how strongly."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,10 +1,13 @@
 """What a gated node wishes to remember waits for people, in the same request as its other writes."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
@@ -202,3 +205,13 @@ def test_a_rejected_wish_is_forgotten(rita: User) -> None:
     sign(run, rita, ["reject", "reject"])
     assert (runs.advance(run.id).status, memory(), landed(run)) == (Status.REJECTED, {}, [])
     assert forget("limit", "rules").status == Status.COMPLETED
+
+
+def test_the_page_of_a_review_shows_what_is_to_be_remembered_beside_what_is(client: Client, rita: User) -> None:
+    remember("limit", 10, "rules")
+    run = _waiting()
+    client.login(username=rita.username, password=cast.PASSWORD)
+    page = client.get(reverse("review", args=[run.key]))
+    shown = page.content.decode()
+    assert (page.status_code, "Remember limit (rules)" in shown) == (200, True)
+    assert re.search(rf'name="e-{pending(run)[1].write}\.strength"', shown)
