@@ -9,8 +9,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from checkpoints import payloads, sealing
-from checkpoints.core import codec
+from checkpoints import packed, payloads, sealing
 from checkpoints.models import Checkpoint
 from checkpoints.points import Head, Payload, content_hash, sizes_of
 from checkpoints.sealing import Cover
@@ -32,22 +31,27 @@ def range_of(checkpoint: UUID) -> "QuerySet[Checkpoint]":
     return rows.order_by("seq")
 
 
-def bytes_of(row: Checkpoint, column: str) -> bytes:
-    """The canonical bytes of a row's change or snapshot, wherever a backend keeps them; empty where there are none."""
+def bytes_of(row: Checkpoint, column: str, cover: Cover | None = None) -> bytes:
+    """The canonical bytes of a row's change or snapshot, wherever a backend keeps them; empty where there are none.
+
+    Raises `TamperedRow` and `WrongKey`; with the run's `cover` also where they are not encrypted as the run is.
+    """
     kept = bytes(getattr(row, column))
     if not kept:
         return b""
     stored = payloads.fetch(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
-    return codec.unpack(sealing.opened(row, column, stored))
+    if cover is not None:
+        sealing.require_cover(row, column, stored, cover)
+    return packed.plain(row, column, stored)
 
 
-def parts_of(rows: Sequence[Checkpoint]) -> list[bytes]:
+def parts_of(rows: Sequence[Checkpoint], cover: Cover | None = None) -> list[bytes]:
     """What a range of rows is folded from: the snapshot of the first, and the changes of those after it. Raises
     `TamperedRow` where the snapshot is gone.
     """
     if not rows[0].snapshot:
         raise TamperedRow(f"{rows[0]} has no snapshot to load from", checkpoint=str(rows[0].id))
-    return [bytes_of(rows[0], "snapshot"), *(bytes_of(row, "change") for row in rows[1:])]
+    return [bytes_of(rows[0], "snapshot", cover), *(bytes_of(row, "change", cover) for row in rows[1:])]
 
 
 def folded(parts: Sequence[bytes]) -> Document:
@@ -73,7 +77,7 @@ def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
     """The head that the last of these rows is, once what was read proves to be what was sealed. Raises `TamperedRow`,
     `WrongKey`.
     """
-    parts = parts_of(rows)
+    parts = parts_of(rows, cover)
     _verify(rows, parts, cover)
     newest, known = rows[-1], rows[-1] if rows[-1].kept else rows[-2]
     payload = Payload.of(folded(parts))

@@ -27,12 +27,27 @@ def value(row: Model, column: str) -> Any:
     """The JSON value of a row's payload column, decrypted where it is encrypted; None for an empty column. Raises
     `TamperedRow` and `WrongKey`, naming column and row.
     """
-    data = sealing.opened(row, column)
+    data = plain(row, column)
     try:
-        return unpack(data)
-    except (codec.UnknownFormat, zstandard.ZstdError, orjson.JSONDecodeError) as error:
-        what = sealing.name_of(row)
-        raise TamperedRow(f"{column} of {what} cannot be read: {error}", row=what, column=column) from error
+        return canonical.loads(data) if data else None
+    except orjson.JSONDecodeError as error:
+        raise _unreadable(row, column, error) from error
+
+
+def plain(row: Model, column: str, stored: bytes | None = None) -> bytes:
+    """The canonical bytes of a row's payload column, or of `stored` that belongs there; empty for an empty one. Raises
+    `TamperedRow` and `WrongKey`, naming column and row.
+    """
+    data = sealing.opened(row, column, stored)
+    try:
+        return codec.unpack(data) if data else b""
+    except (codec.UnknownFormat, zstandard.ZstdError) as error:
+        raise _unreadable(row, column, error) from error
+
+
+def _unreadable(row: Model, column: str, error: Exception) -> TamperedRow:
+    what = sealing.name_of(row)
+    return TamperedRow(f"{column} of {what} cannot be read: {error}", row=what, column=column)
 
 
 def shown(row: Model, column: str) -> Any:

@@ -164,11 +164,18 @@ def refuse_compromised(key_id: str, at: datetime | None, what: str) -> None:
 def _opened_in(row: Model, column: str, cover: Cover) -> bytes:
     """The plain bytes of a payload column that must be encrypted where its run is, and only there."""
     kept = bytes(getattr(row, column) or b"")
+    require_cover(row, column, kept, cover)
+    return opened(row, column, kept)
+
+
+def require_cover(row: Model, column: str, kept: bytes, cover: Cover) -> None:
+    """Raise `TamperedRow` where the bytes kept for a payload column are encrypted and its run is not, or the other way
+    round.
+    """
     if kept and (kept[:1] == LOCKED) != cover.encrypted:
         said = "is not encrypted, but its run is" if cover.encrypted else "is encrypted, but its run is not"
         what = name_of(row)
         raise TamperedRow(f"{column} of {what} {said}", row=what, column=column)
-    return opened(row, column, kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import zstandard
 from django.db.models import Model, QuerySet
 
-from checkpoints import sealing
-from checkpoints.core import codec
-from checkpoints.core.keyring import LOCKED
+from checkpoints import packed, sealing
 from checkpoints.models import Run
 from checkpoints.paging import pages
 from checkpoints.sealing import Cover
@@ -65,19 +62,13 @@ class Subject:
             return self.refused(row, error, checkpoint=checkpoint)
         return None
 
-    def payload(self, row: Model, column: str, stored: bytes | None = None) -> bytes:
-        """The canonical bytes of a payload column, or of `stored` that belongs there; empty for an empty one. Raises
-        `TamperedRow`, `WrongKey`: unreadable, or not encrypted as the rows of its run are.
+    def payload(self, row: Model, column: str) -> bytes:
+        """The canonical bytes of a payload column; empty for an empty one. Raises `TamperedRow`, `WrongKey`:
+        unreadable, or not encrypted as the rows of its run are.
         """
-        stored = bytes(getattr(row, column) or b"") if stored is None else stored
-        what = f"{column} of {sealing.name_of(row)}"
-        if stored and (stored[:1] == LOCKED) != self.cover.encrypted:
-            said = "is not encrypted, but its run is" if self.cover.encrypted else "is encrypted, but its run is not"
-            raise TamperedRow(f"{what} {said}")
-        try:
-            return codec.unpack(sealing.opened(row, column, stored)) if stored else b""
-        except (codec.UnknownFormat, zstandard.ZstdError) as error:
-            raise TamperedRow(f"{what} cannot be read: {error}") from error
+        stored = bytes(getattr(row, column) or b"")
+        sealing.require_cover(row, column, stored, self.cover)
+        return packed.plain(row, column, stored)
 
     def seals_of(self, rows: "QuerySet[Any]", by: str = "pk") -> Iterator[Fault]:
         """The faults of the seals of these rows."""

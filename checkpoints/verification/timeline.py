@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints import folding, payloads, sealing
+from checkpoints import folding, sealing
 from checkpoints.models import Checkpoint
 from checkpoints.paging import pages
 from checkpoints.points import content_hash
@@ -86,10 +86,7 @@ def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
 
 
 def _kept(subject: Subject, row: Checkpoint, column: str, hash_: str) -> bytes:
-    kept = bytes(getattr(row, column))
-    name = payloads.name_of(row.run_id, row.id, column)
-    stored = payloads.fetch(row.backend, name, kept) if kept else b""
-    data = subject.payload(row, column, stored)
+    data = folding.bytes_of(row, column, subject.cover)
     if subject.cover.digest(data) != hash_:
         raise TamperedRow(f"{column} of {sealing.name_of(row)} is not what was hashed")
     return data

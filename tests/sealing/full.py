@@ -15,14 +15,30 @@ from checkpoints import journal, leases
 from checkpoints.journal import Ending
 from checkpoints.models import Run
 from orchestrator import runs
-from orchestrator.engine import Task
+from orchestrator.engine import END, START, Gate, Graph, Task, registry
+from tests.graphs_app.graphs import Ledger, Order, propose, refuse, release
 from tests.runner import desk
 from tests.sealing.covered import run_sql
 
 
-def a_full_run(folder: Path, reviewer: Any) -> Run:
+def encrypted_gated(**settings: Any) -> Graph:
+    """`gated`, with all its values encrypted, registered as `secret`."""
+    made = Graph("secret", input=Order, state=Ledger, encrypted=True, **settings)
+    made.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?"))(propose)
+    made.node(effect="external", idempotent=True)(release)
+    made.node()(refuse)
+    made.edge(START, "propose")
+    made.edge("propose", "release", when=("approved", "partial"))
+    made.edge("propose", "refuse", when="rejected")
+    made.edge("release", END)
+    made.edge("refuse", END)
+    registry.replace(made)
+    return made
+
+
+def a_full_run(folder: Path, reviewer: Any, *, graph: str = "gated") -> Run:
     """A run of `gated`: proposed, edited, signed, applied, paid; and a late result beside."""
-    run = desk.start("gated", folder, by=reviewer)
+    run = desk.start(graph, folder, by=reviewer)
     desk.sign(run, desk.reviewer(reviewer), [("edit", {"amount": "9"}), "reject", "approve", "approve"])
     claim = leases.claim_one(run.id)
     assert claim is not None
