@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from approvals.models import ApprovalRequest, RequestReviewer
-from checkpoints import sealing, writes
+from checkpoints import sealing, sql, writes
 from checkpoints.core.ids import uuid7
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
@@ -46,11 +46,11 @@ class Opening:
     lines: list[Draft] = field(default_factory=list)
 
     def insert(self) -> None:
-        """At most three statements, in the caller's transaction."""
+        """Three statements for some hundred rows, in the caller's transaction."""
         if self.requests:
-            ApprovalRequest.objects.bulk_create(self.requests)
-            RequestReviewer.objects.bulk_create(self.reviewers)
-            PendingWrite.objects.bulk_create(self.writes)
+            sql.insert(ApprovalRequest, self.requests)
+            sql.insert(RequestReviewer, self.reviewers)
+            sql.insert(PendingWrite, self.writes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.signing import Act, Item
 from approvals.standing import read, require_all_decisions
 from approvals.withdrawing import who_asked
-from checkpoints import audit, ledger, sealing, wakes
+from checkpoints import audit, ledger, sealing, sql, wakes
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import cover_of
@@ -143,12 +143,12 @@ def _write(act: Act, receipt: Receipt) -> None:
     """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
     sealing.seal(receipt, act.cover)
     receipt.save(force_insert=True)
-    PendingWrite.objects.bulk_create(sealing.finish(act.edits, act.cover))
+    sql.insert(PendingWrite, sealing.finish(act.edits, act.cover))
     settled, lines = signing.outcome(act)
     first = act.run.event_seq + 1
     for offset, decision in enumerate(act.decisions):
         decision.receipt, decision.event_seq = receipt, first + offset
-    Decision.objects.bulk_create(sealing.finish(act.decisions, act.cover))
+    sql.insert(Decision, sealing.finish(act.decisions, act.cover))
     last = ledger.write_lines(act.run, lines, at=act.at, decisions=act.run.decisions + len(act.decisions))
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(

@@ -13,7 +13,7 @@ from uuid import UUID
 from approvals.core import APPROVED, REJECTED
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.standing import Asked, read, require_all_decisions
-from checkpoints import packed, sealing, writes
+from checkpoints import packed, sealing, sql, writes
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.models import PendingWrite
@@ -38,7 +38,7 @@ class Rebasing:
     def insert(self) -> None:
         """In the caller's transaction. An edit that came in between collides on (write, revision)."""
         if self.rows:
-            PendingWrite.objects.bulk_create(self.rows)
+            sql.insert(PendingWrite, self.rows)
         if self.reopened:
             ApprovalRequest.objects.filter(id__in=self.reopened).update(
                 status=RequestStatus.OPEN, outcome="", settled_at=None, settled_seq=None

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from checkpoints import ledger, packed, sealing
+from checkpoints import ledger, packed, sealing, sql
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
@@ -135,7 +135,7 @@ def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
         )
         for i in intents
     ]
-    TaskResult.objects.bulk_create(sealing.finish(rows, hold.cover))
+    sql.insert(TaskResult, sealing.finish(rows, hold.cover))
 
 
 def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
@@ -225,7 +225,7 @@ def keep_late(hold: Hold, endings: Iterable[Ending]) -> None:
             error=pack(ending.error) if ending.error is not None else b"",
             at=timezone.now(),
         )
-        LateResult.objects.bulk_create(sealing.finish([row], hold.cover))
+        sql.insert(LateResult, sealing.finish([row], hold.cover))
         thread_ended(hold.id, hold.line, ending.task, ending.attempt)
 
 

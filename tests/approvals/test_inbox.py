@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
+from checkpoints import sql
 from checkpoints.packed import unpack
 from tests.cast import People
 from tests.checkpoints.rows import START, a_request, a_run
@@ -76,10 +77,9 @@ def _fill(run: object, number: int) -> None:
     first = ApprovalRequest.objects.get()
     names = [f.name for f in ApprovalRequest._meta.concrete_fields if f.name not in ("id", "visit", "status")]
     common = {name: getattr(first, name) for name in names}
-    made = ApprovalRequest.objects.bulk_create(
-        ApprovalRequest(**common, visit=10_000 + n, status="applied") for n in range(number)
-    )
-    RequestReviewer.objects.bulk_create(RequestReviewer(request=r, principal=f"user:u{n}") for n, r in enumerate(made))
+    made = [ApprovalRequest(**common, visit=10_000 + n, status="applied") for n in range(number)]
+    sql.insert(ApprovalRequest, made)
+    sql.insert(RequestReviewer, [RequestReviewer(request=r, principal=f"user:u{n}") for n, r in enumerate(made)])
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 
