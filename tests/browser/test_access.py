@@ -8,7 +8,10 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Receipt
+from checkpoints import jobs
 from checkpoints.models import Run, TaskResult
+from orchestrator import jobs as kinds
+from orchestrator import runs
 from tests.browser.conftest import Page
 from tests.cast import People
 from tests.pages import claims
@@ -31,12 +34,14 @@ def paths(people: People) -> list[str]:
         f"/runs/{run.id}/?at=1&tab=state",
         f"/runs/{run.id}/?tab=writes",
         f"/runs/{failed.id}/",
+        f"/runs/{failed.id}/cancel/",
+        f"/runs/{_cancelled(people).id}/",
         "/reviews/",
         f"/reviews/{run.id}/",
         "/graphs/",
         "/graphs/page_claim/",
         "/graphs/page_claim/start/",
-        "/workers/",
+        _with_jobs("/workers/"),
         "/nothing/here/",
     ]
 
@@ -60,6 +65,21 @@ def _lost(people: People) -> Run:
     )
     Run.objects.filter(id=run.id).update(status="unknown", error_code="outcome_unknown")
     return run
+
+
+def _cancelled(people: People) -> Run:
+    """A run that somebody cancelled, with a long reason."""
+    return runs.cancel(claims.paused("CLM-4", people.starter).id, by=people.starter, reason="not wanted any more " * 20)
+
+
+def _with_jobs(path: str) -> str:
+    """The page, when a job is half done and another has failed once."""
+    begun = jobs.add("rotate_keys")
+    hold = jobs.begin(begun, jobs.claim_one(begun) or 0)
+    assert hold is not None
+    jobs.report(hold, jobs.Step(1250, 5000, "checkpoints of claim_payout"))
+    kinds.advance(jobs.add("brew_coffee"))
+    return path
 
 
 def _signed(run: Run, people: People) -> Receipt:
