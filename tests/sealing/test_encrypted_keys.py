@@ -1,0 +1,258 @@
+"""Keys in the settings: which are refused, by which name, and what is said where one is missing."""
+
+import base64
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.test import Client as Browser
+from django.urls import reverse
+
+from checkpoints import sealing
+from checkpoints.conf import keyring
+from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints.core.status import Status
+from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing import Cover
+from orchestrator import checks, runs
+from orchestrator.engine import registry
+from orchestrator.engine.errors import TamperedRow, WrongKey
+from tests import cast
+from tests.api.conftest import Client
+from tests.processes import calls
+from tests.runner.desk import pending, reviewer, sign
+from tests.sealing import graphs
+
+pytestmark = pytest.mark.django_db(transaction=True)
+A, B = b"a" * 32, b"b" * 32
+
+
+@pytest.fixture
+def keys(settings: Any) -> Any:
+    """`keys(ENCRYPTION_KEYS={...})` puts other keys into the settings."""
+
+    def put(**given: Any) -> None:
+        others = {name: value for name, value in settings.COUNTERSIGN.items() if not name.endswith("_KEYS")}
+        settings.COUNTERSIGN = {**others, **given}
+
+    return put
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return reviewer(people.reviewer)
+
+
+# --- what can be a key -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["SIGNING_KEYS", "ENCRYPTION_KEYS"])
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (b"short", "must be 32 bytes, not 5 bytes"),
+        (b"l" * 33, "must be 32 bytes, not 33 bytes"),
+        (base64.b64encode(b"short").decode(), "must be 32 bytes, not 5 bytes"),
+        ("not base64 !", "is not base64"),
+        (base64.b64encode(A).decode()[:-2], "is not base64"),
+        (7, "must be 32 bytes, not int"),
+    ],
+)
+def test_what_cannot_be_a_key_is_refused_naming_the_setting_and_never_the_key(
+    setting: str, key: Any, said: str, keys: Any
+) -> None:
+    keys(**{setting: {"k1": key}})
+    with pytest.raises(ImproperlyConfigured, match=rf"COUNTERSIGN\['{setting}'\]\['k1'\] {said}") as refused:
+        keyring()
+    assert not isinstance(key, str) or key not in str(refused.value)
+    assert [error.id for error in checks.check_settings(None)] == ["orchestrator.E001"]
+
+
+@pytest.mark.parametrize("name", ["", "k" * 41, "schlüssel", 7])
+def test_an_id_of_a_key_is_1_to_40_ascii_characters(name: Any, keys: Any) -> None:
+    keys(ENCRYPTION_KEYS={name: A})
+    with pytest.raises(ImproperlyConfigured, match="1 to 40 ASCII"):
+        keyring()
+
+
+def test_a_date_that_cannot_be_read_is_refused(keys: Any) -> None:
+    keys(COMPROMISED_KEYS={"k1": "last week"})
+    with pytest.raises(ImproperlyConfigured, match="must be a date"):
+        keyring()
+
+
+def test_the_last_key_makes_and_all_of_them_open(keys: Any) -> None:
+    row = Run(id=UUID(int=1))
+    keys(ENCRYPTION_KEYS={"old": base64.b64encode(A).decode()})
+    kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
+    keys(ENCRYPTION_KEYS={"old": A, "new": B})
+    assert key_of(sealing.locked(row, "input", b"plain", Cover(encrypted=True))) == "new"
+    assert sealing.opened(row, "input", kept) == b"plain"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "input of checkpoints_run .* encryption key 'old' is not configured"),
+        ({"old": B}, "encryption key 'old' is not the one that made this"),
+    ],
+)
+def test_a_missing_key_and_another_one_under_its_id_are_told_by_name(
+    given: dict[str, bytes], said: str, keys: Any
+) -> None:
+    row = Run(id=UUID(int=1))
+    keys(ENCRYPTION_KEYS={"old": A})
+    kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
+    keys(ENCRYPTION_KEYS=given)
+    with pytest.raises(WrongKey, match=said):
+        sealing.opened(row, "input", kept)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 20, -1])
+def test_what_was_cut_off_is_tampered_with_wherever_it_was_cut(cut: int, keys: Any) -> None:
+    row = Run(id=UUID(int=1))
+    keys(ENCRYPTION_KEYS={"old": A})
+    kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
+    with pytest.raises(TamperedRow, match="input of checkpoints_run"):
+        sealing.opened(row, "input", kept[:cut])
+
+
+def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    row = Run(id=UUID(int=1))
+    assert len({sealing.locked(row, "input", b"plain", Cover(encrypted=True)) for _ in range(50)}) == 50
+
+
+# --- graphs and runs -------------------------------------------------------------------------------------------------
+
+
+def test_without_a_key_a_run_of_an_encrypted_graph_does_not_start_and_a_check_says_so(keys: Any) -> None:
+    keys()
+    registry.replace(graphs.graph(encrypted=True))
+    with pytest.raises(WrongKey, match=r"COUNTERSIGN\['ENCRYPTION_KEYS'\]"):
+        runs.start("watched", {})
+    assert not Run.objects.exists()
+    (error,) = checks.check_encryption(None)
+    assert (error.id, error.msg) == ("orchestrator.E005", "graph watched is encrypted, and there is no encryption key")
+    keys(ENCRYPTION_KEYS={"k1": A})
+    assert checks.check_encryption(None) == []
+
+
+def test_the_start_page_and_the_api_say_that_there_is_no_key(keys: Any, people: cast.People) -> None:
+    keys()
+    registry.replace(graphs.graph(encrypted=True))
+    browser = Browser()
+    browser.force_login(people.starter)
+    answer = browser.post(reverse("start", args=["watched"]), {"mode": "json", "json": "{}"})
+    assert answer.status_code == 409
+    assert "there is no encryption key" in answer.content.decode()
+    told = Client(people.starter).post("runs/", {"graph": "watched", "input": {}})
+    assert (told.status_code, told.json()["code"]) == (409, "wrong_key")
+
+
+def test_a_run_keeps_the_key_of_its_hashes_when_a_newer_one_comes(keys: Any, tmp_path: Path, rita: User) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    run = graphs.started(tmp_path, encrypted=True)
+    keys(ENCRYPTION_KEYS={"old": A, "new": B})
+    assert runs.start("watched", {"folder": str(tmp_path)}, key=run.key + "x").hash_key == "new"
+    sign(run, rita, [("edit", {"amount": "9"}), "approve"])
+    run = runs.advance(run.id)
+    assert (run.status, run.hash_key) == (Status.COMPLETED, "old")
+    kept = {key_of(bytes(row.value)) for row in PendingWrite.objects.filter(run=run)}
+    assert kept == {"old", "new"}
+
+
+def test_a_worker_without_the_key_stops_the_run_by_name_touches_nothing_and_goes_on_when_it_is_back(
+    keys: Any, tmp_path: Path, rita: User
+) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    run = graphs.started(tmp_path, encrypted=True)
+    sign(run, rita, ["approve", "approve"])
+    sealed = Run.objects.values_list("event_seq", "head", "seal").get(id=run.id)
+    keys()
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == (Status.TAMPERED, "wrong_key")
+    assert Run.objects.values_list("event_seq", "head", "seal").get(id=run.id) == sealed
+    assert calls(tmp_path) == []
+    keys(ENCRYPTION_KEYS={"old": A})
+    runs.resume(run.id)
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert len(calls(tmp_path)) == 1
+
+
+def test_a_signing_key_that_is_gone_is_named_and_nothing_is_signed(keys: Any, tmp_path: Path, rita: User) -> None:
+    keys(SIGNING_KEYS={"s1": A})
+    run = graphs.started(tmp_path)
+    keys(SIGNING_KEYS={"s2": B})
+    with pytest.raises(WrongKey, match="signing key 's1' is not configured"):
+        sign(run, rita, ["approve", "approve"])
+    assert Run.objects.get(id=run.id).status == Status.PAUSED
+    keys(SIGNING_KEYS={"s1": A, "s2": B})
+    sign(run, rita, ["approve", "approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+@pytest.mark.parametrize(("since", "status"), [("2000-01-01", Status.TAMPERED), ("2999-01-01", Status.COMPLETED)])
+def test_what_a_compromised_key_sealed_from_that_date_on_is_refused(
+    since: str, status: str, keys: Any, tmp_path: Path, rita: User
+) -> None:
+    keys(SIGNING_KEYS={"s1": A})
+    run = graphs.started(tmp_path)
+    sign(run, rita, ["approve", "approve"])
+    keys(SIGNING_KEYS={"s1": A, "s2": B}, COMPROMISED_KEYS={"s1": since})
+    assert runs.advance(run.id).status == status
+    assert bool(calls(tmp_path)) == (status == Status.COMPLETED)
+
+
+# --- pages and API ---------------------------------------------------------------------------------------------------
+
+MISSING = "cannot be opened: key &#x27;old&#x27; is not configured"
+
+
+def _pages(run: Run) -> list[tuple[str, int]]:
+    tabs = [(reverse("run", args=[run.id]) + f"?tab={tab}", 200) for tab in ("changed", "state", "writes", "results")]
+    tabs.append((reverse("run", args=[run.id]) + "?tab=events", 200))
+    return [*tabs, (reverse("inbox"), 200), (reverse("review", args=[run.id]), 409)]
+
+
+def test_where_a_key_is_missing_pages_say_which_and_none_breaks(
+    keys: Any, tmp_path: Path, rita: User, people: cast.People
+) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    run = graphs.started(tmp_path, encrypted=True)
+    people.auditor.groups.add(*rita.groups.all())
+    browser = Browser()
+    browser.force_login(people.auditor)
+    keys()
+    for address, status in _pages(run):
+        answer = browser.get(address)
+        assert answer.status_code == status, address
+        assert MISSING in answer.content.decode(), address
+    assert browser.get(reverse("runs")).status_code == 200
+    row = pending(run)[0]
+    signed = {"key": "x", f"v-{row.write}": "approve", f"h-{row.write}": row.hash}
+    browser.force_login(rita)
+    assert browser.post(reverse("sign", args=[run.id]), signed).status_code == 409
+
+
+def test_where_a_key_is_missing_the_api_names_the_row(keys: Any, tmp_path: Path, rita: User) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    run = graphs.started(tmp_path, encrypted=True)
+    keys()
+    api = Client(rita)
+    (listed,) = api.get("requests/", run=str(run.id)).json()["results"]
+    assert listed["title"] == "cannot be opened: key 'old' is not configured"
+    for path in (f"requests/{listed['id']}/", f"runs/{run.id}/", f"checkpoints/{run.key}:initial/"):
+        answer = api.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (409, "wrong_key"), path
+        assert answer.json()["key"] == "old"
+
+
+def test_encrypted_bytes_are_told_by_their_first_byte_and_name_their_key(keys: Any, tmp_path: Path) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    run = graphs.started(tmp_path, encrypted=True)
+    kept = bytes(Run.objects.get(id=run.id).input)
+    assert (kept[:1], key_of(kept)) == (LOCKED, "old")
