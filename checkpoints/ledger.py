@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Case, F, Model, Q, Value, When
 from django.utils import timezone
 
@@ -246,7 +246,7 @@ def _fenced(
     inside: Callable[[], None] | None = None,
 ) -> int:
     """One commit: the fence, the rows behind it, and what rides with them. Gives the run's `wakes`."""
-    if inside is None and connection.vendor == "postgresql":
+    if inside is None and sql.is_one_statement(rows):
         # One statement is a transaction by itself, in one round trip.
         met = sql.fenced(fence, rows, gone=gone)
     else:

@@ -90,16 +90,21 @@ def _insert(cursor: Any, model: type[Model], rows: Sequence[Model], vendor: str)
         cursor.execute(_insert_sql(model, len(some)), _params(model, some, vendor))
 
 
+def is_one_statement(rows: Sequence[tuple[type[Model], Sequence[Model]]]) -> bool:
+    """Whether `fenced` does these rows in one statement, which is a transaction by itself."""
+    return connection.vendor == "postgresql" and sum(len(some) for _, some in rows) <= MOST_ROWS
+
+
 def fenced(
     fence: Update, rows: Sequence[tuple[type[Model], Sequence[Model]]], *, gone: Model | None = None
 ) -> list[tuple[Any, ...]]:
     """The update; and where it met a row, these inserts, after `gone` is deleted. Gives what `update_returning` gives.
 
-    PostgreSQL does it in one statement, so outside of a transaction it is one round trip and one commit; elsewhere the
-    caller has a transaction open, and ends it where nothing is returned.
+    Where it is not one statement (on PostgreSQL it is, up to so many rows) the caller has a transaction open, and ends
+    it where nothing is returned.
     """
     now = connections[DEFAULT_DB_ALIAS]
-    if now.vendor == "postgresql" and sum(len(some) for _, some in rows) <= MOST_ROWS:
+    if is_one_statement(rows):
         return _in_one_statement(now, fence, rows, gone)
     with now.cursor() as cursor:
         cursor.execute(*fence.sql(now.vendor))
