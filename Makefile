@@ -3,7 +3,7 @@ PYTHON ?= python3
 RUN = .venv/bin/python
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test sweep bench bench-short lint check wheel clean
+.PHONY: demo test sweep soak bench bench-short lint check wheel clean
 
 demo: .venv/.runtime
 	$(RUN) manage.py up --demo
@@ -11,7 +11,7 @@ demo: .venv/.runtime
 test: .venv/.test
 	$(RUN) -m tests
 
-# Every crash point of the sweep, on both databases; the test suite tries each fifth.
+# Every crash point of the sweep, on both databases; the test suite tries each seventh.
 sweep: .venv/.test
 	COUNTERSIGN_SWEEP_STEP=1 $(RUN) -m tests tests/crash
 

@@ -115,6 +115,10 @@ class Points(Watch):
                 self._dead, self.fired = True, where
         raise Aborted(self.fired)
 
+    def may_fail(self) -> bool:
+        """A crash fails nobody's run."""
+        return False
+
     @contextmanager
     def life(self) -> Iterator[None]:
         """The life of one process: its moments count, and its abort ends it quietly, threads included."""

@@ -21,6 +21,7 @@ KINDS = {
     ("checkpoints.ledger", "append"): "intents",
     ("checkpoints.journal", "record"): "result",
     ("checkpoints.journal", "atomically"): "atomic result",
+    ("checkpoints.recalling", "_keep"): "memory record",
     ("checkpoints.leases", "_take"): "claim",
     ("checkpoints.leases", "begin"): "begin",
     ("checkpoints.leases", "give_back"): "give back",
@@ -33,6 +34,8 @@ KINDS = {
 POINTS = {"superstep": "superstep", "settlement": "settlement", "failure": "failure"}
 """Commits of a checkpoint, by its source; one that also pauses the run is a `pause` too."""
 EVERY = {*KINDS.values(), *POINTS.values(), "pause"}
+OF_NODES = {"memory record"}
+"""Commits in the course of a node's own calls: a lost answer there is the node's error, and the run fails with it."""
 WRITES = ("INSERT", "UPDATE", "DELETE", "WITH")
 
 
@@ -81,6 +84,10 @@ class Answers(Watch):
         if link.vendor == "postgresql" and link.connection is not None:
             link.connection.close()
         raise OperationalError("server closed the connection unexpectedly")
+
+    def may_fail(self) -> bool:
+        """Only where the answer was lost in a node's own call."""
+        return bool(self.fired & OF_NODES)
 
     @contextmanager
     def life(self) -> Iterator[None]:

@@ -38,6 +38,9 @@ _number = itertools.count()
 class Trouble(Protocol):
     """What befalls those who act."""
 
+    def may_fail(self) -> bool:
+        """Whether it explains that the run has failed; then somebody resumes it."""
+
     def life(self) -> AbstractContextManager[None]:
         """While one process or person acts. Ends quietly where trouble ended it."""
 
@@ -154,6 +157,8 @@ def live(scenario: Scenario, *, by: User, folder: Path, trouble: Trouble) -> Run
         with trouble.life():
             acted = _act(scenario, run, key=key, folder=folder, by=by)
         run = Run.objects.filter(key=key).first()
+        if run and run.status == Status.FAILED and trouble.may_fail():
+            run, acted = runs.resume(run.id, by=by), True
         if run and not acted:
             return run
         _time_passes(key)

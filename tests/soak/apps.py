@@ -1,0 +1,20 @@
+"""The soak as an app: its graphs are found, and where it is asked to, a guard of the product is taken away.
+
+COUNTERSIGN_SOAK_BREAK proves that the soak can fail: `journal` lets an attempt whose outcome nobody knows simply run
+again.
+"""
+
+import os
+
+from django.apps import AppConfig
+
+
+class SoakConfig(AppConfig):
+    name = "tests.soak"
+    label = "soak"
+
+    def ready(self) -> None:
+        if os.environ.get("COUNTERSIGN_SOAK_BREAK") == "journal":
+            from orchestrator import executor
+
+            executor.safe_again = lambda graph, task: True
