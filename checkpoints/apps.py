@@ -1,6 +1,7 @@
 """Floor 1 as a Django app."""
 
 from django.apps import AppConfig
+from django.core import checks
 from django.db.models.signals import post_migrate
 
 
@@ -15,3 +16,4 @@ class CheckpointsConfig(AppConfig):
         from checkpoints import searching
 
         post_migrate.connect(searching.install, sender=self)
+        checks.register(searching.check_index, checks.Tags.database)

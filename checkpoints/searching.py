@@ -7,6 +7,8 @@ step when it rebuilds the table. `MemoryTrace.text` holds bare words, so no quer
 from collections.abc import Sequence
 from typing import Any
 
+from django.apps import AppConfig
+from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
 from checkpoints.models import MemoryTrace
@@ -52,6 +54,34 @@ def install(**_: Any) -> None:
             cursor.execute(statement)
 
 
+def missing() -> list[str]:
+    """The names of what should be there and is not: the index, and on SQLite the triggers that keep it in step."""
+    names, query = _INSTALLED.get(connection.vendor, ((), ""))
+    if not query:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        there = {row[0] for row in cursor.fetchall()}
+    return [name for name in names if name not in there]
+
+
+def check_index(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
+) -> list[CheckMessage]:
+    """checkpoints.W001: memory cannot be searched, or not all of it. Runs with `check --database default`, and at
+    migrate.
+    """
+    if not databases or "default" not in databases:
+        return []
+    if MemoryTrace._meta.db_table not in connection.introspection.table_names():
+        return []
+    hint = "run manage.py migrate"
+    return [
+        Warning(f"{name} is missing: memory is not searched whole", hint=hint, id="checkpoints.W001")
+        for name in missing()
+    ]
+
+
 def candidates(words: Sequence[str], namespace: str, limit: int) -> list[int]:
     """Ids of traces of a namespace that hold at least one of the words (as `trace.words_in` gives them), those that the
     database ranks best.
@@ -76,6 +106,13 @@ def _tsquery(words: Sequence[str], namespace: str, limit: int) -> list[Any]:
     return [namespace, query, query, limit]
 
 
+_INSTALLED = {
+    "sqlite": (
+        (INDEX, *(f"{INDEX}_{act}" for act in ("insert", "update", "delete"))),
+        "SELECT name FROM sqlite_master WHERE type IN ('table', 'trigger')",
+    ),
+    "postgresql": ((INDEX,), "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"),
+}
 _SEARCH = {
     "sqlite": (
         f"SELECT t.id FROM {INDEX} AS s JOIN {{table}} AS t ON t.id = s.rowid "  # noqa: S608

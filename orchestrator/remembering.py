@@ -33,12 +33,14 @@ def mode_of(graph: Compiled, node: str) -> str:
 def open_memory(hold: Hold, graph: Compiled, task: Task) -> Memory:
     """The memory of one attempt."""
     mode, live = mode_of(graph, task.node), memory.Shelf(hold.cover)
-    shelf: Shelf = live
-    if mode != LIVE:
-        shelf = recalling.Recalling(hold, task, mode, live, lambda value: mask(value, conf().secrets))
+    shelf: Shelf = live if mode == LIVE else recalling.Recalling(hold, task, mode, live, _masked)
     journals = mode == JOURNALED and not graph.nodes[task.node].journaled
     limit = conf().max_value_bytes
-    return Memory(shelf, mode=mode, journals=journals, limit=limit, run=hold.id, node=task.node)
+    return Memory(shelf, mode=mode, journals=journals, limit=limit, run=hold.id, node=task.node, masked=_masked)
+
+
+def _masked(value: Any) -> Any:
+    return mask(value, conf().secrets)
 
 
 def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:

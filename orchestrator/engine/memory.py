@@ -70,6 +70,7 @@ class Memory:
     limit: int | None = LIMIT
     run: UUID | None = None
     node: str = ""
+    masked: Callable[[Json], Json] = lambda value: value
     _wishes: dict[Address, _Wish] = field(default_factory=dict)
     _standings: dict[Address, Standing] = field(default_factory=dict)
     _reads: list[dict[str, Json]] = field(default_factory=list)
@@ -107,6 +108,8 @@ class Memory:
     def put(self, key: str, content: Any, namespace: str, strength: float = 1.0) -> None:
         """Wish to remember this under that key, in place of what is there. Raises `InvalidValue`, `PayloadTooLarge`."""
         address = trace.checked(namespace, key)
+        if self.masked(list(address)) != list(address):
+            raise InvalidValue("memory: a namespace or key that holds a secret would be readable by all", path="key")
         channel = trace.Channels()[channel_of(*address)]
         value = channel.stage({"content": content, "strength": strength}, limit=self.limit)
         self._wishes[address] = _Wish(value, self._standing(address).version)

@@ -123,6 +123,16 @@ def test_a_secret_is_masked_in_what_is_remembered_and_in_what_is_kept_of_a_searc
     assert "hush" not in MemoryTrace.objects.get(key="sky").text
 
 
+def test_a_key_that_holds_a_secret_is_refused(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": {"token": "hush-hush"}}
+
+    def put(state: Any, ctx: Any) -> None:
+        ctx.memory.put("of hush-hush", 1, "facts")
+
+    run = gone(chain("secret-key", put))
+    assert (run.status, memory()) == (Status.FAILED, {})
+
+
 def test_a_value_over_the_limit_is_refused_and_nothing_is_remembered(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "MAX_VALUE_BYTES": 2000}
 

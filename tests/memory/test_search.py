@@ -98,6 +98,7 @@ def test_more_than_the_limit_are_ranked_by_the_best_of_them() -> None:
 def test_the_index_is_installed_by_every_migrate_and_keeps_in_step() -> None:
     seeded({"a": "late"})
     call_command("migrate", verbosity=0)
+    assert searching.check_index(None, ["default"]) == []
     assert found("late") == ["a"]
     MemoryTrace.objects.all().delete()
     assert found("late") == []
@@ -110,7 +111,10 @@ def test_an_index_whose_triggers_were_dropped_is_whole_again_after_a_migrate() -
             cursor.execute(f"DROP TRIGGER {searching.INDEX}_{act}")
     seeded({"a": "late"})
     assert found("late") == []
+    (warned, *_) = searching.check_index(None, ["default"])
+    assert (warned.id, warned.hint) == ("checkpoints.W001", "run manage.py migrate")
     searching.install()
+    assert searching.check_index(None, ["default"]) == []
     assert found("late") == ["a"]
     remember("b", "late")
     assert set(found("late")) == {"a", "b"}
