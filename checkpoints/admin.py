@@ -13,9 +13,10 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import memory, models
+from checkpoints import folding, memory, models
 from checkpoints.packed import value
-from orchestrator.engine.errors import TamperedRow, WrongKey
+from orchestrator.engine import canonical
+from orchestrator.engine.errors import CountersignError
 
 Field = str | Callable[[Any], Any]
 
@@ -78,9 +79,16 @@ def _unpacked(name: str) -> Callable[[Any], SafeString]:
 
 def _text(row: Any, name: str) -> str:
     try:
-        return json.dumps(value(row, name), indent=2, ensure_ascii=False)
-    except (TamperedRow, WrongKey) as error:
+        found = _kept(row, name) if isinstance(row, models.Checkpoint) else value(row, name)
+    except CountersignError as error:
         return str(error)
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _kept(row: models.Checkpoint, name: str) -> Any:
+    """A checkpoint's bytes may be in a backend."""
+    data = folding.bytes_of(row, name)
+    return canonical.loads(data) if data else None
 
 
 @admin.register(models.Run)

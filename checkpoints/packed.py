@@ -9,7 +9,14 @@ from django.db.models import Model
 from checkpoints import sealing
 from checkpoints.core import codec
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import TamperedRow, WrongKey
+from orchestrator.engine.errors import (
+    UNREADABLE,
+    CountersignError,
+    PayloadLost,
+    PayloadsUnavailable,
+    TamperedRow,
+    UnknownBackend,
+)
 
 
 def pack(value: Any) -> bytes:
@@ -54,12 +61,14 @@ def shown(row: Model, column: str) -> Any:
     """`value` for lists: where it cannot be opened a sentence that says so, for one row must not hide the others."""
     try:
         return value(row, column)
-    except (TamperedRow, WrongKey) as error:
+    except UNREADABLE as error:
         return why_not(error)
 
 
-def why_not(error: TamperedRow | WrongKey) -> str:
+def why_not(error: CountersignError) -> str:
     """In the words of pages why a value cannot be opened."""
+    if isinstance(error, PayloadLost | PayloadsUnavailable | UnknownBackend):
+        return f"cannot be opened: {error.message}"
     if isinstance(error, TamperedRow):
         return "cannot be opened: it is not what was written"
     return f"cannot be opened: key {error.facts.get('key', '')!r} is not configured"

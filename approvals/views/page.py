@@ -13,7 +13,7 @@ from django.shortcuts import render as render_template
 from approvals import permissions
 from checkpoints.models import Run
 from checkpoints.packed import why_not
-from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongKey
+from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
 FRAME = "orchestrator/base.html"
 PARTS = "orchestrator/part.html"
@@ -46,7 +46,7 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             return view(request, *args, **kwargs)
-        except (TamperedRow, WrongKey) as error:
+        except UNREADABLE as error:
             named = str(error.facts.get("row", "A record"))
             said = {"title": "This cannot be shown", "text": f"{named} {why_not(error)}. Nothing was changed."}
             return render(request, "orchestrator/error.html", said, status=409)

@@ -168,3 +168,7 @@ class Runaway(_Named):
 
 class NotDone(Exception):
     """Raised by a write or external node: nothing has happened outside, so trying again is safe."""
+
+
+UNREADABLE = (TamperedRow, WrongKey, PayloadsUnavailable, UnknownBackend)
+"""Why a record that is there cannot be read."""

@@ -24,7 +24,7 @@ from checkpoints.packed import why_not
 from orchestrator import runs
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThing, WrongKey
+from orchestrator.engine.errors import UNREADABLE, CountersignError, UnknownThing
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.layout import paint
 from orchestrator.views import run_details, run_timeline
@@ -129,7 +129,7 @@ def _snapshot(at: Checkpoint) -> tuple[dict[str, Any] | None, str]:
     """The payload; or why it cannot be opened: the run stays visible with all that needs none."""
     try:
         return timeline.snapshot_of(at), ""
-    except (TamperedRow, WrongKey) as error:
+    except UNREADABLE as error:
         return None, f"{error.facts.get('row', 'It')} {why_not(error)}"
 
 
@@ -186,7 +186,7 @@ def _tab(
         if snapshot is not None or tab == "events":
             return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"
         why = _snapshot(at)[1]
-    except (TamperedRow, WrongKey) as error:
+    except UNREADABLE as error:
         why = f"{error.facts.get('row', 'It')} {why_not(error)}"
     return {"count": None, "why": why}, "orchestrator/_tab_refused.html"
 
