@@ -6,6 +6,8 @@ import pytest
 
 from checkpoints.core.status import Status
 from orchestrator import runs
+from orchestrator.engine import END, START, Send
+from tests.contract.small import graph, registered
 from tests.memory.small import chain, forget, gone, landed, memory, remember, side_by_side, versions
 from tests.runner.desk import log, said, state
 
@@ -81,6 +83,50 @@ def test_a_failed_superstep_lands_nothing_and_keeps_what_its_tasks_wished_for_th
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert (memory(), calls) == ({"facts/sky": "blue"}, ["put"])
+
+
+def test_what_landed_stays_whatever_becomes_of_the_run() -> None:
+    def put(state: Any, ctx: Any) -> None:
+        ctx.memory.put("sky", "blue", "facts")
+
+    def breaks(state: Any, ctx: Any) -> None:
+        raise RuntimeError("always")
+
+    assert gone(chain("fails-later", put, breaks)).status == Status.FAILED
+    assert memory() == {"facts/sky": "blue"}
+
+
+def test_a_task_whose_error_takes_its_edge_remembers_nothing() -> None:
+    made = graph("error-edge")
+
+    def breaks(state: Any, ctx: Any) -> None:
+        ctx.memory.put("sky", "blue", "facts")
+        raise RuntimeError("always")
+
+    made.node()(breaks)
+    made.node("mend")(lambda state, ctx: None)
+    for source, target, when in ((START, "breaks", None), ("breaks", END, None), ("breaks", "mend", "error")):
+        made.edge(source, target, when=when)
+    made.edge("mend", END)
+    assert (gone(registered(made)).status, memory()) == (Status.COMPLETED, {})
+
+
+def test_the_tasks_of_a_fan_out_each_remember_their_own() -> None:
+    made = graph("fans-out")
+
+    @made.node(sends=["leaf"])
+    def spread(state: Any, ctx: Any) -> list[Send]:
+        return [Send("leaf", n) for n in range(3)]
+
+    @made.node()
+    def leaf(state: Any, ctx: Any) -> None:
+        ctx.memory.put(f"leaf {ctx.payload}", ctx.payload, "facts")
+
+    made.edge(START, "spread")
+    made.edge("spread", END)
+    made.edge("leaf", END)
+    run = gone(registered(made))
+    assert landed(run) == [(f"leaf:1:{n}", 0, f"leaf {n}", 1) for n in range(3)]
 
 
 def test_a_task_whose_memory_changed_runs_again_in_the_same_superstep_on_what_is_there_now() -> None:
