@@ -7,11 +7,11 @@ from uuid import UUID, uuid4
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import consequences, permissions, reviews, show
@@ -22,6 +22,7 @@ from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
 from approvals.views.posted import Choice
 from approvals.views.slips import Question, Slip, Slot
+from approvals.withdrawing import who_asked
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.packed import value
@@ -101,6 +102,9 @@ class Review:
 
     @property
     def gone(self) -> str:
+        if self.run.cancel_at:
+            at, by = timezone.localtime(self.run.cancel_at), who_asked(self.run.id) or "the system"
+            return f"The run was cancelled at {at:%H:%M} by {by}. None of these writes will happen."
         if self.run.status in CLOSED_TO_DECISIONS:
             return f"The run is {self.run.status}, so nothing can be decided in it any more."
         return ""
@@ -276,9 +280,9 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: slips.Forms) -> Revi
 def _requests(run: Run) -> list[ApprovalRequest]:
     """What the run asks now; where it asks nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
-    open_now = list(
-        here.filter(Q(status=RequestStatus.OPEN) | Q(status=RequestStatus.SETTLED)).order_by("opened_at", "id")
-    )
+    # What a cancelled run had asked stays readable.
+    shown = [RequestStatus.OPEN, RequestStatus.SETTLED] + ([RequestStatus.WITHDRAWN] if run.cancel_at else [])
+    open_now = list(here.filter(status__in=shown).order_by("opened_at", "id"))
     if open_now:
         found = open_now
     else:

@@ -86,3 +86,15 @@ def test_the_workers_page_lists_jobs_with_their_progress(people: People, browse:
 def test_a_run_that_begins_later_says_when(run: Run, people: People, browse: Browse) -> None:
     Run.objects.filter(id=run.id).update(status="queued", due_at="2999-01-01T00:00Z")
     assert "begins " in browse(people.starter).get(reverse("run", args=[run.id])).content.decode()
+
+
+def test_the_review_of_a_cancelled_run_stays_readable_says_who_cancelled_and_takes_no_decision(
+    run: Run, people: People, browse: Browse
+) -> None:
+    review = reverse("review", args=[run.id])
+    assert 'action="/reviews/' in browse(people.reviewer).get(review).content.decode()
+    browse(people.starter).post(url(run), {"reason": "stop"})
+    html = browse(people.reviewer).get(review).content.decode()
+    assert f"by {people.starter.username}. None of these writes will happen." in html
+    assert 'action="/reviews/' not in html
+    assert "Pay" in html
