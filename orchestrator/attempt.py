@@ -133,7 +133,7 @@ class Attempt:
         try:
             self._end(output, raised, int((time.monotonic() - begun) * 1000), results)
         finally:
-            connections.close_all()
+            _forget_connections()
 
     def _end(
         self, output: Output | None, raised: BaseException | None, ms: int, results: "queue.SimpleQueue[Attempt]"
@@ -147,6 +147,8 @@ class Attempt:
                     self._broke(raised)
                 results.put(self)
                 return
+        # Evidence must not be lost in a transaction that the node left open.
+        _forget_connections()
         self._late(output, raised)
 
     def _late(self, output: Output | None, raised: BaseException | None) -> None:
@@ -242,6 +244,17 @@ class Attempt:
 
     def _ask_checkpoint(self) -> None:
         self.asks_checkpoint = True
+
+
+def _forget_connections() -> None:
+    """Close this thread's connections and forget them: the next node in it must not find a transaction that this one
+    left open, or a setting that it changed.
+    """
+    for one in connections.all(initialized_only=True):
+        try:
+            one.close()
+        finally:
+            del connections[one.alias]
 
 
 def launch(

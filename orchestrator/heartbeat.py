@@ -17,6 +17,7 @@ from checkpoints.conf import conf
 from checkpoints.jobs import JobHold
 from checkpoints.leases import Hold, Pulse
 from checkpoints.models import Run
+from orchestrator.engine.errors import CountersignError
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +77,7 @@ class Heartbeat:
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:
             pulse = self._pulse(progress)
-        except (Error, TypeError, ValueError) as error:
+        except (Error, CountersignError, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
             log.warning("heartbeat_failed", id=str(self._hold.id), error=str(error))
             connection.close()
