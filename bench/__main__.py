@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
             Path(folder).chmod(0o755)  # the server runs as another user where we are root
             _measure(database, Path(folder), given, peers, results)
     load = f"The machine's load was {began:.1f} when the bench began, {os.getloadavg()[0]:.1f} at its end."
-    print(f"\n{table(results)}\n{load}")
+    print(f"\n{table(results, markdown=given.markdown)}\n{load}")
 
 
 def _options() -> argparse.ArgumentParser:
@@ -42,6 +42,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--database", choices=[*SERVERS, "both"], default="both")
     parser.add_argument("--rounds", type=int, help="rounds of each figure; default 5, with --short 3")
     parser.add_argument("--short", action="store_true", help="less of everything: minutes, and figures that vary more")
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown, for docs/performance.md")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="langgraph and dbos, too")
     parser.add_argument(
         "--delay-commits-ms", type=float, default=1.0, help="for the slow W1 on PostgreSQL; 0: not at all"

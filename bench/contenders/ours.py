@@ -11,7 +11,8 @@ from bench.contenders.here import Resumed, Stamps, milliseconds
 from bench.contenders.ours_workers import w6_cycle, w6_start, w7, workers_ready
 from bench.contenders.serve import last_words
 from bench.counting import connections, fetched
-from checkpoints import leases, timeline
+from checkpoints import timeline
+from checkpoints.clock import db_now
 from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
 from orchestrator.engine import canonical
@@ -76,7 +77,7 @@ def w3(journaled: bool) -> dict[str, Any]:
 
 def w4_die(steps: int) -> dict[str, Any]:
     """Be killed right after that many steps are durable. Answers before: the run and the seconds of its steps."""
-    run = runs.start("bench_w1", {"steps": steps + 1_000_000 // 2})
+    run = runs.start("bench_w1", {"steps": graphs.LONG})
     stamps = Stamps([])
 
     def step(number: int) -> None:
@@ -92,15 +93,12 @@ def w4_die(steps: int) -> dict[str, Any]:
 def w4_resume(run: str, after: int) -> dict[str, Any]:
     """Go on with a dead one's run as soon as its lease has expired; be killed after one more step."""
     w1(3)
-    while not _expired(UUID(run)):
+    expired = Run.objects.filter(id=UUID(run), lease_until__lt=db_now())
+    while not expired.exists():
         time.sleep(0.02)
     graphs.watch.step = Resumed(after, last_words).step
     runs.advance(run)
     raise AssertionError("the process should be dead")
-
-
-def _expired(run: UUID) -> bool:
-    return bool(leases._due(None).filter(id=run).exists())
 
 
 def w5_list(run: str) -> dict[str, Any]:

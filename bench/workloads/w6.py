@@ -22,12 +22,13 @@ def _cycles(bench: Bench, who: str) -> None:
     place = bench.place(who, "w6")
     log = str(place.folder / "proposals")
     dice = random.Random(6)
+    cycles = bench.size(20, 8) * bench.rounds if who == OURS else bench.size(20, 8)
     with worker(place, slots=2) if who == OURS else nullcontext(), Contender(who, place) as one:
         if who == OURS:
             one.ask("workers_ready")
         run = one.ask("w6_start", log=log)["run"]
         commits = durable.commits(place)
-        for number in range(1, bench.size(20, 8) * bench.rounds + 1):
+        for number in range(1, cycles + 1):
             # Until the worker is idle again, and at no fixed distance to its polls.
             time.sleep(0.1 + 0.1 * dice.random())
             before = commits.count()

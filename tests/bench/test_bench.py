@@ -11,16 +11,15 @@ from bench.targets import TARGETS
 from tests.house.commands import ROOT
 
 
-@pytest.mark.parametrize("workloads", ["W1,W3", "W6,W7"])
-def test_a_short_bench_measures_and_prints_every_target(request: pytest.FixtureRequest, workloads: str) -> None:
+def test_a_short_bench_measures_and_prints_every_target(request: pytest.FixtureRequest) -> None:
     database = request.config.option.database
-    command = ["--short", "--rounds", "1", "--no-peers", "--database", database, "--only", workloads]
+    command = ["--short", "--rounds", "1", "--no-peers", "--database", database, "--only", "W3"]
     done = subprocess.run(
         [sys.executable, "-m", "bench", *command], cwd=ROOT, env=os.environ, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
     records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert {one["workload"].split()[0] for one in records} == set(workloads.split(","))
+    assert {one["workload"].split()[0] for one in records} == {"W3"}
     assert {one["database"] for one in records} == {database}
     assert all(target.what in done.stdout for target in TARGETS)
 
