@@ -32,11 +32,14 @@ _CHECKPOINTS = Checkpoint._meta.db_table
 
 @dataclass(slots=True)
 class Rotated:
-    """How far a rotation has got: rows by table, and rows that do not open and stay as they are."""
+    """How far a rotation has got: rows by table, and rows that do not open and stay as they are. `elsewhere` is the
+    last checkpoint that was looked at of those whose bytes a backend keeps.
+    """
 
     rows: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     faults: list[str] = field(default_factory=list)
+    elsewhere: str = ""
 
     @property
     def done(self) -> int:
@@ -65,10 +68,12 @@ def rotate(result: Rotated) -> Iterator[Rotated]:
         before, result.failed, result.faults = result.done, 0, []
         for model, names in encryptable():
             yield from _pass(model, names, result)
-        for page in _elsewhere():
+        for page in _elsewhere(result.elsewhere):
             for row in page:
                 _put_anew(row, result)
+            result.elsewhere = str(page[-1].id)
             yield result
+        result.elsewhere = ""
 
 
 def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
@@ -169,9 +174,10 @@ def _failed(row: Any, error: CountersignError, result: Rotated) -> None:
         result.faults.append(f"{row._meta.db_table} {row.pk}: {error.message}")
 
 
-def _elsewhere() -> Iterator[list[Checkpoint]]:
+def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
     """The checkpoints of encrypted runs whose bytes are kept by another backend than the database, page by page."""
     rows = Checkpoint.objects.filter(run__encrypted=True).exclude(backend=payloads.DATABASE)
+    rows = rows.filter(id__gt=after) if after else rows
     return pages(rows.only("run_id", "backend", *_BACKED), "id", size=PAGE)
 
 

@@ -100,12 +100,19 @@ def verify_job(hold: JobHold) -> Iterator[Step]:
     by = facts.pop("by", "")
     wanted = Wanted(**{**facts, "runs": tuple(facts.get("runs", ()))})
     result, total = Verified(**(hold.place or {})), wanted.rows().count()
+    told = result.last
     for _ in verify(wanted, result):
         if result.checked % BATCH == 0:
-            yield Step(result.checked, total, f"{result.failed} bad", place=asdict(result))
-    yield Step(result.checked, total, f"{result.failed} bad", place=asdict(result))
+            told = result.last
+            yield _checked(result, total)
+    if result.last != told:
+        yield _checked(result, total)
     named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
     audit.record("runs_verified", actor=_person(by), checked=result.checked, failed=result.failed, bad=named)
+
+
+def _checked(result: Verified, total: int) -> Step:
+    return Step(result.checked, total, f"{result.failed} bad", place=asdict(result))
 
 
 def rotate_job(hold: JobHold) -> Iterator[Step]:
@@ -114,7 +121,6 @@ def rotate_job(hold: JobHold) -> Iterator[Step]:
     total = result.done + sum(rotation.behind().values())
     for _ in rotation.rotate(result):
         yield _turned(result, total)
-    yield _turned(result, total)
     newest = keyring().locker
     audit.record(
         "keys_rotated", actor=_person(hold.facts.get("by", "")), key=newest, rows=result.rows, failed=result.failed
