@@ -97,13 +97,16 @@ def _stop_at_last(hold: Hold, error: dict[str, Any], draining: Callable[[], bool
     while True:
         try:
             lost = _lost(hold)
-            return _stop(hold, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
+            _stop(hold, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
+            return
         except StaleLease:
-            return log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
+            log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
+            return
         except Error as again:
             connection.close()
             if draining() or time.monotonic() + STOP_PAUSE > until:
-                return log.error("run_not_stopped", run=str(hold.id), error=str(again), because=error["message"])
+                log.error("run_not_stopped", run=str(hold.id), error=str(again), because=error["message"])
+                return
         time.sleep(STOP_PAUSE)
 
 
