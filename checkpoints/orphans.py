@@ -51,7 +51,7 @@ def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) 
     names = islice(backend.names(before=before), left, None)
     deleted = 0
     while batch := list(islice(names, BATCH)):
-        orphans = _orphans(label, batch)
+        orphans = _orphans(batch)
         for name in orphans:
             backend.delete(name, b"")
         left, deleted = left + len(batch) - len(orphans), deleted + len(orphans)
@@ -60,10 +60,14 @@ def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) 
         log.info("payloads_swept", backend=label, left=left, deleted=deleted)
 
 
-def _orphans(label: str, names: Iterable[str]) -> list[str]:
-    """Those of the names that stand for a checkpoint whose row does not point to them. One query."""
+def _orphans(names: Iterable[str]) -> list[str]:
+    """Those of the names that stand for a checkpoint whose row does not point to them. One query.
+
+    The row may be of any backend outside the rows: the settings may have two that keep their bytes in one place.
+    """
     ours = {name: id for name in names if (id := _checkpoint(name)) is not None}
-    rows = Checkpoint.objects.filter(backend=label).only("run_id", *COLUMNS).in_bulk(set(ours.values()))
+    elsewhere = Checkpoint.objects.exclude(backend=payloads.DATABASE)
+    rows = elsewhere.only("run_id", *COLUMNS).in_bulk(set(ours.values()))
     return [name for name, id in ours.items() if id not in rows or not _points(rows[id], name)]
 
 

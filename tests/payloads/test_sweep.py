@@ -76,6 +76,18 @@ def test_bytes_of_a_row_that_is_in_another_backend_now_go(cellar: Path) -> None:
     assert swept() == there > 0
 
 
+def test_bytes_of_a_row_stay_where_two_backends_of_the_settings_keep_them_in_one_place(
+    settings: Any, tmp_path: Path
+) -> None:
+    files = {"backend": "files", "options": {"location": str(tmp_path)}}
+    guarded = {"backend": "sealed", "options": {"of": files}}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"plain": files, "guarded": guarded}}
+    ran = [advanced(chain(f"in_{name}", "a", payloads=name)) for name in ("plain", "guarded")]
+    aged(tmp_path, TOMORROW)
+    assert swept() == 0
+    assert [notes(run) for run in ran] == [["a"], ["a"]]
+
+
 def test_names_that_are_not_ours_are_left_alone(cellar: Path) -> None:
     backend = payloads.backend("cellar")
     others = [f"{uuid7()}/notes", "letters/2026", f"{uuid7()}/{uuid7()}/invoice", f"{uuid7()}/{uuid7()}"]
