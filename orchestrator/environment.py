@@ -77,6 +77,18 @@ def strings(name: str) -> dict[str, str]:
     return value
 
 
+def objects(name: str) -> dict[str, dict[str, Any]]:
+    """A JSON object of objects, `{}` where it is unset. Raises `ImproperlyConfigured` without repeating the value."""
+    wanted = ImproperlyConfigured(f"{name} must be a JSON object whose values are objects")
+    try:
+        value = json.loads(text(name, "{}"))
+    except ValueError:
+        raise wanted from None
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        raise wanted
+    return value
+
+
 def given(**readers: Callable[[str], Any]) -> dict[str, Any]:
     """What COUNTERSIGN_<NAME> says, for each name that is set."""
     return {name: read(f"COUNTERSIGN_{name}") for name, read in readers.items() if text(f"COUNTERSIGN_{name}")}

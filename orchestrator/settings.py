@@ -177,6 +177,8 @@ COUNTERSIGN = {
         SIGNING_KEYS=env.strings,
         ENCRYPTION_KEYS=env.strings,
         COMPROMISED_KEYS=env.strings,
+        PAYLOADS=env.objects,
+        DEFAULT_PAYLOADS=env.text,
     ),
 }
 

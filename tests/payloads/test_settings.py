@@ -1,5 +1,9 @@
 """Backends by name: what the settings may say, what a graph may ask for, and what is refused by name."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,11 @@ from django.core.exceptions import ImproperlyConfigured
 from checkpoints import payloads
 from checkpoints.conf import conf
 from checkpoints.payloads import DatabasePayloads, FilePayloads, SealedPayloads, backend
-from orchestrator import checks
+from orchestrator import checks, environment
 from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownBackend
 from tests.contract.small import graph
+from tests.house.commands import ROOT
 
 
 def _given(settings: Any, **entries: Any) -> None:
@@ -104,3 +109,26 @@ def test_a_graph_that_asks_for_a_backend_that_is_not_there_is_named_by_the_syste
         "orchestrator.E004",
         "graph elsewhere asks for payloads='cellar'; known: database",
     )
+
+
+@pytest.mark.parametrize("value", ["[]", "x", '{"a": 1}', '{"a": "files"}'])
+def test_the_environment_names_what_is_no_object_of_backends(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("SOME_PLACES", value)
+    with pytest.raises(ImproperlyConfigured, match="SOME_PLACES must be a JSON object whose values are objects"):
+        environment.objects("SOME_PLACES")
+
+
+def test_the_environment_chooses_the_backend_of_this_project(tmp_path: Path) -> None:
+    places = {"cellar": {"backend": "files", "options": {"location": str(tmp_path / "kept")}}}
+    given = {"COUNTERSIGN_PAYLOADS": json.dumps(places), "COUNTERSIGN_DEFAULT_PAYLOADS": "cellar"}
+    data = {"COUNTERSIGN_DATA_DIR": str(tmp_path), "COUNTERSIGN_DEBUG": "true", "DATABASE_URL": ""}
+    code = "from checkpoints import payloads; print(payloads.chosen(None), sorted(payloads.backends()))"
+    ran = subprocess.run(
+        [sys.executable, "manage.py", "shell", "-v", "0", "-c", code],
+        env={**os.environ, **given, **data, "DJANGO_SETTINGS_MODULE": "orchestrator.settings"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.split("\n")[0] == "cellar ['cellar', 'database']", ran.stderr
