@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -83,7 +83,7 @@ def conf() -> Conf:
     return _read[1]
 
 
-_ring: tuple[Conf, str, Keyring] | None = None
+_ring: tuple[Conf, list[str], Keyring] | None = None
 
 
 def keyring() -> Keyring:
@@ -91,15 +91,16 @@ def keyring() -> Keyring:
     no other does. Raises `ImproperlyConfigured` naming a key that cannot be one.
     """
     global _ring
-    now, secret = conf(), settings.SECRET_KEY
-    if _ring is None or _ring[0] is not now or _ring[1] != secret:
-        _ring = (now, secret, _keyring(now))
+    now, secrets = conf(), [*reversed(settings.SECRET_KEY_FALLBACKS), settings.SECRET_KEY]
+    if _ring is None or _ring[0] is not now or _ring[1] != secrets:
+        _ring = (now, secrets, _keyring(now, secrets))
     return _ring[2]
 
 
-def _keyring(now: Conf) -> Keyring:
+def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:
+    """`secrets` are what keys are derived from, the newest last."""
     signing: dict[str, bytes] = {}
-    for secret in [*reversed(settings.SECRET_KEY_FALLBACKS), settings.SECRET_KEY]:
+    for secret in secrets:
         key = derived(str(secret).encode(), "countersign seal")
         # The id names the key without telling it, so a seal made under another secret key is known as such.
         signing[f"derived-{sha256(key).hexdigest()[:12]}"] = key

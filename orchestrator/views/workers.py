@@ -1,6 +1,7 @@
 """Who is alive and what waits: the page to look at when a run does not move."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.db.models import Count, F, Min, Q
@@ -9,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals.views.page import render
-from checkpoints.conf import conf
+from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
@@ -34,6 +35,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "alive": len(alive),
         "depth": depth,
         "jobs": _jobs(now),
+        "keys": _keys(),
         "last": workers[0].heartbeat_at if workers else None,
         "stuck": not alive and depth["queued"],
     }
@@ -46,6 +48,19 @@ def _jobs(now: datetime) -> list[Job]:
     """
     shown = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gt=now - timedelta(days=1)))
     return list(shown.order_by(F("ended_at").desc(nulls_first=True), "due_at").defer("facts", "error")[:SHOWN])
+
+
+def _keys() -> dict[str, Any]:
+    """The ids of the keys that seal and encrypt now. How many rows are under older ones is counted by `rotate_keys`:
+    it takes a look at every row.
+    """
+    ring = keyring()
+    return {
+        "signer": ring.signer,
+        "derived": not conf().signing_keys,
+        "locker": ring.locker if ring.encryption else "",
+        "compromised": sorted(ring.compromised),
+    }
 
 
 def _state(worker: Worker, alive: bool) -> str:
