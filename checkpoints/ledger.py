@@ -29,7 +29,7 @@ from checkpoints.models.checkpoint import Source
 from checkpoints.packed import pack, value
 from checkpoints.points import Head, Payload, Place, Point
 from checkpoints.sealing import Cover, cover_of
-from checkpoints.sql import Update
+from checkpoints.sql import Rows, Update
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing, WrongKey, WrongStatus
 
@@ -44,6 +44,15 @@ _LOOKED = (
 
 
 _NOT_YET_CANCELLED = frozenset({Status.PAUSED, Status.WAITING, Status.FAILED, Status.INCOMPATIBLE})
+
+
+_OF_LINES = (("run_id", "id"), ("seal_key", "seal_key"))
+_OF_POINTS = (
+    *_OF_LINES, ("id", "head"), ("seq", "head_seq"), ("content_hash", "head_hash"), ("superstep", "superstep"),
+    ("line", "line"), ("graph", "graph"), ("version", "version"), ("fingerprint", "fingerprint"),
+    ("event_seq", "event_seq"), ("event_hash", "event_hash"),
+)  # fmt: skip
+"""What a line, and a checkpoint that becomes the head, have in common with the run's row after their commit."""
 
 
 class Moved(Exception):
@@ -163,7 +172,9 @@ def commit(
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
-    woken = _fenced(hold, fence, [(Checkpoint, [row]), (RunEvent, rows)], gone=gone, inside=inside)
+    woken = _fenced(
+        hold, fence, [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)], gone=gone, inside=inside
+    )
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=point.superstep)
     hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
     if not head.kept:
@@ -175,7 +186,9 @@ def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[],
     """Change a held run's status without a checkpoint: poison, incompatible, or rest again. Raises as `commit` does."""
     at = timezone.now()
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=at, cover=hold.cover)
-    woken = _fenced(hold, _fence(hold, end, **_columns(hold, turn, at)), [(RunEvent, rows)], inside=inside)
+    woken = _fenced(
+        hold, _fence(hold, end, **_columns(hold, turn, at)), [Rows(RunEvent, rows, _OF_LINES)], inside=inside
+    )
     _settle_hold(hold, end, woken, tape=turn.tape, superstep=hold.superstep)
 
 
@@ -204,7 +217,7 @@ def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | N
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=timezone.now(), cover=hold.cover)
     fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
-    woken = _fenced(hold, fence, [(RunEvent, rows)], inside=inside)
+    woken = _fenced(hold, fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)
     _settle_hold(hold, end, woken, tape=hold.tape, superstep=hold.superstep)
 
 
@@ -240,7 +253,7 @@ def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, de
 def _fenced(
     hold: Hold,
     fence: Update,
-    rows: Sequence[tuple[type[Model], Sequence[Model]]],
+    rows: Sequence[Rows],
     *,
     gone: Model | None = None,
     inside: Callable[[], None] | None = None,
@@ -324,6 +337,21 @@ def write_lines(run: Run, lines: Sequence[Draft], *, at: datetime, decisions: in
     )
     run.event_seq, run.event_hash, run.seal, run.seal_key = end.seq, end.hash, sealed["seal"], sealed["seal_key"]
     return end.seq
+
+
+def keep_head(run: Run) -> list[Draft]:
+    """Let the head of a locked run stay in the timeline, for no other row will follow it. Gives the line that says so.
+
+    Raises `TamperedRow` and `WrongKey` where its row does not verify.
+    """
+    head = Checkpoint.objects.filter(run=run.id, seq=run.head_seq, kept=False).first()
+    if head is None:
+        return []
+    cover = cover_of(run)
+    sealing.verify(head, cover)
+    names = sealing.seal_again(head, cover, kept=True)
+    Checkpoint.objects.filter(id=head.id).update(**{name: getattr(head, name) for name in names})
+    return [Draft("checkpoint_kept", {"checkpoint": str(head.id), "superstep": head.superstep})]
 
 
 def requeue(run: Run, *, lines: Sequence[Draft], only: frozenset[str]) -> None:

@@ -18,6 +18,7 @@ from django.db.models.base import ModelState
 from django.db.models.sql import UpdateQuery
 
 Row = TypeVar("Row", bound=Model)
+Shared = tuple[tuple[str, str], ...]
 
 _EXPRESSION = "resolve_expression"
 
@@ -34,15 +35,15 @@ class Update:
     returning: tuple[str, ...]
     values: Mapping[str, Any]
 
-    def sql(self, vendor: str) -> tuple[str, list[Any]]:
-        """Names come from the models; every value is a parameter."""
+    def sql(self, vendor: str, *, also: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
+        """The statement, returning `also` some fields more. Names come from the models; every value is a parameter."""
         computed = {name: _computed(self.model, v) for name, v in self.values.items() if hasattr(v, _EXPRESSION)}
         texts = tuple((name, computed[name][0] if name in computed else "%s") for name in self.values)
         params: list[Any] = []
         for name, value in self.values.items():
             params += computed[name][1] if name in computed else [_adapted(self.model, name, value, vendor)]
         params += [_plain(value, vendor) for value in self.where.values()]
-        return _update_sql(self.model, texts, tuple(self.where), self.returning), params
+        return _update_sql(self.model, texts, tuple(self.where), (*self.returning, *also)), params
 
 
 def update_returning(
@@ -90,14 +91,24 @@ def _insert(cursor: Any, model: type[Model], rows: Sequence[Model], vendor: str)
         cursor.execute(_insert_sql(model, len(some)), _params(model, some, vendor))
 
 
-def is_one_statement(rows: Sequence[tuple[type[Model], Sequence[Model]]]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one model to insert behind a fence. `shared` names attributes that equal a field of the fence's row as it
+    is after the update: one statement takes them from there, and so has fewer parameters than make a driver read its
+    text anew each time (psycopg: 50).
+    """
+
+    model: type[Model]
+    rows: Sequence[Model]
+    shared: Shared = ()
+
+
+def is_one_statement(rows: Sequence[Rows]) -> bool:
     """Whether `fenced` does these rows in one statement, which is a transaction by itself."""
-    return connection.vendor == "postgresql" and sum(len(some) for _, some in rows) <= MOST_ROWS
+    return connection.vendor == "postgresql" and sum(len(some.rows) for some in rows) <= MOST_ROWS
 
 
-def fenced(
-    fence: Update, rows: Sequence[tuple[type[Model], Sequence[Model]]], *, gone: Model | None = None
-) -> list[tuple[Any, ...]]:
+def fenced(fence: Update, rows: Sequence[Rows], *, gone: Model | None = None) -> list[tuple[Any, ...]]:
     """The update; and where it met a row, these inserts, after `gone` is deleted. Gives what `update_returning` gives.
 
     Where it is not one statement (on PostgreSQL it is, up to so many rows) the caller has a transaction open, and ends
@@ -105,26 +116,27 @@ def fenced(
     """
     now = connections[DEFAULT_DB_ALIAS]
     if is_one_statement(rows):
-        return _in_one_statement(now, fence, rows, gone)
+        return _in_one_statement(now, fence, [some for some in rows if some.rows], gone)
     with now.cursor() as cursor:
         cursor.execute(*fence.sql(now.vendor))
         met = _converted(fence, cursor.fetchall())
         if met and gone is not None:
             cursor.execute(f"DELETE FROM {_quoted(gone._meta.db_table)} WHERE id = %s", [_plain(gone.pk, now.vendor)])  # noqa: S608
-        for model, some in rows if met else ():
-            _insert(cursor, model, some, now.vendor)
+        for some in rows if met else ():
+            _insert(cursor, some.model, some.rows, now.vendor)
     return met
 
 
 def _in_one_statement(
-    now: BaseDatabaseWrapper, fence: Update, rows: Sequence[tuple[type[Model], Sequence[Model]]], gone: Model | None
+    now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None
 ) -> list[tuple[Any, ...]]:
-    sql, params = fence.sql(now.vendor)
+    shared = dict.fromkeys(field for some in rows for _, field in some.shared)
+    sql, params = fence.sql(now.vendor, also=tuple(shared))
     if gone is not None:
         params.append(gone.pk)
-    for model, some in rows:
-        params += _params(model, some, now.vendor)
-    shape = tuple((model, len(some)) for model, some in rows if some)
+    for some in rows:
+        params += _params(some.model, some.rows, now.vendor, some.shared)
+    shape = tuple((some.model, len(some.rows), some.shared) for some in rows)
     text = _fenced_sql(sql, fence.model, fence.returning, shape, type(gone) if gone is not None else None)
     with now.cursor() as cursor:
         cursor.execute(text, params)
@@ -136,7 +148,7 @@ def _fenced_sql(
     sql: str,
     model: type[Model],
     returning: tuple[str, ...],
-    shape: tuple[tuple[type[Model], int], ...],
+    shape: tuple[tuple[type[Model], int, Shared], ...],
     gone: type[Model] | None,
 ) -> str:
     parts = [f"fence AS ({sql})"]
@@ -146,10 +158,11 @@ def _fenced_sql(
         table = _quoted(gone._meta.db_table)
         parts.append(f"gone AS (DELETE FROM {table} USING fence WHERE {table}.id = %s RETURNING 1)")  # noqa: S608
         after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
-    for n, (of, count) in enumerate(shape):
-        into = f"INSERT INTO {_quoted(of._meta.db_table)} ({_names(of)})"
-        given = f"(VALUES {_values_sql(of, count)}) AS given"
-        parts.append(f"rows{n} AS ({into} SELECT given.* FROM {given} CROSS JOIN {after})")  # noqa: S608
+    for n, (of, count, shared) in enumerate(shape):
+        into = f"INSERT INTO {_quoted(of._meta.db_table)} ({_names(of, shared)})"
+        given = f"(VALUES {_values_sql(of, count, shared)}) AS given"
+        taken = "".join(f", fence.{_column(model, field)}" for _, field in shared)
+        parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
     return f"WITH {', '.join(parts)} SELECT {_columns_sql(model, returning)} FROM fence"  # noqa: S608
 
 
@@ -164,8 +177,10 @@ class _Column:
 
 
 @cache
-def _columns(model: type[Model]) -> tuple[_Column, ...]:
+def _columns(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
+    """The columns that an INSERT gives, but for those that come from the fence."""
     fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
+    fields = [f for f in fields if f.attname not in dict(shared)]
     return tuple(_Column(f.column, f.attname, _cast(f), _json if isinstance(f, JSONField) else _plain) for f in fields)
 
 
@@ -176,8 +191,10 @@ def _cast(field: Any) -> str:
 
 
 @cache
-def _names(model: type[Model]) -> str:
-    return ", ".join(_quoted(column.name) for column in _columns(model))
+def _names(model: type[Model], shared: Shared = ()) -> str:
+    """The columns of an INSERT, those that come from the fence last."""
+    own = [_quoted(column.name) for column in _columns(model, shared)]
+    return ", ".join([*own, *(_column(model, attname.removesuffix("_id")) for attname, _ in shared)])
 
 
 @lru_cache(maxsize=500)
@@ -186,9 +203,9 @@ def _insert_sql(model: type[Model], rows: int) -> str:
     return f"INSERT INTO {_quoted(model._meta.db_table)} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
 
 
-def _values_sql(model: type[Model], rows: int) -> str:
+def _values_sql(model: type[Model], rows: int, shared: Shared) -> str:
     """Rows of a VALUES list with casts: in a SELECT nothing else tells the types of parameters."""
-    one = f"({', '.join(f'%s::{column.cast}' for column in _columns(model))})"
+    one = f"({', '.join(f'%s::{column.cast}' for column in _columns(model, shared))})"
     return ", ".join([one] * rows)
 
 
@@ -216,9 +233,9 @@ def _quoted(name: str) -> str:
     return connection.ops.quote_name(name)
 
 
-def _params(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Any]:
+def _params(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shared = ()) -> list[Any]:
     """The parameters of an INSERT: the rows' values as they are, but for the columns whose kind needs adapting."""
-    values, special = _values_of(model, vendor)
+    values, special = _values_of(model, vendor, shared)
     params: list[Any] = []
     for row in rows:
         given = list(values(row))
@@ -230,10 +247,10 @@ def _params(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Any]
 
 @cache
 def _values_of(
-    model: type[Model], vendor: str
+    model: type[Model], vendor: str, shared: Shared
 ) -> tuple[Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]]:
     """What reads all columns of a row, and which of them a driver does not take as they are."""
-    columns = _columns(model)
+    columns = _columns(model, shared)
     special = [(n, column.adapt) for n, column in enumerate(columns) if column.cast not in _TAKEN[vendor]]
     return attrgetter(*(column.attname for column in columns)), special
 
