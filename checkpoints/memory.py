@@ -5,12 +5,13 @@ belongs to encrypted graphs or to the others, never to both.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import InterfaceError, OperationalError, connection, connections, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -27,6 +28,8 @@ Address = tuple[str, str]
 
 CANDIDATES = 50
 """Traces that a search looks at more closely, if it wants no more."""
+PAUSES = (0.1, 0.5, 2.0)
+"""Seconds before a read is tried again whose connection broke."""
 COLUMNS = (
     "content", "strength", "version", "deleted", "encrypted", "run", "node", "superstep", "at", "text", "seal",
     "seal_key",
@@ -109,20 +112,35 @@ class Shelf:
 
 
 def off_the_loop(work: Callable[[], T]) -> T:
-    """Do database work, also where an event loop runs in this thread: then in a thread of its own."""
+    """Do database work of an attempt, also where an event loop runs in its thread: then in a thread of its own.
+
+    A connection that broke is opened anew, some times, for it says nothing of the node; but not within a transaction.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return work()
+        return _patiently(work)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(_and_close, work).result()
 
 
 def _and_close(work: Callable[[], T]) -> T:
     try:
-        return work()
+        return _patiently(work)
     finally:
         connections.close_all()
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    for pause in PAUSES:
+        try:
+            return work()
+        except (OperationalError, InterfaceError):
+            if connection.in_atomic_block:
+                raise
+            connection.close()
+            time.sleep(pause)
+    return work()
 
 
 def forget(row: MemoryTrace, *, by: Any) -> None:

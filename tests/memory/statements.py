@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from tests.crash.abort import Watch, watching
@@ -22,3 +23,21 @@ def counted() -> Iterator[list[str]]:
     sent = _Sent()
     with watching(sent):
         yield sent.statements
+
+
+class Breaks(Watch):
+    """The connection breaks once, before or after the first statement that holds these words."""
+
+    def __init__(self, words: str, *, after: bool) -> None:
+        self._words, self._after, self.broke = words, after, False
+
+    def before(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        self._pass(sql, after=False)
+
+    def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
+        self._pass(sql, after=True)
+
+    def _pass(self, sql: str, *, after: bool) -> None:
+        if self._words in sql and self._after == after and not self.broke:
+            self.broke = True
+            raise OperationalError("the connection was cut")

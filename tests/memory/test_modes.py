@@ -9,8 +9,9 @@ from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint
 from orchestrator import runs
 from orchestrator.engine import Retry
+from tests.crash.abort import watching
 from tests.memory.small import chain, forget, gone, landed, lose_the_lease, memory, records, remember, side_by_side
-from tests.memory.statements import counted
+from tests.memory.statements import Breaks, counted
 from tests.runner.desk import said, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -231,6 +232,22 @@ def test_an_async_node_reads_and_remembers_like_any_other() -> None:
         run = gone(chain(f"async-{mode}", read, memory=mode))
         assert (run.status, state(run)["notes"]) == (Status.COMPLETED, ["blue", "blue"])
     assert memory()["facts/sea"] == "green"
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("words", ["SELECT", "INSERT INTO"])
+def test_a_connection_that_breaks_while_a_node_reads_is_not_the_nodes_failure(words: str, after: bool) -> None:
+    remember("sky", "blue")
+    cut = Breaks(words, after=after)
+
+    def read(state: Any, ctx: Any) -> dict[str, Any]:
+        with watching(cut):
+            found = [ctx.memory.get("sky", "facts").content for _ in range(2)]
+        return {"notes": found}
+
+    run = gone(chain("cut", read, memory="snapshot"))
+    assert (run.status, state(run)["notes"], cut.broke) == (Status.COMPLETED, ["blue", "blue"], True)
+    assert [asked for _, _, asked, _ in records(run)] == [["get", "facts", "sky"]] * 2
 
 
 def test_a_graph_that_does_not_touch_memory_asks_nothing_of_it() -> None:
