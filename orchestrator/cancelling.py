@@ -71,7 +71,8 @@ def _conclude(run: Run, lines: Sequence[Draft], *, actor: str) -> None:
         _become_unknown(run, lines, lost)
         return
     jobs.cancel_of(run.id)
-    _turn(run, [*lines, Draft("run_cancelled", {}, actor=actor)], status=Status.CANCELLED, ended_at=timezone.now())
+    ending = [*ledger.keep_head(run), Draft("run_cancelled", {}, actor=actor)]
+    _turn(run, [*lines, *ending], status=Status.CANCELLED, ended_at=timezone.now())
 
 
 def _become_unknown(run: Run, lines: Sequence[Draft], lost: Sequence[TaskResult]) -> None:

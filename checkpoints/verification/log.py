@@ -67,7 +67,7 @@ def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -
         if row.type == "run_started":
             yield from _same_start(subject, row, facts)
             saved[UUID(facts["checkpoint"])] = "0"
-        elif row.type == "checkpoint_saved" and facts["kept"]:
+        elif row.type == "checkpoint_kept" or (row.type == "checkpoint_saved" and facts["kept"]):
             saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
         elif row.type == "effects_started":
             begun.append((Task.parse(row.task), facts["attempt"]))

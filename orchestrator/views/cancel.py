@@ -12,10 +12,11 @@ from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.page import render, visible_run
 from approvals.withdrawing import who_asked
-from checkpoints import audit, timeline
+from checkpoints import audit
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
+from checkpoints.packed import shown
 from orchestrator import runs
 from orchestrator.engine.errors import CountersignError
 
@@ -38,7 +39,9 @@ def cancelled(run: Run) -> Cancelled | None:
     if not run.cancel_at:
         return None
     line = RunEvent.objects.filter(run=run.id, type="cancel_requested").order_by("-seq").first()
-    return Cancelled(who_asked(run.id) or "the system", str(timeline.payload_of(line)["reason"]) if line else "")
+    told = shown(line, "payload") if line else ""
+    # Text, where the payload cannot be opened: why not.
+    return Cancelled(who_asked(run.id) or "the system", str(told["reason"] if isinstance(told, dict) else told or ""))
 
 
 @login_required

@@ -180,6 +180,8 @@ def _words(kind: str, payload: dict[str, Any]) -> str:
         return str(payload.get("outcome", ""))
     if kind == "decision_signed":
         return str(payload.get("verdict", ""))
+    if kind == "cancel_requested":
+        return str(payload.get("reason", ""))
     if kind == "task_settled":
         return "it happened" if payload.get("happened") else "it did not happen"
     return str(payload.get("message", ""))

@@ -11,9 +11,11 @@ import pytest
 from django.utils import timezone
 
 from approvals.models import Decision, RequestStatus
-from checkpoints import jobs, journal, leases
+from checkpoints import jobs, journal, leases, timeline
 from checkpoints.core.status import Status
-from checkpoints.models import Job, Run, TaskResult
+from checkpoints.models import Job, Run, RunEvent, TaskResult
+from checkpoints.packed import value
+from checkpoints.verification import verify_run
 from orchestrator import runner, runs
 from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus
@@ -21,9 +23,10 @@ from tests import cast
 from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.graphs_app import graphs
 from tests.processes import calls
-from tests.races.test_decisions import Thread
+from tests.races.meeting import Thread
 from tests.runner import desk
 from tests.runner.desk import log, said, sign, start, state
+from tests.sealing import secret_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -297,3 +300,32 @@ def test_a_run_that_was_changed_behind_everybodys_back_is_tampered_and_not_cance
     run = runs.advance(run.id)
     assert run.status == Status.TAMPERED
     assert "run_cancelled" not in log(run)
+
+
+@pytest.mark.parametrize("graph", ["loop_none", "loop_third", "loop_every"])
+def test_the_last_row_of_a_cancelled_run_stays_in_the_timeline_and_the_run_verifies(graph: str, settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    run = runs.start(graph, {})
+    slice_of(run)
+    run = runs.cancel(slice_of(run).id)
+    assert (run.status, run.superstep) == (Status.CANCELLED, 2)
+    newest = timeline.list_checkpoints(run.id)[0]
+    assert (newest.id, newest.superstep, newest.kept) == (run.head, 2, True)
+    assert timeline.state_at(newest.id)["scratch"]["total"] == 2
+    assert ("checkpoint_kept" in log(run)) == (graph != "loop_every")
+    assert list(verify_run(run.id)) == []
+
+
+def test_in_an_encrypted_graph_the_reason_is_encrypted_and_the_cancelled_run_verifies(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **secret_claim.keys(), "SLICE_SECONDS": 1e-9}
+    made = graph("cancel-secret", encrypted=True, checkpoints="none")
+    for name in ("first", "second", "third"):
+        made.node(name)(lambda state, ctx: {"notes": ["done"]})
+    for source, target in ((START, "first"), ("first", "second"), ("second", "third"), ("third", END)):
+        made.edge(source, target)
+    run = runs.cancel(slice_of(started(made)).id, reason="a secret reason")
+    assert (run.status, run.superstep) == (Status.CANCELLED, 1)
+    line = RunEvent.objects.get(run=run, type="cancel_requested")
+    assert b"secret" not in bytes(line.payload)
+    assert value(line, "payload")["reason"] == "a secret reason"
+    assert list(verify_run(run.id)) == []
