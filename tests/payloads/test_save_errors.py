@@ -348,6 +348,29 @@ def test_a_run_that_may_go_on_does_so_where_the_database_is_full_and_is_marked_b
     assert [said["superstep"] for said in desk.said(run, "warning")] == [1]
 
 
+def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeated(settings: Any) -> None:
+    settings.COUNTERSIGN = {"LEASE_SECONDS": 5}
+    paid = []
+    with _no_room() as room:
+        made = graph("unrecorded")
+
+        @made.node(effect="external")
+        def pay(state: Any, ctx: Any) -> dict[str, Any]:
+            room.full = True
+            paid.append(ctx.idempotency_key)
+            return {"notes": ["paid"]}
+
+        made.edge(START, "pay")
+        made.edge("pay", END)
+        run = started(made)
+        threading.Timer(1.2, lambda: setattr(room, "full", False)).start()
+        run = slice_of(run)
+    assert (run.status, run.error_code) == (Status.UNKNOWN, "save_failed")
+    runs.settle(run.id, "pay:1:0", happened=True, output={"notes": ["paid"]}, accept_risk=True, reason="looked")
+    run = runs.advance(run.id)
+    assert (run.status, notes(run), len(paid)) == (Status.COMPLETED, ["paid"], 1)
+
+
 def test_a_connection_that_broke_is_no_refusal_and_nothing_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     from orchestrator import saving
 

@@ -1,6 +1,9 @@
 """The sweep: what no row has pointed to for a day goes, and nothing else, also while commits are in flight."""
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -21,6 +24,7 @@ from orchestrator import runner, runs
 from tests.contract.small import advanced, started
 from tests.crash.abort import Points
 from tests.payloads.test_runs import chain, columns, kept_files, notes
+from tests.processes import ROOT, environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TOMORROW = timedelta(days=1, minutes=1)
@@ -226,3 +230,49 @@ def test_a_sweep_of_a_storage_that_is_no_folder_does_the_same(settings: Any) -> 
 def cloud() -> FilePayloads:
     """A backend over a storage in memory, as the settings name it."""
     return FilePayloads(InMemoryStorage())
+
+
+_KILLED = """
+import os, signal, sys
+from uuid import UUID
+import django
+django.setup()
+from checkpoints import leases, sql
+from orchestrator import runner
+
+fenced = sql.fenced
+
+def killed(fence, rows, **more):
+    if any(one.model.__name__ == "Checkpoint" for one in rows):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return fenced(fence, rows, **more)
+
+sql.fenced = killed
+claim = leases.claim_one(UUID(sys.argv[1]))
+runner.work(claim.id, claim.epoch)
+"""
+
+
+def test_a_process_that_is_really_killed_between_the_two_phases_leaves_bytes_that_nobody_sees(
+    cellar: Path, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "DEFAULT_PAYLOADS": "cellar"}
+    run = runs.start("c_linear", {})
+    places = {"cellar": {"backend": "files", "options": {"location": str(cellar)}}}
+    died = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(run.id)],
+        env=environment(COUNTERSIGN_PAYLOADS=json.dumps(places)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert died.returncode == -9, died.stderr
+    left = _unpointed(cellar)
+    assert len(left) >= 1
+    assert [row.superstep for row in Checkpoint.objects.filter(run=run)] == [0]
+    Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
+    assert runs.advance(run.id).status == Status.COMPLETED
+    aged(cellar, TOMORROW)
+    assert swept() == len(left)
+    assert (_unpointed(cellar), len(notes(run))) == (set(), 3)
