@@ -23,7 +23,7 @@ class History:
 
 
 def run(bench: Bench) -> None:
-    """From the claim to the first new step, after a short, a middling and a long history; the peers after the long one."""
+    """From the claim to the first new step, after histories of three lengths; the peers after the longest."""
     lengths = (100, 300, 1000) if bench.short else (100, 1000, 10_000)
     histories = [die_after(bench, OURS, steps) for steps in lengths]
     histories += [die_after(bench, who, lengths[-1]) for who in bench.peers]
