@@ -109,8 +109,11 @@ def closed(request: ApprovalRequest) -> str:
 
 
 def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
-    """Whether the request names this user, himself or by a group or permission that he holds now."""
-    return request.reviewers.filter(principal__in=principals_of(user)).exists()
+    """Whether the request names this user, himself or by a group or permission that he holds now.
+
+    By the policy, which is sealed; the rows of reviewers only find requests for inboxes.
+    """
+    return not set(request.policy["reviewers"]).isdisjoint(principals_of(user))
 
 
 def excluded(user: Any, request: ApprovalRequest) -> str:

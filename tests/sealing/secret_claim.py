@@ -44,15 +44,17 @@ def keys() -> dict[str, Any]:
     return dict(ONE_KEY)
 
 
-def graph(**settings: Any) -> Graph:
+GATE = Gate(
+    reviewers=["group:claims"],
+    title="Pay {input.person}: " + marked("title"),
+    facts=[Fact("Person", "input.person")],
+    shows=["sent"],
+    writes={"payout": Show(label="the payout", reversible=marked("reversible")), "notes": Show(label="a note")},
+)
+
+
+def registered() -> Graph:
     """gather sends to look up; people decide on a payout and a letter; something breaks, and sending is unknown."""
-    gate = Gate(
-        reviewers=["group:claims"],
-        title="Pay {input.person}: " + marked("title"),
-        facts=[Fact("Person", "input.person")],
-        shows=["sent"],
-        writes={"payout": Show(label="the payout", reversible=marked("reversible")), "notes": Show(label="a note")},
-    )
     made = Graph(
         "secret_claim",
         input=Claim,
@@ -60,9 +62,21 @@ def graph(**settings: Any) -> Graph:
         encrypted=True,
         label="Claim of {person}",
         facts=[Fact("Branch", "input.branch", indexed=True), Fact("Person", "input.person")],
-        **settings,
     )
+    _asking(made)
+    _acting(made)
+    made.edge(START, "gather")
+    made.edge("gather", "propose")
+    made.edge("look", END)
+    made.edge("propose", "fragile", when=("approved", "partial"))
+    made.edge("fragile", "send")
+    made.edge("send", "pay")
+    made.edge("pay", END)
+    registry.replace(made)
+    return made
 
+
+def _asking(made: Graph) -> None:
     @made.node(sends=["look"])
     def gather(state: State, ctx: Any) -> list[Send]:
         ctx.report(1, 2, marked("report"))
@@ -74,7 +88,7 @@ def graph(**settings: Any) -> Graph:
     def look(state: State, ctx: Any) -> dict[str, Any]:
         return {"notes": [marked("state")]}
 
-    @made.node(effect="human", gate=gate)
+    @made.node(effect="human", gate=GATE)
     def propose(state: State, ctx: Any) -> list[Write]:
         return [
             Write("payout", {"to": ctx.input.person, "memo": marked("write")}, label=marked("label")),
@@ -82,6 +96,8 @@ def graph(**settings: Any) -> Graph:
             Write("notes", [marked("rejected")]),
         ]
 
+
+def _acting(made: Graph) -> None:
     @made.node()
     def fragile(state: State, ctx: Any) -> dict[str, Any]:
         if "fragile" in broken:
@@ -96,18 +112,3 @@ def graph(**settings: Any) -> Graph:
     @made.node(effect="external", idempotent=True)
     def pay(state: State, ctx: Any) -> dict[str, Any]:
         return {"notes": [marked("result")]}
-
-    made.edge(START, "gather")
-    made.edge("gather", "propose")
-    made.edge("look", END)
-    made.edge("propose", "fragile", when=("approved", "partial"))
-    made.edge("fragile", "send")
-    made.edge("send", "pay")
-    made.edge("pay", END)
-    return made
-
-
-def registered() -> Graph:
-    made = graph()
-    registry.replace(made)
-    return made

@@ -8,14 +8,14 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals import reviews
-from approvals.models import ApprovalRequest, Decision, Receipt
+from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
 from checkpoints import sealing, writes
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.packed import pack
 from checkpoints.sealing import cover_of
 from orchestrator import runs
-from orchestrator.engine.errors import TamperedRow, WrongStatus
+from orchestrator.engine.errors import NotAReviewer, TamperedRow, WrongStatus
 from tests import cast
 from tests.forging import remove, tamper
 from tests.processes import calls
@@ -233,6 +233,13 @@ def test_a_request_that_was_changed_is_refused(changed: dict[str, Any], tmp_path
     items = [{"write": str(one.write), "hash": one.hash, "verdict": "approve"} for one in shown]
     with pytest.raises(TamperedRow):
         reviews.sign(run.id, items, by=rita)
+    assert not Decision.objects.exists()
+
+
+def test_a_row_that_names_another_reviewer_lets_nobody_sign(run: Run, people: cast.People) -> None:
+    RequestReviewer.objects.create(request=ApprovalRequest.objects.get(run=run), principal="user:mallory")
+    with pytest.raises(NotAReviewer):
+        sign(run, User.objects.create(username="mallory"), ["approve", "approve"])
     assert not Decision.objects.exists()
 
 
