@@ -74,11 +74,12 @@ def refuse_other(row: MemoryTrace, cover: Cover) -> None:
     raise CountersignError("memory_of_another_cover", message, namespace=row.namespace, key=row.key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shelf:
     """Memory as it is now, for the runs of one cover."""
 
     cover: Cover
+    refused: CountersignError | None = None
 
     def get(self, namespace: str, key: str) -> Answer:
         return off_the_loop(lambda: self._get(namespace, key))

@@ -23,6 +23,7 @@ from checkpoints.models.checkpoint import Source
 from checkpoints.packed import pack
 from orchestrator.engine import Task
 from orchestrator.engine.canonical import Json
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.memory import Answer, Standing
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.trace import LIVE, Trace
@@ -41,6 +42,7 @@ class Recalling:
     mode: str
     live: Shelf
     masked: Callable[[Json], Json] = lambda value: value
+    refused: CountersignError | None = None
     _records: list[MemoryRecord] | None = None
     _given: set[int] = field(default_factory=set)
     _resumed: bool = False
@@ -86,7 +88,11 @@ class Recalling:
     def _read(self) -> list[MemoryRecord]:
         rows = list(_of(self.hold, [self.task]).order_by("n"))
         for row in rows:
-            sealing.verify(row, self.hold.cover)
+            try:
+                sealing.verify(row, self.hold.cover)
+            except (TamperedRow, WrongKey) as error:
+                self.refused = error
+                raise
         return rows
 
     def _keep(self, kind: str, asked: Json, found: Json) -> bool:

@@ -24,7 +24,7 @@ from orchestrator import crew
 from orchestrator.engine import NotDone, Retry, Task, canonical, idempotency_key
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import CountersignError, InvalidValue
 from orchestrator.engine.memory import Memory
 from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output, output_of
@@ -89,6 +89,11 @@ class Attempt:
     @property
     def task(self) -> Task:
         return self.start.task
+
+    @property
+    def refused(self) -> CountersignError | None:
+        """Why the run's own record of what the task read cannot be trusted, whatever the node made of that."""
+        return self._memory.shelf.refused if self._memory else None
 
     def ending(self) -> Ending:
         """For the journal."""

@@ -213,6 +213,8 @@ class Executor:
         return running is not None and running.thread is one
 
     def _take(self, running: _Running, one: Attempt) -> None:
+        if one.refused is not None:
+            raise one.refused
         if one.outcome == Outcome.DONE:
             self.finished[one.task] = Finish(
                 "done", output=one.output, attempt=one.number, ms=one.ms, asks_checkpoint=one.asks_checkpoint

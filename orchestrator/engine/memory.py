@@ -12,7 +12,7 @@ from uuid import UUID
 from orchestrator.engine import trace
 from orchestrator.engine.canonical import Json, encode, loads, normalised
 from orchestrator.engine.channel import LIMIT
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import CountersignError, InvalidValue
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.trace import Landing, Trace, channel_of
@@ -41,8 +41,10 @@ class Standing:
 
 class Shelf(Protocol):
     """Where landed memory is read. `journal` takes down the wishes of a task that is about to end, and gives those that
-    count: what was taken down first.
+    count: what was taken down first. `refused` says why the run's records of its reads cannot be trusted.
     """
+
+    refused: CountersignError | None
 
     def get(self, namespace: str, key: str) -> Answer: ...
     def search(self, text: str, namespace: str, limit: int) -> Answer: ...
@@ -175,6 +177,7 @@ class Remembering:
     def __init__(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """`given`: {namespace: {key: content}}, remembered from before."""
         self.traces: dict[Address, Trace] = {}
+        self.refused: CountersignError | None = None
         self._versions: dict[Address, int] = {}
         for namespace, contents in (given or {}).items():
             for key, content in contents.items():

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.models import Checkpoint
+from checkpoints.models import Checkpoint, MemoryRecord
 from orchestrator import runs
 from orchestrator.engine import Retry
+from orchestrator.engine.errors import TamperedRow
 from tests.crash.abort import watching
 from tests.memory.small import chain, forget, gone, landed, lose_the_lease, memory, records, remember, side_by_side
 from tests.memory.statements import Breaks, counted
@@ -260,3 +261,25 @@ def test_a_graph_that_does_not_touch_memory_asks_nothing_of_it() -> None:
         runs.advance(run.id)
     assert [one for one in statements if "memory" in one] == []
     assert forget("never").status == Status.COMPLETED
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_record_that_was_changed_in_the_database_stops_the_run_as_tampered(hides: bool) -> None:
+    remember("sky", "blue")
+    remember("sea", "green")
+    first = Once()
+
+    def read(state: Any, ctx: Any) -> None:
+        try:
+            ctx.memory.get("sky", "facts")
+        except TamperedRow:
+            if not hides:
+                raise
+        if first:
+            ctx.memory.get("sea", "facts")
+            rows = MemoryRecord.objects.filter(run=ctx.run_id).order_by("n")
+            rows.filter(n=0).update(found=rows[1].found)
+            lose_the_lease(ctx)
+
+    run = gone(chain(f"changed-{hides}", read, memory="snapshot"))
+    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
