@@ -17,6 +17,7 @@ from checkpoints import payloads, sealing
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.models import Checkpoint
+from checkpoints.models.checkpoint import Source
 from checkpoints.paging import pages
 from orchestrator.engine.errors import CountersignError
 
@@ -175,8 +176,11 @@ def _failed(row: Any, error: CountersignError, result: Rotated) -> None:
 
 
 def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
-    """The checkpoints of encrypted runs whose bytes are kept by another backend than the database, page by page."""
-    rows = Checkpoint.objects.filter(run__encrypted=True).exclude(backend=payloads.DATABASE)
+    """The checkpoints of encrypted runs whose bytes are kept by another backend than the database, page by page. A fork
+    that a store made has no run yet, and may be encrypted.
+    """
+    encrypted = Q(run__encrypted=True) | Q(source=Source.FORK)
+    rows = Checkpoint.objects.filter(encrypted).exclude(backend=payloads.DATABASE)
     rows = rows.filter(id__gt=after) if after else rows
     return pages(rows.only("run_id", "backend", *_BACKED), "id", size=PAGE)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
+from checkpoints import rotation
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run
@@ -73,6 +74,19 @@ def test_a_fork_of_an_encrypted_run_is_encrypted_and_can_be_resumed(settings: An
     assert (run.status, run.encrypted) == (Status.COMPLETED, True)
     assert desk.state(run)["letter"] == "marker-of-a-fork"
     assert list(verify_run(run.id)) == []
+
+
+@pytest.mark.parametrize("place", ["database", "cellar"])
+def test_a_fork_without_a_run_is_rotated_too(cellar: Path, settings: Any, place: str) -> None:
+    known, keys = settings.COUNTERSIGN, {"one": bytes(range(32)), "two": bytes(range(1, 33))}
+    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"one": keys["one"]}}
+    origin = advanced(chain("rotated", "a", payloads=place, encrypted=True))
+    forked = CheckpointStore(place).fork(f"{origin.key}:step-1")
+    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": keys}
+    list(rotation.rotate(rotation.Rotated()))
+    assert rotation.behind() == {}
+    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"two": keys["two"]}}
+    assert CheckpointStore().get(forked.id).state["scratch"]["notes"] == ["a"]
 
 
 def test_what_is_no_fork_is_unknown_still() -> None:
