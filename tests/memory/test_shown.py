@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth.models import User
 
 from checkpoints import timeline
-from checkpoints.models import TaskResult
+from checkpoints.models import MemoryRecord, TaskResult
 from checkpoints.packed import value
 from checkpoints.recalling import memory_at
+from checkpoints.verification import verify_run
 from orchestrator import runs
 from tests import cast
 from tests.memory.small import GATE, chain, gone, remember
@@ -81,3 +82,18 @@ def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input
         assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
         remember("sky", colour)
     assert len(set(hashes)) == 1
+
+
+@pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])
+def test_verifying_a_run_covers_what_its_tasks_read(mode: str) -> None:
+    remember("sky", "blue")
+
+    def read(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+        ctx.memory.put("sea", "green", "facts")
+
+    run = gone(chain("verified", read, memory=mode))
+    assert verify_run(run.id) == []
+    MemoryRecord.objects.filter(run=run, kind="get").update(kind="search")
+    (fault,) = verify_run(run.id)
+    assert fault.table == "checkpoints_memoryrecord"
