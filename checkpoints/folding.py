@@ -94,6 +94,7 @@ def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
         anchor=known.anchor,
         since=since,
         sizes=sizes_of(payload),
+        logged=newest.event_seq,
         loose=loose,
     )
 

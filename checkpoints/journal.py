@@ -5,6 +5,7 @@ no
 line. A result is accepted only for the attempt whose intent is open; one that comes too late is kept as evidence.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Subquery
 from django.utils import timezone
 
 from checkpoints import ledger, packed, sealing, sql
@@ -20,7 +21,7 @@ from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
-from checkpoints.models import LateResult, Run, TaskResult
+from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.packed import pack
 from checkpoints.processes import this_process
@@ -65,6 +66,30 @@ class Ending:
     error: dict[str, Any] | None = None
     took_ms: int = 0
     thread_ended: bool = field(default=True)
+
+
+def in_hand(hold: Hold, head: ledger.Head) -> dict[Task, Entry]:
+    """`entries` for whoever takes the run over. Raises `TamperedRow` also where an attempt has no row though the log
+    says that it began: without its row the effect would be made again.
+    """
+    found = entries(hold)
+    if hold.end.seq > head.logged or head.payload.open:
+        _require_begun(hold)
+    return found
+
+
+def _require_begun(hold: Hold) -> None:
+    """Every attempt that began since the last whole superstep has its row. Two queries."""
+    whole = Checkpoint.objects.filter(run=hold.id, line=hold.line, committed=True).order_by("-seq")
+    lines = RunEvent.objects.filter(
+        run=hold.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
+    )
+    begun = Counter(lines.values_list("task", flat=True))
+    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, node__in={Task.parse(task).node for task in begun})
+    there = Counter(row.task for row in rows.only("node", "visit", "index")) if begun else {}
+    for task, attempts in begun.items():
+        if there.get(task, 0) < attempts:
+            raise TamperedRow(f"{attempts} attempts of {task} began, and {there.get(task, 0)} are there", task=task)
 
 
 def entries(hold: Hold) -> dict[Task, Entry]:

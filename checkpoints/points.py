@@ -77,7 +77,8 @@ class Head:
     """The newest checkpoint row as its holder needs it.
 
     `hash`, `anchor` and `since` (bytes of the changes from the anchor on) are those of the newest kept row; `loose` are
-    the encoded ops that a head which is not kept adds to it. `sizes` are the bytes of each channel's canonical value.
+    the encoded ops that a head which is not kept adds to it. `sizes` are the bytes of each channel's canonical value,
+    `logged` is the number of the log's last line at this row.
     """
 
     id: UUID
@@ -90,6 +91,7 @@ class Head:
     anchor: int
     since: int
     sizes: Mapping[str, int]
+    logged: int
     loose: tuple[bytes, ...] = ()
 
     @property
@@ -128,7 +130,7 @@ def alone(
     sizes = sizes_of(point.payload)
     change = (canonical.encode(ops.put(point.payload.document())),)
     row = _row(place, new, point, parent=before, seq=seq, end=end, at=at)
-    head = Head(new, seq, before, True, point.source, point.payload, hash="", anchor=seq, since=0, sizes=sizes)
+    head = Head(new, seq, before, True, point.source, point.payload, "", seq, 0, sizes=sizes, logged=end.seq)
     chained = parent.content_hash if parent else ""
     return row, _finished(place, row, head, point, change, parent_hash=chained, snapshot=True)
 
@@ -148,9 +150,8 @@ def following(
     row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
     since = head.since + sum(map(len, change))
     full = point.kept and _is_due(point, seq - head.anchor, since=since, size=_size(point.payload, sizes))
-    after = Head(
-        new, seq, parent, point.kept, point.source, point.payload, head.hash, head.anchor, head.since, sizes=sizes
-    )
+    kept = (head.hash, head.anchor, head.since)
+    after = Head(new, seq, parent, point.kept, point.source, point.payload, *kept, sizes=sizes, logged=end.seq)
     return row, _finished(place, row, after, point, change, parent_hash=head.hash, snapshot=full)
 
 

@@ -146,7 +146,7 @@ def _admitted(hold: Hold) -> Desk | None:
     except UnknownThing:
         _stop(hold, Status.INCOMPATIBLE, opened.incompatible(hold))
         return None
-    entries = journal.entries(hold)
+    entries = journal.in_hand(hold, head)
     if hold.claims > conf().max_claims_without_progress:
         lost = opened.unsettled(graph, entries)
         message = f"{hold.claims - 1} workers began this run and got no further"

@@ -134,6 +134,24 @@ def test_the_reason_of_whoever_settled_is_kept_encrypted_where_the_run_is(approv
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
+def test_a_result_that_was_deleted_before_its_superstep_was_saved_does_not_let_its_effect_run_again(
+    approved: Run, tmp_path: Path
+) -> None:
+    remove(_paid_and_killed(approved))
+    run = runs.advance(approved.id)
+    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert calls(tmp_path) == []
+
+
+def test_an_unknown_outcome_that_was_deleted_does_not_let_its_effect_run_again(approved: Run, tmp_path: Path) -> None:
+    run = _unknown(approved)
+    remove(TaskResult.objects.get(run=run))
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert calls(tmp_path) == []
+
+
 def test_a_result_that_was_deleted_does_not_let_its_effect_run_again(approved: Run, tmp_path: Path) -> None:
     run = runs.advance(approved.id)
     assert run.status == Status.COMPLETED
