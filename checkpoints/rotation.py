@@ -16,7 +16,7 @@ from django.db.models import BigIntegerField, BinaryField, F, Func, Model, Q, Qu
 from checkpoints import payloads, sealing
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED, key_of
-from checkpoints.models import Checkpoint
+from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.paging import pages
 from orchestrator.engine.errors import CountersignError
@@ -179,7 +179,7 @@ def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
     """The checkpoints of encrypted runs whose bytes are kept by another backend than the database, page by page. A fork
     that a store made has no run yet, and may be encrypted.
     """
-    encrypted = Q(run__encrypted=True) | Q(source=Source.FORK)
+    encrypted = Q(run__in=Run.objects.filter(encrypted=True).values("id")) | Q(source=Source.FORK)
     rows = Checkpoint.objects.filter(encrypted).exclude(backend=payloads.DATABASE)
     rows = rows.filter(id__gt=after) if after else rows
     return pages(rows.only("run_id", "backend", *_BACKED), "id", size=PAGE)
