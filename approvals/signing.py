@@ -27,6 +27,7 @@ from orchestrator.engine.errors import (
     IncompatibleGraph,
     InvalidValue,
     NotAReviewer,
+    PayloadTooLarge,
     StaleProposal,
     UnknownThing,
 )
@@ -104,7 +105,20 @@ def _item(path: str, posted: Any) -> Item:
         raise InvalidValue(f"{path}.value goes with an edit only", path=f"{path}.value")
     if verdict == "edit" and "value" not in posted:
         raise InvalidValue(f"{path}.value is missing: an edit brings a value", path=f"{path}.value")
-    return Item(uuid_of(posted.get("write"), "write"), seen, verdict, posted.get("value"), reason)
+    item = Item(uuid_of(posted.get("write"), "write"), seen, verdict, posted.get("value"), reason)
+    _require_json(path, item)
+    return item
+
+
+def _require_json(path: str, item: Item) -> None:
+    """Raise `InvalidValue`, naming write and place, where what was posted has no canonical form."""
+    for name in ("value", "reason"):
+        try:
+            canonical.dumps(getattr(item, name))
+        except InvalidValue as error:
+            inner, reason = str(error.facts["path"]), str(error.facts["reason"])
+            where = f"{path}.{name}{'' if inner.startswith('[') or not inner else '.'}{inner}"
+            raise InvalidValue(f"{where} {reason}", path=where, reason=reason, write=str(item.write)) from error
 
 
 def require_own(items: Sequence[Item], own: set[UUID], *, request: UUID) -> None:
@@ -187,9 +201,9 @@ def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
         raise IncompatibleGraph(message, write=str(row.write)) from error
     try:
         return compiled.channels[row.channel].stage(item.value, limit=conf().max_value_bytes)
-    except InvalidValue as error:
+    except (InvalidValue, PayloadTooLarge) as error:
         facts = {name: fact for name, fact in error.facts.items() if name != "write"}
-        raise InvalidValue(error.message, write=str(row.write), **facts) from error
+        raise type(error)(error.message, write=str(row.write), **facts) from error
 
 
 def _decision(act: Act, request: ApprovalRequest, row: PendingWrite, item: Item, *, proposed: bytes) -> Decision:

@@ -86,10 +86,10 @@ def _quick(value: Any) -> Json:
     if b"-0.0" in data or b"\\u0000" in data:
         return _SLOW
     back = orjson.loads(data)
-    return back if back == value and _is_flat(back) else _SLOW
+    return back if back == value and is_flat(back) else _SLOW
 
 
-def _is_flat(value: Json) -> bool:
+def is_flat(value: Json) -> bool:
     """Whether nothing is nested deeper than allowed."""
     level = [value] if type(value) in (dict, list) else []
     for _ in range(DEEPEST):

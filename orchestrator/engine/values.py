@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
 
-from orchestrator.engine.canonical import Json, encode, normalised, path_text
+from orchestrator.engine.canonical import DEEPEST, Json, encode, is_flat, normalised, path_text
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.ops import in_order
 
@@ -62,12 +61,18 @@ def dumped(instance: BaseModel, *, sets: bool, only: str | None = None) -> dict[
         if sets:
             python = instance.model_dump(mode="python", include=include, by_alias=False)
             plain = _with_sets_in_order(python, plain)
-    except (PydanticSerializationError, TypeError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InvalidValue(
-            f"{only or 'the value'} cannot be written as JSON: {reason}", path=only or "", reason=reason
-        ) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        where, reason = _unwritable(instance, only, error)
+        raise InvalidValue(f"{where or 'the value'} {reason}", path=where, reason=reason) from error
     return {name: normalised(value, path=(name,)) for name, value in plain.items()}
+
+
+def _unwritable(instance: BaseModel, only: str | None, error: Exception) -> tuple[str, str]:
+    """Where and why a model cannot be written as JSON."""
+    for name in [only] if only else list(type(instance).model_fields):
+        if not is_flat(getattr(instance, name)):
+            return name, f"is nested deeper than {DEEPEST}"
+    return only or "", f"cannot be written as JSON: {str(error).splitlines()[0]}"
 
 
 def round_trip(instance: M, *, sets: bool, only: str | None = None) -> dict[str, Json]:
