@@ -1,13 +1,19 @@
 """One suite over every payload backend; and the suite finds backends that break the contract in any one way."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from django.core.files.storage import InMemoryStorage
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from checkpoints import conformance
 from checkpoints.payloads import DatabasePayloads, FilePayloads, MemoryPayloads, PayloadBackend, SealedPayloads
+from orchestrator.engine.errors import PayloadLost, PayloadTaken
 from tests.payloads import backends
 
 
@@ -66,3 +72,46 @@ def test_every_rule_can_be_broken() -> None:
                 found.add(rule.__name__)
     known = {rule.__name__ for rule in conformance.PAYLOAD_RULES}
     assert known - found <= {"of_two_that_want_one_name_one_has_it"}  # which `LooksFirst` breaks
+
+
+NAMES = st.sampled_from(["r/a", "r/a/b", "r/ab", "r", "s/a"])
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["put", "get", "delete"]), NAMES, st.sampled_from([b"", b"one", b"two"])), max_size=20
+)
+
+
+@pytest.mark.parametrize("kind", ["memory", "files", "sealed files", "storage"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(acts=ACTS)
+def test_any_order_of_puts_gets_and_deletes_does_what_a_dictionary_would(kind: str, acts: list[Any]) -> None:
+    with TemporaryDirectory() as folder:
+        backend = {
+            "memory": MemoryPayloads,
+            "files": lambda: FilePayloads(location=folder),
+            "sealed files": lambda: SealedPayloads(FilePayloads(location=folder)),
+            "storage": lambda: FilePayloads(InMemoryStorage()),
+        }[kind]()
+        model: dict[str, tuple[bytes, bytes]] = {}
+        for act, name, data in acts:
+            _like_a_dictionary(backend, model, act, name, data)
+        later = datetime.now(UTC) + timedelta(hours=1)
+        assert set(backend.names(before=later)) == set(model)
+
+
+def _like_a_dictionary(
+    backend: PayloadBackend, model: dict[str, tuple[bytes, bytes]], act: str, name: str, data: bytes
+) -> None:
+    if act == "delete":
+        backend.delete(name, b"")
+        model.pop(name, None)
+    elif act == "get" and name in model:
+        assert backend.get(name, model[name][1]) == model[name][0]
+    elif act == "get":
+        with pytest.raises(PayloadLost):
+            backend.get(name, backend.put(f"{name}/else", data))
+        backend.delete(f"{name}/else", b"")
+    elif name in model and model[name][0] != data:
+        with pytest.raises(PayloadTaken):
+            backend.put(name, data)
+    else:
+        model[name] = data, backend.put(name, data)
