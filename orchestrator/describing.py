@@ -8,6 +8,8 @@ from checkpoints.models import Run
 from checkpoints.packed import shown
 from orchestrator.engine.compile import Compiled
 
+NOT_KEPT = "what was said of it could not be encrypted, so it was not kept"
+
 
 class _Blank(dict[str, Any]):
     """A template that names a field which the input lacks still gives a label."""
@@ -43,6 +45,16 @@ def progress_of(run: Run) -> dict[str, Any] | None:
     """What the node in hand reports: {task, done, total, note}; None where it reports nothing, or none can read it."""
     told = shown(run, "progress")
     return told if isinstance(told, dict) else None
+
+
+def error_of(run: Run) -> dict[str, Any] | None:
+    """Why a run stopped, {code, message, ...}; where it cannot be opened, the code and a sentence that says so. None
+    where it did not stop.
+    """
+    told = shown(run, "error")
+    if isinstance(told, dict):
+        return told
+    return {"code": run.error_code, "message": told or NOT_KEPT} if run.error_code else None
 
 
 def _at(value: Any, path: str) -> Any:

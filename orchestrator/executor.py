@@ -20,7 +20,7 @@ from orchestrator import attempt
 from orchestrator.attempt import Attempt, Setting
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import StaleLease
+from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output
 from orchestrator.heartbeat import Heartbeat
@@ -187,7 +187,7 @@ class Executor:
         endings = [one.ending() for one in mine if self.graph.nodes[one.task.node].journaled and not one.recorded]
         try:
             late = {ending.task for ending in journal.record(self.hold, endings)} if endings else set()
-        except StaleLease:
+        except (StaleLease, TamperedRow, WrongKey):
             for one in mine:
                 one.recorded = True  # as evidence
             raise

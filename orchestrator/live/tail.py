@@ -11,13 +11,15 @@ from django.contrib.auth.models import AnonymousUser
 from approvals import permissions
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
+from checkpoints.packed import shown
 from orchestrator.engine.errors import UnknownThing
 
 BATCH = 500
 
 
 def message(event: RunEvent) -> dict[str, Any]:
-    """A line of the log as a socket sends it."""
+    """A line of the log as a socket sends it; where its payload cannot be opened, {"refused": why}."""
+    told = shown(event, "payload") or {}
     return {
         "seq": event.seq,
         "type": event.type,
@@ -25,7 +27,7 @@ def message(event: RunEvent) -> dict[str, Any]:
         "node": event.node,
         "task": event.task,
         "actor": event.actor,
-        "payload": timeline.payload_of(event),
+        "payload": told if isinstance(told, dict) else {"refused": told},
     }
 
 

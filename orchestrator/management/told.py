@@ -11,8 +11,8 @@ from django.core.management.base import CommandError
 
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import Run
-from checkpoints.packed import shown, value
-from orchestrator.describing import progress_of
+from checkpoints.packed import shown
+from orchestrator.describing import error_of, progress_of
 from orchestrator.engine.errors import CountersignError
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
@@ -69,7 +69,7 @@ def as_dict(run: Run) -> dict[str, Any]:
         "superstep": run.superstep,
         "at_node": run.at_node,
         "progress": progress_of(run),
-        "error": value(run, "error"),
+        "error": error_of(run),
         "waiting": [{"request": str(r.id), "task": r.task, "title": shown(r, "title")} for r in waiting],
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.packed import shown
+from orchestrator.describing import error_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,7 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
     build = _BUILDERS.get(run.status)
     if build is None:
         return None
-    found = shown(run, "error") or {}
-    error = found if isinstance(found, dict) else {"message": found}
-    return build(run, error, may_settle if run.status == Status.UNKNOWN else may_steer)
+    return build(run, error_of(run) or {}, may_settle if run.status == Status.UNKNOWN else may_steer)
 
 
 def _failed(run: Run, error: dict[str, Any], may: bool) -> Problem:
@@ -78,9 +76,7 @@ def _tampered(run: Run, error: dict[str, Any], may: bool) -> Problem:
     if run.error_code == "wrong_key":
         return Problem(
             title="A key is missing",
-            message=_sentence(error)
-            if error
-            else "A record could not be opened or verified with the keys that are here.",
+            message=_sentence(error),
             safe="The run stands still, and nothing was changed.",
             todo="Put the key back into the settings, then resume the run: it is verified first.",
             action="resume" if may else "",

@@ -1,6 +1,10 @@
 """Keys in the settings: which are refused, by which name, and what is said where one is missing."""
 
 import base64
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,9 +21,10 @@ from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import Cover
-from orchestrator import checks, runs
+from orchestrator import checks, environment, runs
 from orchestrator.engine import registry
 from orchestrator.engine.errors import TamperedRow, WrongKey
+from orchestrator.management import told
 from tests import cast
 from tests.api.conftest import Client
 from tests.processes import calls
@@ -126,6 +131,31 @@ def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
     assert len({sealing.locked(row, "input", b"plain", Cover(encrypted=True)) for _ in range(50)}) == 50
 
 
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ({"k1": base64.b64encode(A).decode()}, 0, "no issues"),
+        ({"k1": "c2hvcnQ="}, 1, "COUNTERSIGN['ENCRYPTION_KEYS']['k1'] must be 32 bytes, not 5 bytes"),
+        ({"k1": "no base64!"}, 1, "COUNTERSIGN['ENCRYPTION_KEYS']['k1'] is not base64"),
+        (["k1"], 1, "COUNTERSIGN_ENCRYPTION_KEYS must be a JSON object"),
+    ],
+)
+def test_a_key_of_the_environment_that_cannot_be_one_ends_every_command_with_one_sentence(
+    given: Any, code: int, said: str, tmp_path: Path
+) -> None:
+    mode = {"COUNTERSIGN_DEMO": "true", "COUNTERSIGN_DATA_DIR": str(tmp_path)}
+    asked = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        env={**os.environ, **mode, "COUNTERSIGN_ENCRYPTION_KEYS": json.dumps(given)},
+        cwd=environment.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = asked.stdout + asked.stderr
+    assert (asked.returncode, said in output, "Traceback" in output) == (code, True, False), output
+
+
 # --- graphs and runs -------------------------------------------------------------------------------------------------
 
 
@@ -149,8 +179,8 @@ def test_the_start_page_and_the_api_say_that_there_is_no_key(keys: Any, people: 
     answer = browser.post(reverse("start", args=["watched"]), {"mode": "json", "json": "{}"})
     assert answer.status_code == 409
     assert "there is no encryption key" in answer.content.decode()
-    told = Client(people.starter).post("runs/", {"graph": "watched", "input": {}})
-    assert (told.status_code, told.json()["code"]) == (409, "wrong_key")
+    answered = Client(people.starter).post("runs/", {"graph": "watched", "input": {}})
+    assert (answered.status_code, answered.json()["code"]) == (409, "wrong_key")
 
 
 def test_a_run_keeps_the_key_of_its_hashes_when_a_newer_one_comes(keys: Any, tmp_path: Path, rita: User) -> None:
@@ -236,6 +266,22 @@ def test_where_a_key_is_missing_pages_say_which_and_none_breaks(
     signed = {"key": "x", f"v-{row.write}": "approve", f"h-{row.write}": row.hash}
     browser.force_login(rita)
     assert browser.post(reverse("sign", args=[run.id]), signed).status_code == 409
+
+
+def test_the_page_of_a_run_that_stopped_for_a_missing_key_says_what_to_do(
+    keys: Any, tmp_path: Path, rita: User, people: cast.People
+) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    run = graphs.started(tmp_path, encrypted=True)
+    sign(run, rita, ["approve", "approve"])
+    keys()
+    runs.advance(run.id)
+    browser = Browser()
+    browser.force_login(people.auditor)
+    html = browser.get(reverse("run", args=[run.id])).content.decode()
+    assert "A key is missing" in html
+    assert "Put the key back into the settings" in html
+    assert told.as_dict(Run.objects.get(id=run.id))["error"]["code"] == "wrong_key"
 
 
 def test_where_a_key_is_missing_the_api_names_the_row(keys: Any, tmp_path: Path, rita: User) -> None:
