@@ -4,7 +4,7 @@ re-bases.
 Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,7 @@ from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import Cover
+from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frontier import Frontier
@@ -58,13 +59,29 @@ class Settlement:
         ApprovalRequest.objects.filter(id__in=ids).update(status=RequestStatus.APPLIED)
 
 
-def waiting(hold: Hold) -> list[Asked]:
-    """The requests of the current line that no settlement has applied, as they stand. Four queries, two if there are
-    none. Raises `TamperedRow` and `WrongKey`.
+def waiting(hold: Hold, tasks: Collection[Task]) -> list[Asked]:
+    """The requests of the current line that no settlement has applied, as they stand: at least those of these tasks,
+    which wait for people. Four queries, two if there are none. Raises `TamperedRow` and `WrongKey`.
     """
     require_all_decisions(hold.id, hold.decisions)
     rows = ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status__in=WAITING).order_by("id")
-    return read(list(rows), hold.cover)
+    asked = read(list(rows), hold.cover)
+    _require_asked(hold, set(tasks) - {one.task for one in asked})
+    return asked
+
+
+def _require_asked(hold: Hold, tasks: Collection[Task]) -> None:
+    """Raise where the request of a waiting task is gone, or only says that it was applied: its approval would be lost.
+    One that was withdrawn or has expired is closed in its own right.
+    """
+    if not tasks:
+        return
+    closed = (RequestStatus.WITHDRAWN, RequestStatus.EXPIRED)
+    rows = ApprovalRequest.objects.filter(run=hold.id, line=hold.line, status__in=closed)
+    there = {Task(*one) for one in rows.values_list("node", "visit", "index")}
+    for task in sorted(set(tasks) - there):
+        what = f"{task} of run {hold.key} waits for people"
+        raise TamperedRow(f"{what}, and its request is gone or says that it was applied", task=str(task))
 
 
 def settle(asked: Sequence[Asked], compiled: Compiled, frontier: Frontier, state: State, cover: Cover) -> Settlement:

@@ -65,9 +65,8 @@ class Desk:
     def look(self) -> list[Asked]:
         """The requests that wait on this line; read anew only where something moved since the last look."""
         if self.hold.moved:
-            payload = self.head.payload
-            gates = payload.frontier["waiting"] or payload.open.get("asked")
-            self.asked = settlements.waiting(self.hold) if gates else []
+            tasks = self.frontier.gated() | Open.from_json(self.head.payload.open).asked
+            self.asked = settlements.waiting(self.hold, tasks) if tasks else []
             self.hold.moved = False
         return self.asked
 

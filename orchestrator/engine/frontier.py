@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.engine.canonical import Json
+from orchestrator.engine.identity import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,16 @@ class Frontier:
     rejected: bool = False
     visited: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
+
+    def gated(self) -> set[Task]:
+        """The tasks that wait for people."""
+        visits = ((*visit_of(key), parts) for key, parts in self.waiting.items())
+        return {
+            Task(node, visit, index)
+            for node, visit, parts in visits
+            for index, part in enumerate(parts)
+            if part.status == "gated"
+        }
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON; equal frontiers give equal canonical bytes."""

@@ -122,6 +122,25 @@ def test_a_write_that_was_tampered_with_after_it_was_signed_is_not_applied(
     assert calls(tmp_path) == []
 
 
+def test_an_approval_is_not_lost_where_its_request_only_says_that_it_was_applied(
+    run: Run, rita: User, tmp_path: Path
+) -> None:
+    sign(run, rita, ["approve", "approve"])
+    tamper(ApprovalRequest.objects.get(run=run), status="applied")
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert calls(tmp_path) == []
+
+
+def test_a_run_does_not_wait_for_ever_for_a_request_that_was_deleted(run: Run, tmp_path: Path) -> None:
+    request = ApprovalRequest.objects.get(run=run)
+    RequestReviewer.objects.filter(request=request).delete()
+    remove(request)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+
+
 def test_a_write_that_was_moved_to_another_run_is_refused_by_both(run: Run, rita: User, tmp_path: Path) -> None:
     other = graphs.started(tmp_path)
     shown = pending(run)
