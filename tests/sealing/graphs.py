@@ -21,11 +21,11 @@ broken: set[str] = set()
 """Names of nodes that fail while they are in it."""
 
 
-def graph(name: str = "watched", *, encrypted: bool = False, quorum: int = 1) -> Graph:
+def graph(*, encrypted: bool = False, **gate: Any) -> Graph:
     """propose, whose two writes `group:claims` decides; pay, which acts outside; then close."""
-    made = Graph(name, input=Order, state=Notes, encrypted=encrypted)
+    made = Graph("watched", input=Order, state=Notes, encrypted=encrypted)
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?", quorum=quorum))
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?", **gate))
     def propose(state: Notes, ctx: Any) -> list[Write]:
         return [Write("payout", {"amount": "10"}, label="payout"), Write("letter", "Dear Ada", label="letter")]
 
@@ -49,7 +49,7 @@ def graph(name: str = "watched", *, encrypted: bool = False, quorum: int = 1) ->
     return made
 
 
-def started(folder: Path, *, encrypted: bool = False, quorum: int = 1) -> Run:
+def started(folder: Path, **settings: Any) -> Run:
     """A run that waits for its reviewers."""
-    registry.replace(graph(encrypted=encrypted, quorum=quorum))
+    registry.replace(graph(**settings))
     return runs.advance(runs.start("watched", {"folder": str(folder)}).id)

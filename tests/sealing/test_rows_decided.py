@@ -216,6 +216,24 @@ def test_a_decision_that_was_forged_changed_or_deleted_is_found_and_nothing_is_a
     assert calls(tmp_path) == []
 
 
+@pytest.mark.parametrize("by", ["signing", "the worker"])
+def test_a_deleted_decision_is_missed_even_where_the_verdict_does_not_hang_on_it(
+    by: str, tmp_path: Path, rita: User, people: cast.People
+) -> None:
+    run, ravi = graphs.started(tmp_path, reject_quorum=2), reviewer(people.second_reviewer)
+    sign(run, rita, ["reject", "reject"])
+    if by == "the worker":
+        sign(run, ravi, ["approve", "approve"])
+    remove(Decision.objects.filter(run=run.id, by=rita)[0])
+    if by == "signing":
+        with pytest.raises(TamperedRow, match="has 1 decisions, and its row says 2"):
+            sign(run, ravi, ["approve", "approve"])
+    else:
+        runs.advance(run.id)
+    assert Run.objects.get(id=run.id).status == Status.TAMPERED
+    assert calls(tmp_path) == []
+
+
 def test_a_decision_without_the_revision_that_it_was_made_on_is_found(run: Run, rita: User, tmp_path: Path) -> None:
     sign(run, rita, [("edit", {"amount": "1"}), "approve"])
     remove(PendingWrite.objects.get(run=run, revision=2))
