@@ -20,7 +20,7 @@ from checkpoints.processes import Process
 from checkpoints.sealing import cover_of
 from orchestrator import cancelling
 from orchestrator.engine import Task, registry
-from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of
 
 
@@ -89,7 +89,17 @@ def _row(run: Run, task: str) -> TaskResult:
     for row in unknown_tasks(run):
         if row.task == str(named):
             return row
-    raise UnknownThing(f"run {run.key} has no unknown outcome of {task}", task=task)
+    raise _not_unknown(run, named)
+
+
+def _not_unknown(run: Run, task: Task) -> CountersignError:
+    """Who settled it before, where somebody did."""
+    of_task = {"run": run, "line": run.line, "node": task.node, "visit": task.visit, "index": task.index}
+    settled = TaskResult.objects.filter(**of_task).exclude(settled_reason=b"").order_by("attempt").last()
+    if settled is None:
+        return UnknownThing(f"run {run.key} has no unknown outcome of {task}", task=str(task))
+    by = settled.settled_by.get_username() if settled.settled_by else ""
+    return WrongStatus(f"{task} was settled by {by or 'the system'} before", task=str(task), by=by)
 
 
 def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:

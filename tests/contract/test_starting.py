@@ -12,7 +12,7 @@ from orchestrator.engine.errors import KeyConflict
 from orchestrator.starting import start_for
 from tests import cast
 from tests.contract.small import graph, registered
-from tests.races.test_decisions import Thread
+from tests.races.meeting import Thread
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

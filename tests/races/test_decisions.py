@@ -1,68 +1,36 @@
 """Decisions that meet a worker, or each other, in real transactions. Many trials, each at another moment."""
 
 import random
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connections
 
-from approvals.models import ApprovalRequest, Decision, RequestStatus
-from checkpoints import leases
+from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator import runner, runs
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
 from tests import cast
+from tests.contract import small
+from tests.graphs_app.graphs import hooked
 from tests.processes import calls, until
+from tests.races.meeting import TRIALS, Thread, meet, settled_by, whole, winner_of, work
 from tests.runner import desk
 from tests.runner.desk import said, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
-TRIALS = 200
+EDITS = [("edit", {"amount": "7"}), ("edit", "Dear friend"), ("edit", ["third"]), ("edit", ["fourth"])]
+EDITED = {"payout": {"amount": "7"}, "letter": "Dear friend"}
 
 
-class Thread(threading.Thread):
-    """A thread whose error is the test's error, and whose connections are closed at its end."""
-
-    def __init__(self, act: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self.act = act
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.result = self.act()
-        except BaseException as error:
-            self.error = error
-        finally:
-            connections.close_all()
-
-    def outcome(self) -> Any:
-        self.join(60)
-        assert not self.is_alive(), "the thread hangs"
-        if self.error:
-            raise self.error
-        return self.result
-
-
-def _work(run: Run) -> None:
-    claim = leases.claim_one(run.id)
-    if claim:
-        runner.work(claim.id, claim.epoch)
-
-
-def _nothing_settled_is_left_behind(run: Run) -> None:
-    run.refresh_from_db()
-    resting = run.status == Status.PAUSED
-    left = ApprovalRequest.objects.filter(run=run, status=RequestStatus.SETTLED)
-    assert not (resting and left.exists()), "a paused run has a settled gate that nobody applies"
+@pytest.fixture
+def both(people: cast.People) -> list[User]:
+    """Rita and Ravi, who may both sign."""
+    return [desk.reviewer(people.reviewer), desk.reviewer(people.second_reviewer)]
 
 
 def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
@@ -72,18 +40,19 @@ def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
     chance = random.Random(8)
     for trial in range(TRIALS):
         run = runs.start("beside", {"folder": str(tmp_path)})
-        worker = Thread(lambda run=run: _work(run))
+        worker = Thread(lambda run=run: work(run))
         until(lambda run=run: desk.pending(run), what="the gate")
         time.sleep(chance.random() * 0.04)
         _sign_until_settled(run, rita)
         worker.outcome()
-        _nothing_settled_is_left_behind(run)
+        whole(run)
         run = runs.advance(run.id)
         assert run.status == Status.COMPLETED, f"trial {trial}: {run.status} at {run.at_node}"
         notes = state(run)["notes"]
         assert notes.count("from the gate") == 1, f"trial {trial}: {notes}"
         assert notes.count("after the gate") == 1
         assert len(said(run, "gate_applied")) == 1
+        whole(run)
 
 
 def _sign_until_settled(run: Run, by: User) -> None:
@@ -115,59 +84,121 @@ def _settled_or_signed_again(run: Run, by: User) -> bool:
 
 
 def test_of_two_people_who_decide_one_write_at_once_one_wins_and_the_other_is_told_who(
-    tmp_path: Path, people: cast.People
+    tmp_path: Path, both: list[User]
 ) -> None:
-    rita, ravi = desk.reviewer(people.reviewer), desk.reviewer(people.second_reviewer)
-    for trial in range(TRIALS // 4):
+    chance = random.Random(1)
+    for trial in range(TRIALS):
         run = desk.start("gated", tmp_path, number=str(trial))
-        barrier = threading.Barrier(2)
-
-        def decide(by: User, verdict: str, run: Run = run, barrier: threading.Barrier = barrier) -> str:
-            rows = desk.pending(run)
-            barrier.wait()
-            try:
-                sign(run, by, [verdict] * len(rows))
-            except AlreadyDecided as beaten:
-                return str(beaten.facts["by"])
-            return "won"
-
-        both = [Thread(lambda d=decide: d(rita, "approve")), Thread(lambda d=decide: d(ravi, "reject"))]
-        results = [thread.outcome() for thread in both]
-        assert sorted(r == "won" for r in results) == [False, True], results
-        winner = rita if results[0] == "won" else ravi
-        assert str([winner.username]) in results
+        met = meet(
+            chance,
+            lambda run=run: sign(run, both[0], ["approve"] * 4),
+            lambda run=run: sign(run, both[1], ["reject"] * 4),
+        )
+        winner = settled_by(met, both)
         run = runs.advance(run.id)
         assert run.status == Status.COMPLETED
+        assert state(run)["letter"] == ("Dear customer" if winner is both[0] else "")
         assert Decision.objects.filter(run=run.id).count() == 4
         assert len(said(run, "gate_applied")) == 1
-    assert len(calls(tmp_path, "released")) <= TRIALS // 4
+        whole(run, tmp_path)
+    assert len(calls(tmp_path, "released")) <= TRIALS
 
 
-def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(tmp_path: Path, people: cast.People) -> None:
-    rita, ravi = desk.reviewer(people.reviewer), desk.reviewer(people.second_reviewer)
-    for _ in range(TRIALS // 8):
+def test_of_an_approval_and_an_edit_at_once_one_wins_and_exactly_that_is_applied(
+    tmp_path: Path, both: list[User]
+) -> None:
+    chance = random.Random(2)
+    for _ in range(TRIALS):
+        run = desk.start("gated", tmp_path)
+        met = meet(
+            chance, lambda run=run: sign(run, both[0], ["approve"] * 4), lambda run=run: sign(run, both[1], EDITS)
+        )
+        edited = settled_by(met, both) is both[1]
+        after = state(runs.advance(run.id))
+        expected = EDITED if edited else {"payout": {"amount": "10"}, "letter": "Dear customer"}
+        assert {name: after[name] for name in expected} == expected
+        assert after["notes"] == (["third", "fourth"] if edited else ["first", "second"])
+        whole(run, tmp_path)
+
+
+def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(tmp_path: Path, both: list[User]) -> None:
+    chance = random.Random(3)
+    for _ in range(TRIALS):
+        run = desk.start("gated", tmp_path)
+        other = [("edit", {"amount": "9"}), ("edit", "Dear foe"), ("edit", ["x"]), ("edit", ["y"])]
+        met = meet(chance, lambda run=run: sign(run, both[0], EDITS), lambda run=run, o=other: sign(run, both[1], o))
+        letter = "Dear friend" if settled_by(met, both) is both[0] else "Dear foe"
+        assert state(runs.advance(run.id))["letter"] == letter
+        assert {row.revision for row in desk.pending(run)} == {2}
+        whole(run, tmp_path)
+
+
+def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(both: list[User]) -> None:
+    made = small.graph("quorum_race")
+    gate = Gate(reviewers=["group:claims"], quorum=2)
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("letter", "proposed")])
+    made.edge(START, "ask")
+    made.edge("ask", END, when=("approved", "partial"))
+    chance = random.Random(4)
+    for _ in range(TRIALS):
+        run = small.advanced(made)
+        values = ["hers", "his"]
+        met = meet(
+            chance,
+            lambda run=run: sign(run, both[0], [("edit", "hers")]),
+            lambda run=run: sign(run, both[1], [("edit", "his")]),
+        )
+        place = winner_of(met)
+        assert isinstance(met[1 - place], StaleProposal)
+        (row,) = desk.pending(run)
+        assert (row.revision, met[1 - place].facts["moved"]) == (2, [str(row.write)])
+        sign(run, both[1 - place], ["approve"])
+        assert state(runs.advance(run.id))["letter"] == values[place]
+        whole(run)
+
+
+def test_a_decision_that_meets_the_workers_pause_is_applied(tmp_path: Path, both: list[User]) -> None:
+    chance = random.Random(6)
+    for trial in range(TRIALS):
+        run = runs.start("beside", {"folder": str(tmp_path)})
+        with hooked({"rewrite": lambda: time.sleep(0.01)}):
+            met = meet(chance, lambda run=run: work(run), lambda run=run: _sign_near_the_pause(run, both[0], chance))
+        assert all(one is None for one in met), met
+        whole(run)
+        _sign_what_came_back(run, both[0])
+        run = runs.advance(run.id)
+        assert run.status == Status.COMPLETED, f"trial {trial}: {run.status} at {run.at_node}"
+        assert state(run)["notes"].count("after the gate") == 1
+        whole(run)
+
+
+def _sign_near_the_pause(run: Run, by: User, chance: random.Random) -> None:
+    """When the last node of the branch beside the gate is about to run: its commit is the one that pauses."""
+    until(lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(), what="the last superstep")
+    time.sleep(chance.random() * 0.03)
+    try:
+        sign(run, by, ["approve", "approve"])
+    except StaleProposal:
+        _sign_what_came_back(run, by)
+
+
+def _sign_what_came_back(run: Run, by: User) -> None:
+    if desk.request(run).status == RequestStatus.OPEN:
+        _sign_until_settled(run, by)
+
+
+def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(tmp_path: Path, both: list[User]) -> None:
+    chance = random.Random(7)
+    for _ in range(TRIALS):
         run = desk.start("gated", tmp_path)
         before = Run.objects.values_list("wakes", flat=True).get(id=run.id)
-        halves = [
-            Thread(lambda run=run: sign(run, rita, ["approve", "approve", None, None])),
-            Thread(lambda run=run: sign(run, ravi, [None, None, "approve", "approve"])),
-        ]
-        for half in halves:
-            half.outcome()
+        halves: Any = meet(
+            chance,
+            lambda run=run: sign(run, both[0], ["approve", "approve", None, None]),
+            lambda run=run: sign(run, both[1], [None, None, "approve", "approve"]),
+        )
+        assert [line["result"] for receipt in halves for line in receipt.lines] == ["counted"] * 4
         assert Run.objects.values_list("wakes", flat=True).get(id=run.id) == before + 1
-        _nothing_settled_is_left_behind(run)
+        whole(run)
         assert runs.advance(run.id).status == Status.COMPLETED
-
-
-def test_of_two_workers_that_are_given_one_run_one_proceeds(tmp_path: Path) -> None:
-    for trial in range(TRIALS // 8):
-        run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
-        claims = [Thread(lambda run=run: leases.claim_one(run.id)) for _ in range(2)]
-        taken = [claim for claim in (thread.outcome() for thread in claims) if claim]
-        assert len(taken) == 1
-        works = [Thread(lambda c=taken[0]: runner.work(c.id, c.epoch)) for _ in range(2)]
-        for work in works:
-            work.outcome()
-        run.refresh_from_db()
-        assert (run.status, run.epoch) == (Status.COMPLETED, 2), "the same message twice begins once"
-        assert len(calls(tmp_path, "sent")) == trial + 1
+        whole(run, tmp_path)

@@ -5,7 +5,7 @@ from django.db import transaction
 
 from checkpoints.models import Run
 from tests.processes import until
-from tests.races.test_decisions import Thread
+from tests.races.meeting import Thread
 from tests.worker.clusters import cluster, ended, slow, status
 
 pytestmark = pytest.mark.django_db(transaction=True)

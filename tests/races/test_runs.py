@@ -1,0 +1,145 @@
+"""Two who start, work on, settle or resume the same run at the same moment: one does, and the other learns of it."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import leases
+from checkpoints.core.status import Status
+from checkpoints.models import Run, TaskResult
+from orchestrator import runner, runs
+from orchestrator.engine.errors import KeyConflict, WrongStatus
+from tests import cast
+from tests.crash import graphs
+from tests.processes import calls
+from tests.races.meeting import TRIALS, meet, whole, winner_of
+from tests.runner import desk
+from tests.runner.desk import said, state
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_two_starts_with_one_key_give_one_run(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    for trial in range(TRIALS):
+        given = {"folder": str(tmp_path), "number": f"N{trial}"}
+        both = meet(
+            chance, *[lambda g=given, t=trial: runs.start_or_find("effects", g, key=f"key-{t}") for _ in range(2)]
+        )
+        assert sorted(new for _, new in both) == [False, True]
+        assert both[0][0] == both[1][0]
+        run = runs.advance(both[0][0].id)
+        assert run.status == Status.COMPLETED
+        assert len(said(run, "run_started")) == 1
+        whole(run, tmp_path)
+    assert (Run.objects.count(), len(calls(tmp_path, "sent"))) == (TRIALS, TRIALS)
+
+
+def test_of_two_starts_with_one_key_and_different_inputs_one_is_refused_and_told_which_run_has_it(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(12)
+    for trial in range(TRIALS):
+        both = meet(
+            chance,
+            *[
+                lambda n=number, t=trial: runs.start("effects", {"folder": str(tmp_path), "number": n}, key=f"k-{t}")
+                for number in ("a", "b")
+            ],
+        )
+        place = winner_of(both)
+        assert isinstance(both[1 - place], KeyConflict)
+        assert both[1 - place].facts == {"key": f"k-{trial}", "run": str(both[place].id)}
+    assert Run.objects.count() == TRIALS
+
+
+def test_of_two_workers_that_claim_one_run_one_has_it(tmp_path: Path) -> None:
+    chance = random.Random(13)
+    for trial in range(TRIALS):
+        run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
+        claims = meet(chance, *[lambda run=run: leases.claim_one(run.id) for _ in range(2)], apart=0.0)
+        assert sorted(bool(claim) for claim in claims) == [False, True]
+
+
+def test_of_two_workers_that_are_given_one_run_one_proceeds(tmp_path: Path) -> None:
+    chance = random.Random(14)
+    for trial in range(TRIALS):
+        run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
+        claim: Any = leases.claim_one(run.id)
+        meet(chance, *[lambda c=claim: runner.work(c.id, c.epoch) for _ in range(2)], apart=0.01)
+        run.refresh_from_db()
+        assert (run.status, run.epoch) == (Status.COMPLETED, 2), "the same message twice begins once"
+        whole(run, tmp_path)
+        assert len(calls(tmp_path, "sent")) == trial + 1
+
+
+def test_a_worker_whose_lease_was_taken_over_in_the_midst_of_its_work_saves_nothing_more(tmp_path: Path) -> None:
+    chance = random.Random(15)
+    for trial in range(TRIALS):
+        run = runs.start("loop_every", {"folder": str(tmp_path)})
+        first: Any = leases.claim_one(run.id)
+        meet(
+            chance,
+            lambda c=first: runner.work(c.id, c.epoch),
+            lambda run=run: _takes_over(run),
+            apart=0.03,
+        )
+        run = runs.advance(run.id)
+        assert (run.status, run.superstep, state(run)["total"]) == (Status.COMPLETED, 6, 6), f"trial {trial}"
+        whole(run)
+
+
+def _takes_over(run: Run) -> None:
+    """Another worker finds the lease expired."""
+    Run.objects.filter(id=run.id, status=Status.RUNNING).update(lease_until="2000-01-01T00:00Z")
+    claim = leases.claim_one(run.id)
+    if claim:
+        runner.work(claim.id, claim.epoch)
+
+
+def test_of_two_people_who_settle_one_outcome_at_once_one_is_believed_and_the_other_is_told_whom(
+    tmp_path: Path, people: cast.People
+) -> None:
+    chance, stella, olive = random.Random(16), people.steward, people.starter
+    for _ in range(TRIALS):
+        run = desk.start("c_unknown", tmp_path)
+        assert run.status == Status.UNKNOWN
+        met = meet(
+            chance,
+            lambda run=run: _settles(run, stella, happened=True, output={"notes": ["hers"]}),
+            lambda run=run: _settles(run, olive, happened=True, output={"notes": ["his"]}),
+        )
+        place = winner_of(met)
+        assert isinstance(met[1 - place], WrongStatus), met
+        assert met[1 - place].facts["by"] == [stella, olive][place].username
+        run = runs.advance(run.id)
+        assert state(run)["notes"] == [["hers", "his"][place], "after 1"]
+        assert len(said(run, "task_settled")) == 1
+        assert TaskResult.objects.filter(run=run, node="post").count() == 1
+        whole(run, tmp_path)
+
+
+def _settles(run: Run, by: Any, **said: Any) -> Run:
+    return runs.settle(run.id, "post:1:0", by=by, reason="looked", **said)
+
+
+def test_of_two_resumes_at_once_one_queues_the_run_and_the_other_is_told_that_it_is_queued(
+    tmp_path: Path, people: cast.People
+) -> None:
+    chance, stella, olive = random.Random(17), people.steward, people.starter
+    for _ in range(TRIALS):
+        graphs.fresh()
+        run = desk.start("c_failure", tmp_path)
+        graphs.BROKEN.clear()
+        met = meet(
+            chance, lambda run=run: runs.resume(run.id, by=stella), lambda run=run: runs.resume(run.id, by=olive)
+        )
+        refused = met[1 - winner_of(met)]
+        assert isinstance(refused, WrongStatus)
+        assert refused.facts["status"] == Status.QUEUED
+        run = runs.advance(run.id)
+        assert run.status == Status.COMPLETED
+        assert len(said(run, "run_resumed")) == 1
+        whole(run, tmp_path)
