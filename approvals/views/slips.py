@@ -17,6 +17,7 @@ from approvals.views.posted import Choice
 from checkpoints import packed, writes
 from checkpoints.models import PendingWrite
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.trace import is_memory
 
 Forms = Callable[[str], bool]
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
@@ -178,7 +179,7 @@ def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed],
         row=row,
         request=asked.request.id,
         title=row.label or f"{row.node} sets {row.channel}",
-        say=_say(shown.get("reversible")),
+        say=_say(shown.get("reversible"), row.channel),
         shown=show.compare(base.value, value, adds=adds),
         raw=show.as_json(value),
         raw_now=show.as_json(base.value),
@@ -198,11 +199,13 @@ def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed],
     )
 
 
-def _say(reversible: Any) -> str:
+def _say(reversible: Any, channel: str) -> str:
     if isinstance(reversible, str) and reversible:
         return reversible
     if reversible is not None:
         return "Can be undone." if reversible else "Cannot be undone."
+    if is_memory(channel):
+        return "Is remembered for all runs once it is approved; a rewind does not undo it."
     return "Becomes part of the run once it is approved."
 
 
