@@ -75,7 +75,15 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
     except (SaveFailed, Error) as error:
         _not_saved(hold, error, draining)
     if hold.cancelling:
+        _cancelled(hold)
+
+
+def _cancelled(hold: Hold) -> None:
+    try:
         cancelling.conclude(hold.id)
+    except (TamperedRow, WrongKey) as error:
+        # It is queued again by now, and the next worker would come no further.
+        ledger.mark_tampered(hold.id, error)
 
 
 def _not_saved(hold: Hold, error: Exception, draining: Callable[[], bool]) -> None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from approvals.models import Decision, RequestStatus
 from checkpoints import jobs, journal, leases, timeline
 from checkpoints.core.status import Status
+from checkpoints.journal import Intent
 from checkpoints.models import Job, Run, RunEvent, TaskResult
 from checkpoints.packed import value
 from checkpoints.verification import verify_run
@@ -21,6 +22,7 @@ from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from tests import cast
 from tests.contract.small import advanced, graph, held, slice_of, started
+from tests.forging import tamper
 from tests.graphs_app import graphs
 from tests.processes import calls
 from tests.races.meeting import Thread
@@ -329,3 +331,13 @@ def test_in_an_encrypted_graph_the_reason_is_encrypted_and_the_cancelled_run_ver
     assert b"secret" not in bytes(line.payload)
     assert value(line, "payload")["reason"] == "a secret reason"
     assert list(verify_run(run.id)) == []
+
+
+def test_a_cancelled_run_whose_unknown_effect_was_tampered_with_is_tampered_and_not_claimed_for_ever() -> None:
+    run = started(in_one_node("forged-in-hand", lambda state, ctx: None, effect="external"))
+    journal.begin(held(run), [Intent(Task("work", 1), 1, "external", "", 60.0)])
+    runs.cancel(run.id)
+    tamper(TaskResult.objects.get(run=run), over_at=timezone.now())
+    Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert slice_of(run).status == Status.TAMPERED
+    assert leases.claim_one(run.id) is None
