@@ -13,6 +13,8 @@ from checkpoints.core.keyring import LOCKED
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult, Run
 from orchestrator import runs
+from orchestrator.describing import progress_of
+from orchestrator.engine import END, START, Graph, registry
 from orchestrator.models import IdempotencyRecord
 from tests import cast
 from tests.api.conftest import Client
@@ -105,6 +107,25 @@ def test_nobody_finds_a_value_of_an_encrypted_run_in_the_database(
     }  # fmt: skip
     assert [(table, column) for table, column, data in kept if data[:1] != LOCKED] == []
     assert (run.encrypted, run.hash_key) == (True, "old")
+
+
+def test_what_a_node_of_an_encrypted_run_reports_is_encrypted_while_it_is_shown() -> None:
+    seen: list[tuple[bytes, Any]] = []
+
+    def work(state: Any, ctx: Any) -> None:
+        ctx.report(1, 2, marked("report"))
+        run = until(lambda: Run.objects.exclude(progress=b"").filter(id=ctx.run_id).first(), what="the report")
+        seen.append((bytes(run.progress), progress_of(run)))
+
+    made = Graph("reporting", input=secret_claim.Claim, state=secret_claim.State, encrypted=True)
+    made.node("work")(work)
+    made.edge(START, "work")
+    made.edge("work", END)
+    registry.replace(made)
+    assert runs.advance(runs.start("reporting", {}).id).status == Status.COMPLETED
+    ((kept, told),) = seen
+    assert kept[:1] == LOCKED
+    assert (told or {})["note"] == marked("report")
 
 
 def test_an_encrypted_run_goes_through_the_api_as_any_other(olive: Client, rita: Client, people: cast.People) -> None:
