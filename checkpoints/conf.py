@@ -83,7 +83,7 @@ def conf() -> Conf:
     return _read[1]
 
 
-_ring: tuple[Conf, list[str], Keyring] | None = None
+_ring: tuple[Conf, tuple[str, ...], Keyring] | None = None
 
 
 def keyring() -> Keyring:
@@ -91,17 +91,18 @@ def keyring() -> Keyring:
     no other does. Raises `ImproperlyConfigured` naming a key that cannot be one.
     """
     global _ring
-    now, secrets = conf(), [*reversed(settings.SECRET_KEY_FALLBACKS), settings.SECRET_KEY]
-    if _ring is None or _ring[0] is not now or _ring[1] != secrets:
-        _ring = (now, secrets, _keyring(now, secrets))
-    return _ring[2]
+    now, found = conf(), _ring
+    secrets = (*map(str, reversed(settings.SECRET_KEY_FALLBACKS)), str(settings.SECRET_KEY))
+    if found is None or found[0] is not now or found[1] != secrets:
+        found = _ring = (now, secrets, _keyring(now, secrets))
+    return found[2]
 
 
 def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:
     """`secrets` are what keys are derived from, the newest last."""
     signing: dict[str, bytes] = {}
     for secret in secrets:
-        key = derived(str(secret).encode(), "countersign seal")
+        key = derived(secret.encode(), "countersign seal")
         # The id names the key without telling it, so a seal made under another secret key is known as such.
         signing[f"derived-{sha256(key).hexdigest()[:12]}"] = key
     signing |= {name: _key("SIGNING_KEYS", name, key) for name, key in now.signing_keys.items()}

@@ -70,7 +70,7 @@ class Checkpoint(Sealed):
     took_ms = models.PositiveIntegerField(default=0)
 
     class Meta:
-        ordering = ["run", "-seq"]
+        ordering = ["run_id", "-seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="checkpoint_run_seq")]
 
     def __str__(self) -> str:

@@ -53,7 +53,7 @@ class MemoryLanding(OfTask):
     at = models.DateTimeField()
 
     class Meta:
-        ordering = ["run", "id"]
+        ordering = ["run_id", "id"]
         constraints = [
             models.UniqueConstraint(fields=["run", "line", "node", "visit", "index", "n"], name="memory_landing_once")
         ]
@@ -82,7 +82,7 @@ class MemoryRecord(OfTask, Sealed):
     at = models.DateTimeField()
 
     class Meta:
-        ordering = ["run", "id"]
+        ordering = ["run_id", "id"]
         constraints = [
             models.UniqueConstraint(fields=["run", "line", "node", "visit", "index", "n"], name="memory_record_call")
         ]

@@ -50,7 +50,7 @@ class PendingWrite(OfTask, Sealed):
     staged_at = models.DateTimeField()
 
     class Meta:
-        ordering = ["run", "line", "node", "visit", "index", "position", "revision"]
+        ordering = ["run_id", "line", "node", "visit", "index", "position", "revision"]
         constraints = [models.UniqueConstraint(fields=["write", "revision"], name="pending_write_revision")]
         indexes = [models.Index(fields=["run", "line"], name="pending_write_by_run")]
 

@@ -27,7 +27,7 @@ class RunEvent(Sealed):
     hash = hash_field()
 
     class Meta:
-        ordering = ["run", "seq"]
+        ordering = ["run_id", "seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")]
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ class TaskResult(OfTask, Sealed):
     settled_reason = models.BinaryField(default=b"", help_text="Packed canonical JSON: a string.")
 
     class Meta:
-        ordering = ["run", "id"]
+        ordering = ["run_id", "id"]
         constraints = [
             models.UniqueConstraint(
                 fields=["run", "line", "node", "visit", "index", "attempt"], name="task_result_attempt"
@@ -83,7 +83,7 @@ class LateResult(OfTask, Sealed):
     at = models.DateTimeField()
 
     class Meta:
-        ordering = ["run", "id"]
+        ordering = ["run_id", "id"]
 
     def __str__(self) -> str:
         return f"late {self.task} attempt {self.attempt}"

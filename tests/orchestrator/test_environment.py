@@ -27,6 +27,9 @@ def test_without_a_url_the_rows_are_in_sqlite() -> None:
     assert (database("")["ENGINE"], database("")["NAME"]) == ("django.db.backends.sqlite3", SOMEWHERE)
 
 
+PREPARED = {"server_side_binding": True, "prepare_threshold": 1}
+
+
 def test_a_sqlite_url_names_a_file_absolute_or_from_the_project() -> None:
     assert database("sqlite:////srv/runs.sqlite3")["NAME"] == Path("/srv/runs.sqlite3")
     assert database("sqlite:///runs.sqlite3")["NAME"] == environment.ROOT / "runs.sqlite3"
@@ -40,13 +43,18 @@ def test_a_postgres_url_is_taken_apart_and_unquoted() -> None:
         "HOST": "db.example.org",
         "PORT": "6543",
         "NAME": "run s",
-        "OPTIONS": {"sslmode": "require"},
+        "OPTIONS": {**PREPARED, "sslmode": "require"},
     }
+
+
+def test_prepared_statements_can_be_turned_off_for_a_pooler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERSIGN_PREPARED_STATEMENTS", "off")
+    assert database("postgres://ann@db.example.org/runs")["OPTIONS"] == {}
 
 
 def test_a_postgres_url_may_name_a_unix_socket() -> None:
     found = database("postgres://postgres@/countersign?host=/run/pg%20x")
-    assert (found["HOST"], found["PORT"], found["OPTIONS"]) == ("/run/pg x", "", {})
+    assert (found["HOST"], found["PORT"], found["OPTIONS"]) == ("/run/pg x", "", PREPARED)
 
 
 @pytest.mark.parametrize(
