@@ -17,6 +17,7 @@ from checkpoints.verification.base import Examiner, Fault, Subject
 from checkpoints.verification.held import held_writes
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
+from checkpoints.verification.remembered import remembered
 from checkpoints.verification.row import ended, run_row
 from checkpoints.verification.timeline import timeline
 from orchestrator.engine.errors import UnknownThing, WrongKey
@@ -26,7 +27,7 @@ __all__ = ["EXAMINERS", "Examiner", "Fault", "Subject", "verify_run"]
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, ended]
+EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, ended]
 """Who looks at a run, in order: the first fault found is the one that is named."""
 
 

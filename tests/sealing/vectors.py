@@ -1,0 +1,74 @@
+"""The run of two steps whose hashes stand in docs/integrity.md: fixed ids and times, made by the code that runs use."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from checkpoints import events, folding, points
+from checkpoints.events import Draft, LogEnd
+from checkpoints.models import Checkpoint
+from checkpoints.models.checkpoint import Source
+from checkpoints.points import Payload, Place, Point
+from checkpoints.sealing import Cover
+from orchestrator.engine import canonical
+
+RUN = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
+AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+PLACE = Place(RUN, "letters", "1", "f" * 64, 1, Cover())
+
+
+def _payload(notes: list[str], frontier: dict[str, Any]) -> Payload:
+    return Payload({"scratch": {"notes": notes}, "artifacts": {}}, {}, frontier)
+
+
+def rows() -> list[Checkpoint]:
+    """Checkpoints 0, 1 and 2."""
+    first = Point(Source.INPUT, _payload([], {"tokens": ["START"]}), 0)
+    row, head = points.first(PLACE, UUID(int=10), first, end=LogEnd(1, "a" * 64), at=AT)
+    made = [row]
+    for n, note in ((1, "Grüße"), (2, "second")):
+        notes = [*head.payload.state["scratch"]["notes"], note]
+        step = Point(
+            Source.SUPERSTEP,
+            _payload(notes, {"tokens": [f"step {n}"]}),
+            n,
+            ops={"notes": {"op": "append", "items": [note]}},
+        )
+        row, head = points.following(PLACE, UUID(int=10 + n), head, step, end=LogEnd(n + 1, "bc"[n - 1] * 64), at=AT)
+        made.append(row)
+    return made
+
+
+def checkpoints() -> list[dict[str, Any]]:
+    """The rows as the docs show them: header, change as text, hashes."""
+    parent, shown = "", []
+    for row in rows():
+        header = [
+            parent, str(row.run_id), row.line, row.seq, row.superstep, str(row.source), row.fingerprint, row.format,
+            int(row.committed), row.event_seq, row.event_hash,
+        ]  # fmt: skip
+        change = folding.bytes_of(row, "change").decode()
+        shown.append(
+            {"header": header, "change": change, "change_hash": row.change_hash, "content_hash": row.content_hash}
+        )
+        parent = row.content_hash
+    return shown
+
+
+def lines() -> list[dict[str, Any]]:
+    """Two lines of a log, as the docs show them."""
+    drafts = [Draft("run_started", {"graph": "letters"}, actor="olive"), Draft("run_completed")]
+    made, _ = events.number(RUN, LogEnd(0, ""), drafts, at=AT, cover=Cover())
+    before, shown = "", []
+    for row in made:
+        fields = [before, str(RUN), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor]
+        payload = canonical.dumps(drafts[row.seq - 1].payload).decode()
+        shown.append({"fields": fields, "payload": payload, "hash": row.hash})
+        before = row.hash
+    return shown
+
+
+def as_text() -> str:
+    """Both as the docs have them."""
+    return "\n".join(json.dumps(one, ensure_ascii=False) for one in [*checkpoints(), *lines()])
