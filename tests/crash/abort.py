@@ -84,12 +84,12 @@ def until_threads_rest(others: set[threading.Thread]) -> None:
 
 
 class Points(Watch):
-    """Counts the moments at which a crash can fall, and aborts at the chosen one (None: only counts).
+    """Counts the moments at which a crash can fall, and aborts at the chosen ones (none: only counts).
 
-    `fired` says where it fell, and is empty until then.
+    `fired` says where the last fell, and is empty until then.
     """
 
-    def __init__(self, at: int | None = None) -> None:
+    def __init__(self, *at: int) -> None:
         self.at = at
         self.seen = 0
         self.fired = ""
@@ -110,7 +110,7 @@ class Points(Watch):
         with self._lock:
             if not self._dead:
                 self.seen += 1
-                if self.seen - 1 != self.at:
+                if self.seen - 1 not in self.at:
                     return
                 self._dead, self.fired = True, where
         raise Aborted(self.fired)

@@ -63,6 +63,8 @@ class Scenario:
     once: frozenset[str] = frozenset()
     """Of those the ones that may be there only once each: effects that are not idempotent."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    input: Mapping[str, Any] | None = None
+    """Given to the run; by default the folder of its effects."""
 
 
 def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User], bool]:
@@ -169,7 +171,8 @@ def live(scenario: Scenario, *, by: User, folder: Path, trouble: Trouble) -> Run
 def _act(scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: User) -> bool:
     """Whatever is next: starting, a worker's claim and slice, or what people do. False: there is nothing left."""
     if run is None:
-        runs.start(scenario.graph, {"folder": str(folder)}, key=key, by=by)
+        given = {"folder": str(folder)} if scenario.input is None else scenario.input
+        runs.start(scenario.graph, given, key=key, by=by)
         return True
     if run.status not in (Status.QUEUED, Status.RUNNING, Status.WAITING):
         return scenario.people(run, by)

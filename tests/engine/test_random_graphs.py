@@ -69,13 +69,19 @@ def _reaching_all(specs: list[Spec], starts: list[str]) -> list[str]:
     return starts
 
 
-def built(specs: list[Spec], starts: list[str], seed: int) -> Graph:
-    """The graph for the engine, whose nodes throw the same dice as the model."""
+def plain(spec: Spec, node: Any) -> tuple[Any, dict[str, Any]]:
+    """The node as it is, without options."""
+    return node, {}
+
+
+def built(specs: list[Spec], starts: list[str], seed: int, *, equipped: Any = plain) -> Graph:
+    """The graph for the engine, whose nodes throw the same dice as the model. `equipped` may give them effects."""
     graph = Graph("random", input=Nothing, state=State)
     for spec in specs:
         gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed)) if spec.gated else None
-        options: dict[str, Any] = {"gate": gate, "approve": "writes" if gate else None}
-        graph.node(spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options)(_node(spec, seed))
+        node, options = equipped(spec, _node(spec, seed))
+        options |= {"gate": gate, "approve": "writes" if gate else None}
+        graph.node(spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options)(node)
     for start in starts:
         graph.edge(START, start)
     for spec in specs:

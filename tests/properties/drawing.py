@@ -1,0 +1,109 @@
+"""How examples are drawn: how many, from which seed, and what makes a random graph's nodes act on the world.
+
+COUNTERSIGN_EXAMPLES and COUNTERSIGN_SEED (a number, or `random`) say otherwise. The seed stands in the header of the
+test run, and a failing example is printed with the line that repeats it.
+"""
+
+import os
+import random
+from collections import Counter, defaultdict
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from hypothesis import HealthCheck, settings
+
+from approvals import reviews
+from approvals.models import ApprovalRequest
+from checkpoints import writes
+from checkpoints.core.status import Status
+from checkpoints.models import PendingWrite, Run
+from orchestrator.demo.claims.models import ClaimCase
+from orchestrator.engine import Graph, registry
+from tests.engine import reference
+from tests.engine.reference import Spec
+from tests.engine.test_random_graphs import built
+
+EXAMPLES = int(os.environ.get("COUNTERSIGN_EXAMPLES", "24"))
+_SAID = os.environ.get("COUNTERSIGN_SEED", "9")
+SEED = random.SystemRandom().randrange(2**32) if _SAID == "random" else int(_SAID)
+MOST_SUPERSTEPS = 8
+MOST_TASKS = 30
+
+CALLED: dict[UUID, Counter[tuple[str, str]]] = defaultdict(Counter)
+"""What external nodes did outside, by run: (task, idempotency key) -> how often."""
+
+
+def drawn(share: int = 1) -> settings:
+    """Settings of a property that is tried on a `share`-th of the examples."""
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+    many = max(5, EXAMPLES // share)
+    return settings(max_examples=many, deadline=None, print_blob=True, suppress_health_check=quiet)
+
+
+def registered(specs: list[Spec], starts: list[str], seed: int) -> Graph:
+    """The random graph, with effects, in the place of the one before."""
+    graph = built(specs, starts, seed, equipped=lambda spec, node: _equipped(spec, node, seed))
+    graph.max_supersteps = MOST_SUPERSTEPS
+    registry.replace(graph)
+    return graph
+
+
+def _equipped(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """The node with an effect that the dice choose; a gated one has none."""
+    kind = Random(f"{seed}/effect/{spec.name}").choice(["pure", "read", "external", "write"])
+    if spec.gated or kind == "pure":
+        return node, {}
+    if kind == "external":
+        return _calling(node), {"effect": kind, "idempotent": True}
+    return (_counting(node), {"effect": kind, "atomic": True}) if kind == "write" else (node, {"effect": kind})
+
+
+def _calling(node: Any) -> Any:
+    def called(state: Any, ctx: Any) -> Any:
+        CALLED[ctx.run_id][str(ctx.task), ctx.idempotency_key] += 1
+        return node(state, ctx)
+
+    return called
+
+
+def _counting(node: Any) -> Any:
+    def counted(state: Any, ctx: Any) -> Any:
+        case, _ = ClaimCase.objects.get_or_create(claim_id=f"{ctx.run_id.hex[:24]}/{ctx.task}")
+        ClaimCase.objects.filter(id=case.id).update(changes=case.changes + 1)
+        return node(state, ctx)
+
+    return counted
+
+
+def counts(run: Run) -> dict[str, int]:
+    """What atomic nodes left in the database: task -> how often."""
+    mine = ClaimCase.objects.filter(claim_id__startswith=f"{run.id.hex[:24]}/")
+    return {one.claim_id.partition("/")[2]: one.changes for one in mine}
+
+
+def people(seed: int) -> Any:
+    """Whoever reviews: of what is open some requests, and of those each write, by the dice and nothing else."""
+
+    def decide(run: Run, by: User) -> bool:
+        if run.status != Status.PAUSED:
+            return False
+        asked = list(ApprovalRequest.objects.filter(run=run, status="open").order_by("node", "visit", "index"))
+        dice = Random(f"{seed}/{[one.task for one in asked]}")
+        chosen = dice.sample(asked, dice.randint(1, len(asked)))
+        reviews.sign(run.id, [item for one in chosen for item in _decided(one, seed)], by=by)
+        return True
+
+    return decide
+
+
+def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
+    task = (request.node, request.visit, request.index)
+    answer = next(said for n in range(100) if (said := reference.verdicts(seed, task, n)))
+    rows = writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
+    return [
+        {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
+        for row in rows
+        if row.task == request.task
+    ]
