@@ -1,15 +1,18 @@
 """A run that nobody touched verifies, whatever happened in it; and the command says so."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
-from checkpoints.models import Checkpoint, Run
+from checkpoints import jobs as queue
+from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.verification import verify_run
-from orchestrator import runs
+from orchestrator import integrity, jobs, runs
 from tests import cast
 from tests.graphs_app import graphs
 from tests.runner import desk
@@ -108,3 +111,47 @@ def test_only_with_mark_a_bad_run_is_stopped(tmp_path: Path) -> None:
         with pytest.raises(CommandError):
             call_command("verify_runs", *args, verbosity=0)
         assert Run.objects.get(id=run.id).status == status
+
+
+def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_audit_log(
+    tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "BATCH", 1)
+    good, bad = desk.start("effects", tmp_path), desk.start("gated", tmp_path)
+    Checkpoint.objects.filter(run=bad, seq=0).update(took_ms=70_000)
+    call_command("verify_runs", "--job", "--mark", "--by", people.steward.username)
+    job, slices = Job.objects.get(kind="verify_runs"), 0
+    while epoch := queue.claim_one(job.id):
+        jobs.work(job.id, epoch, draining=lambda: True)  # stopped after each run
+        slices += 1
+    job.refresh_from_db()
+    assert (job.status, job.progress["done"], job.progress["total"], slices) == ("done", 2, 2, 3)
+    line = AuditLine.objects.get(kind="runs_verified")
+    assert (line.actor, line.facts["checked"], line.facts["failed"]) == (people.steward, 2, 1)
+    assert [one["run"] for one in line.facts["bad"]] == [str(bad.id)]
+    assert Run.objects.get(id=bad.id).status == "tampered"
+    assert Run.objects.get(id=good.id).status == "completed"
+
+
+def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(tmp_path: Path) -> None:
+    found, stop, looked = [], threading.Event(), [0]
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                for run in Run.objects.values_list("id", flat=True):
+                    found.extend(verify_run(run))
+                    looked[0] += 1
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for graph in ("loop_every", "loop_third", "effects", "beside"):
+            desk.start(graph, tmp_path)
+    finally:
+        stop.set()
+        thread.join()
+    assert found == []
+    assert looked[0] > 0
