@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client as Browser
 from django.urls import reverse
 
+from approvals.models import ApprovalRequest
 from checkpoints import sealing
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED, key_of
@@ -123,6 +124,22 @@ def test_what_was_cut_off_is_tampered_with_wherever_it_was_cut(cut: int, keys: A
     kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
     with pytest.raises(TamperedRow, match="input of checkpoints_run"):
         sealing.opened(row, "input", kept[:cut])
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        (Run(id=UUID(int=2)), "input"),
+        (Run(id=UUID(int=1)), "error"),
+        (ApprovalRequest(run_id=UUID(int=1), id=UUID(int=1)), "title"),
+    ],
+    ids=["another run", "another column", "another table"],
+)
+def test_encrypted_bytes_open_in_their_own_place_only(row: Any, column: str, keys: Any) -> None:
+    keys(ENCRYPTION_KEYS={"old": A})
+    kept = sealing.locked(Run(id=UUID(int=1)), "input", b"plain", Cover(encrypted=True))
+    with pytest.raises(TamperedRow, match=f"{column} of .* was changed, or moved here"):
+        sealing.opened(row, column, kept)
 
 
 def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
