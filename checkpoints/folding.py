@@ -73,6 +73,15 @@ def document_at(checkpoint: UUID) -> Document | None:
     return folded(parts_of(rows)) if rows else None
 
 
+def proven(rows: Sequence[Checkpoint], cover: Cover) -> Document:
+    """The document at the last of these rows, once what was read proves to be what was sealed. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    parts = parts_of(rows, cover)
+    _verify(rows, parts, cover)
+    return folded(parts)
+
+
 def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
     """The head that the last of these rows is, once what was read proves to be what was sealed. Raises `TamperedRow`,
     `WrongKey`.

@@ -234,10 +234,18 @@ def _loaded(row: Checkpoint) -> Snapshot:
 
 
 def _document(row: Checkpoint) -> dict[str, Any]:
-    document = folding.document_at(row.id)
-    if document is None:
+    """Proven, for a fork seals it anew: what was tampered with must not come out of it as if it were sound."""
+    rows = list(folding.range_of(row.id))
+    if not rows:
         raise stored.unknown(row.id)
-    return document
+    return folding.proven(rows, _cover(row, rows))
+
+
+def _cover(row: Checkpoint, rows: Sequence[Checkpoint]) -> Cover:
+    """How the rows of a run are covered; those of a fork without a row like those of the run that it comes from."""
+    run = Run.objects.filter(id=row.run_id).first()
+    origin = run or _origin(row, folding.folded(folding.parts_of(rows)))
+    return cover_of(origin) if origin else Cover()
 
 
 def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:

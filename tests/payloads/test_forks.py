@@ -6,17 +6,19 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from checkpoints import rotation
+from checkpoints import folding, rotation
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run
+from checkpoints.packed import pack
 from checkpoints.store import CheckpointStore
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Show, Write
-from orchestrator.engine.errors import UnknownThing, WrongStatus
+from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
+from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
 from tests import cast
 from tests.contract.small import advanced, graph, registered, started
+from tests.forging import tamper
 from tests.payloads.test_runs import chain, notes
 from tests.runner import desk
 
@@ -53,6 +55,26 @@ def test_a_fork_of_a_fork_can_be_resumed_and_forks_of_one_minute_have_keys_of_th
     assert runs.resume(again.run).key.startswith(f"{made[1].key}~")
 
 
+def test_a_checkpoint_that_was_tampered_with_cannot_be_forked_into_one_that_verifies() -> None:
+    origin, store = advanced(chain("forged", *"ab", payloads="database")), CheckpointStore()
+    row = Checkpoint.objects.get(run=origin, seq=1)
+    forged = folding.document_at(row.id) or {}
+    forged["scratch"]["notes"] = ["forged"]
+    tamper(row, change=pack([ops.put(forged)]), snapshot=pack(forged) if row.snapshot else b"")
+    for read in (store.get, store.fork):
+        with pytest.raises(TamperedRow):
+            read(f"{origin.key}:at-1")
+    assert not Checkpoint.objects.exclude(run=origin).exists()
+
+
+def test_a_fork_without_a_run_that_was_tampered_with_cannot_be_forked_again() -> None:
+    origin, store = advanced(chain("forged_fork", *"ab", payloads="database")), CheckpointStore()
+    child = store.fork(f"{origin.key}:step-1")
+    tamper(Checkpoint.objects.get(id=child.id), snapshot_hash="0" * 64)
+    with pytest.raises(TamperedRow):
+        store.fork(child.id)
+
+
 def test_a_fork_keeps_its_payloads_where_its_graph_says(cellar: Path) -> None:
     origin = advanced(chain("stored", *"ab"))
     forked = CheckpointStore("cellar").fork(f"{origin.key}:step-1")
@@ -86,7 +108,9 @@ def test_a_fork_without_a_run_is_rotated_too(cellar: Path, settings: Any, place:
     list(rotation.rotate(rotation.Rotated()))
     assert rotation.behind() == {}
     settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"two": keys["two"]}}
-    assert CheckpointStore().get(forked.id).state["scratch"]["notes"] == ["a"]
+    document = folding.document_at(forked.id)
+    assert document is not None
+    assert document["scratch"]["notes"] == ["a"]
 
 
 def test_what_is_no_fork_is_unknown_still() -> None:
