@@ -205,6 +205,8 @@ class Attempt:
         """Call the node, and check and stage what it returned."""
         setting, node = self.setting, self.setting.graph.nodes[self.task.node]
         state = setting.graph.state_for(setting.state, self.task.node)
+        # A try that was rolled back has wished for nothing.
+        self._memory, self.asks_checkpoint = None, False
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)

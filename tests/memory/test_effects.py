@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from checkpoints import landing
@@ -141,3 +141,19 @@ def test_a_value_over_the_limit_is_refused_and_nothing_is_remembered(settings: A
 
     run = gone(chain("too-large", put))
     assert (run.status, memory()) == (Status.FAILED, {})
+
+
+@pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])
+def test_what_an_atomic_node_wished_in_a_try_that_was_rolled_back_does_not_land(mode: str) -> None:
+    tries: list[int] = []
+
+    def add(state: Any, ctx: Any) -> None:
+        tries.append(len(tries) + 1)
+        ctx.memory.get("total", "facts")
+        ctx.memory.put(f"try-{len(tries)}", "there", "facts")
+        if len(tries) == 1:
+            raise OperationalError("deadlock detected")
+
+    options = [{"effect": "write", "atomic": True}]
+    assert gone(chain(f"rolled-back-{mode}", add, options=options, memory=mode)).status == Status.COMPLETED
+    assert (tries, memory()) == ([1, 2], {"facts/try-2": "there"})
