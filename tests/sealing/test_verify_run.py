@@ -2,6 +2,7 @@
 
 import json
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from checkpoints import jobs as queue
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.verification import verify_run
 from orchestrator import integrity, jobs, runs
+from orchestrator.engine import END, START
 from tests import cast
+from tests.contract import small
 from tests.graphs_app import graphs
 from tests.runner import desk
 
@@ -155,3 +158,24 @@ def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(tmp_path: P
         thread.join()
     assert found == []
     assert looked[0] > 0
+
+
+def _peak(steps: int) -> int:
+    """The most memory, in bytes, that verifying a run of so many supersteps takes."""
+    made = small.graph(f"count_{steps}", max_supersteps=steps)
+    made.node("add")(lambda state, ctx: {"total": state.total + 1})
+    made.edge(START, "add")
+    made.branch("add", lambda state: "again" if state.total < steps else "done", {"again": "add", "done": END})
+    run = small.advanced(made)
+    assert run.superstep == steps
+    verify_run(run.id)
+    tracemalloc.start()
+    try:
+        assert verify_run(run.id) == []
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_run_five_times_as_long_is_verified_in_the_same_memory() -> None:
+    assert _peak(1000) < 1.5 * _peak(200)
