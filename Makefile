@@ -11,9 +11,15 @@ demo: .venv/.runtime
 test: .venv/.test
 	$(RUN) -m tests
 
-# Every crash point of the sweep, on both databases; the test suite tries each seventh.
+# Every moment of every scenario, 200 trials of every race, random graphs from a fresh seed; on both databases.
 sweep: .venv/.test
-	COUNTERSIGN_SWEEP_STEP=1 $(RUN) -m tests tests/crash
+	COUNTERSIGN_SWEEP_STEP=1 COUNTERSIGN_RACE_TRIALS=200 COUNTERSIGN_EXAMPLES=300 COUNTERSIGN_SEED=random \
+	$(RUN) -m tests tests/crash tests/races tests/properties
+
+# Kills, freezes and restarts everything over 10,000 supersteps, on each database. SOAK="--minutes=5" shortens it.
+soak: .venv/.test
+	$(RUN) -m tests.soak --database=postgresql $(SOAK)
+	$(RUN) -m tests.soak --database=sqlite $(SOAK)
 
 # In an environment of its own: it installs two other engines to compare with. docs/performance.md says how to read it.
 bench: .venv-bench/.installed
