@@ -1,7 +1,8 @@
 """Keys by their ids: what seals, what encrypts, what is not to be trusted any more. Pure; `sealing` makes the ring from
 the settings.
 
-The newest key of a kind, the last one given, makes; all of them check and open. The primitives are `cryptography`'s.
+The newest key of a kind, the last one given, makes, unless it is compromised; all of them check and open. The
+primitives are `cryptography`'s.
 """
 
 import hmac
@@ -43,8 +44,13 @@ class Keyring:
 
     @cached_property
     def signer(self) -> str:
-        """The id of the newest signing key."""
-        return list(self.signing)[-1]
+        """The id of the newest signing key that is not compromised: what such a key seals now would be refused. Raises
+        `WrongKey` where there is none.
+        """
+        trusted = [key_id for key_id in self.signing if key_id not in self.compromised]
+        if not trusted:
+            raise WrongKey("every signing key is compromised; add a new one to COUNTERSIGN['SIGNING_KEYS']")
+        return trusted[-1]
 
     @cached_property
     def locker(self) -> str:

@@ -97,6 +97,16 @@ def test_what_a_compromised_key_sealed_from_its_date_on_is_refused_by_name(tmp_p
     assert {fault.code for fault in faults} == {"tampered_row"}
 
 
+def test_a_compromised_key_seals_nothing_any_more_even_where_it_is_the_newest(tmp_path: Path, settings: Any) -> None:
+    _set(settings, SIGNING_KEYS={"one": b"1" * 32, "two": b"2" * 32}, COMPROMISED_KEYS={"two": "2020-01-01"})
+    run = desk.start("effects", tmp_path)
+    assert (run.status, run.seal_key) == (Status.COMPLETED, "one")
+    assert verify_run(run.id) == []
+    _set(settings, COMPROMISED_KEYS={"one": "2999-01-01"}, SIGNING_KEYS={"one": b"1" * 32})
+    run = desk.start("effects", tmp_path)
+    assert run.seal_key.startswith("derived-")
+
+
 def test_a_worker_refuses_what_a_compromised_key_sealed(tmp_path: Path, settings: Any, people: cast.People) -> None:
     _set(settings, SIGNING_KEYS={"one": b"1" * 32})
     run = desk.start("gated", tmp_path)
