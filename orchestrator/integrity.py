@@ -17,7 +17,7 @@ from checkpoints.conf import keyring
 from checkpoints.jobs import JobHold, Step
 from checkpoints.models import Run
 from checkpoints.rotation import Rotated
-from checkpoints.verification import Fault, verify_run
+from checkpoints.verification import TAMPERED, Fault, verify_run
 from orchestrator.engine.errors import TamperedRow, UnknownThing
 
 BATCH = 20
@@ -74,7 +74,7 @@ def _one(wanted: Wanted, run: UUID, result: Verified) -> None:
     if not faults:
         return
     result.failed += 1
-    if wanted.mark and faults[0].code == TamperedRow.code_of_class:
+    if wanted.mark and faults[0].code in TAMPERED:
         ledger.mark_tampered(run, TamperedRow(faults[0].reason, row=faults[0].what))
     if len(result.bad) < MOST_NAMED:
         result.bad.append(as_json(faults))

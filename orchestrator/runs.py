@@ -6,7 +6,7 @@ asked by the faces; what is refused here is refused to everybody.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,7 +30,18 @@ from orchestrator import adopting, cancelling, describing, diagnostics, runner, 
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import InvalidValue, KeyConflict, TamperedRow, UnknownThing, WrongKey, WrongStatus
+from orchestrator.engine.errors import (
+    CountersignError,
+    InvalidValue,
+    KeyConflict,
+    PayloadLost,
+    PayloadsUnavailable,
+    TamperedRow,
+    UnknownBackend,
+    UnknownThing,
+    WrongKey,
+    WrongStatus,
+)
 from orchestrator.engine.plan import begin
 
 MOST_PRIORITY = 1000
@@ -185,12 +196,19 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
     return run
 
 
+_REFUSALS: dict[str, Callable[..., CountersignError]] = {
+    kind.code_of_class: kind for kind in (PayloadLost, PayloadsUnavailable, UnknownBackend, WrongKey)
+}
+"""What a fault is refused with, by its code; else it is a tampered row."""
+
+
 def _require_whole(run: Run, *, by: Any) -> None:
     """Raise what the first fault of a run is, if it has one, and leave an audit line."""
     for fault in verify_run(run.id, most=1):
         audit.record("refused_tampered", actor=by, run=run.id, row=fault.what)
-        kind = WrongKey if fault.code == WrongKey.code_of_class else TamperedRow
-        raise kind(f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what)
+        raise _REFUSALS.get(fault.code, TamperedRow)(
+            f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what
+        )
 
 
 def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = "") -> Run:

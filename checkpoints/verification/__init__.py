@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from checkpoints.models import Run
 from checkpoints.sealing import cover_of
-from checkpoints.verification.base import Examiner, Fault, Subject
+from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.held import held_writes
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
@@ -22,7 +22,7 @@ from checkpoints.verification.row import ended, run_row
 from checkpoints.verification.timeline import timeline
 from orchestrator.engine.errors import UnknownThing, WrongKey
 
-__all__ = ["EXAMINERS", "Examiner", "Fault", "Subject", "verify_run"]
+__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "verify_run"]
 
 MOST_FAULTS = 100
 TRIES = 3

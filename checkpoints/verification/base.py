@@ -10,7 +10,7 @@ from checkpoints import packed, sealing
 from checkpoints.models import Run
 from checkpoints.paging import pages
 from checkpoints.sealing import Cover
-from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
+from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class Fault:
     """One place where a run is not as it was written.
 
     `checkpoint` is the id of the checkpoint concerned, empty where there is none; `what` names the row; `code` is
-    `wrong_key` where a key is missing, so that nothing can be said of the row, else `tampered_row`.
+    that of the refusal: `tampered_row` or `payload_lost`; or, where nothing can be said of the row now, `wrong_key`,
+    `payloads_unavailable`, `unknown_backend`.
     """
 
     run: str
@@ -36,10 +37,10 @@ class Subject:
     run: Run
     cover: Cover
 
-    def fault(self, row: Model, reason: str, *, checkpoint: Any = "", code: str = TamperedRow.code_of_class) -> Fault:
+    def fault(self, row: Model, reason: str, *, checkpoint: Any = "") -> Fault:
         """A fault of this row."""
         what = sealing.name_of(row)
-        return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, f"{what} {reason}", code)
+        return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, f"{what} {reason}")
 
     def gone(self, model: type[Model], what: str, *, checkpoint: Any = "", are: str = "is") -> Fault:
         """A row that must be there is not. `what` names it after its table."""
@@ -49,10 +50,9 @@ class Subject:
 
     def refused(self, row: Model, error: CountersignError, *, checkpoint: Any = "") -> Fault:
         """The fault that a refusal names."""
-        code = WrongKey.code_of_class if isinstance(error, WrongKey) else TamperedRow.code_of_class
         what = sealing.name_of(row)
         reason = error.message if what in error.message else f"{what}: {error.message}"
-        return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, reason, code)
+        return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, reason, error.code)
 
     def seal_of(self, row: Model, *, checkpoint: Any = "") -> Fault | None:
         """The fault of a row that is not as it was sealed; None where it is."""
@@ -75,5 +75,8 @@ class Subject:
         for page in pages(rows, by):
             yield from filter(None, map(self.seal_of, page))
 
+
+TAMPERED = frozenset({TamperedRow.code_of_class, PayloadLost.code_of_class})
+"""Codes that say that a row is not as it was written; the others say that this cannot be told now."""
 
 Examiner = Callable[[Subject], Iterator[Fault]]

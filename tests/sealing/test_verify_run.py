@@ -179,3 +179,28 @@ def _peak(steps: int) -> int:
 
 def test_a_run_five_times_as_long_is_verified_in_the_same_memory() -> None:
     assert _peak(1000) < 1.5 * _peak(200)
+
+
+def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(tmp_path: Path, settings: Any) -> None:
+    run = desk.start("gated", tmp_path)
+    settings.SECRET_KEY = "another secret key"
+    with pytest.raises(CommandError):
+        call_command("verify_runs", "--mark", verbosity=0)
+    assert Run.objects.get(id=run.id).status == "paused"
+
+
+def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any) -> None:
+    here = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **here}
+    made = small.graph("elsewhere", payloads="here")
+    made.node("add")(lambda state, ctx: {"total": 1})
+    made.edge(START, "add")
+    made.edge("add", END)
+    run = small.advanced(made)
+    assert verify_run(run.id) == []
+    settings.COUNTERSIGN = {name: value for name, value in settings.COUNTERSIGN.items() if name != "PAYLOADS"}
+    assert {fault.code for fault in verify_run(run.id)} == {"unknown_backend"}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **here}
+    for file in (tmp_path / "payloads").rglob("*.payload"):
+        file.unlink()
+    assert {fault.code for fault in verify_run(run.id)} == {"payload_lost"}
