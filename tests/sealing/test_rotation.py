@@ -12,7 +12,9 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.packed import unpack
 from checkpoints.rotation import Rotated
 from orchestrator.engine.errors import WrongKey
+from orchestrator.models import IdempotencyRecord
 from tests import cast
+from tests.checkpoints import rows
 from tests.sealing.covered import (
     COVER,
     NEW,
@@ -127,8 +129,6 @@ def test_a_row_that_changed_meanwhile_keeps_what_it_has_now(settings: Any, monke
 
 
 def test_a_plain_row_is_left_alone(settings: Any) -> None:
-    from tests.checkpoints import rows
-
     rows.a_run()
     _two_keys(settings)
     assert rotation.behind() == {}
@@ -175,8 +175,6 @@ def test_an_encrypted_column_of_a_decision_never_becomes_anything_else(kept: byt
 
 
 def test_a_plain_column_of_a_decision_does_not_become_encrypted(people: cast.People) -> None:
-    from tests.checkpoints import rows
-
     run = rows.a_run()
     request = rows.a_request(run, "user:rita")
     write = rows.a_write(request, 0, channel="letter", value="x", base=rows.writes.Base("", {}, bound=True))
@@ -189,3 +187,15 @@ def test_an_update_of_a_decision_that_changes_nothing_is_refused_too(people: cas
     an_encrypted_decision(an_encrypted_run(), people.reviewer)
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         run_sql("UPDATE approvals_decision SET verdict = verdict")
+
+
+def test_kept_answers_of_the_api_are_rotated_too(settings: Any, people: cast.People) -> None:
+    row = IdempotencyRecord(
+        user=people.starter, method="POST", path="/api/v1/runs/", key="k", body_hash="b", created_at=rows.START
+    )
+    row.answer = sealing.locked(row, "answer", b"\x01{}", COVER)
+    row.save()
+    _two_keys(settings)
+    assert _rotate().rows == {IdempotencyRecord._meta.db_table: 1}
+    kept = IdempotencyRecord.objects.get()
+    assert (key_of(bytes(kept.answer)), sealing.opened(kept, "answer")) == ("new", b"\x01{}")

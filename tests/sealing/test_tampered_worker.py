@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 from django.db.models import F, Model
+from django.test import Client as Browser
+from django.urls import reverse
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import ledger
@@ -183,3 +185,21 @@ def test_a_tampered_run_keeps_what_was_found(decided: Run) -> None:
     error = ledger.error_of(run)
     assert error is not None
     assert error["message"].startswith("approvals_decision")
+
+
+def test_the_page_of_a_tampered_run_says_what_is_wrong_and_lets_who_may_steer_resume_it(
+    decided: Run, people: cast.People, client: Browser
+) -> None:
+    backup = PendingWrite.objects.filter(run=decided.id).order_by("pk").last()
+    assert backup is not None
+    _changed(PendingWrite, "value")(decided)
+    runs.advance(decided.id)
+    client.force_login(people.steward)
+    page = client.get(reverse("run", args=[decided.id])).content.decode()
+    assert "A record does not match what was written" in page
+    assert f"checkpoints_pendingwrite {decided.id} {backup.write} {backup.revision} is not as it was sealed." in page
+    refused = client.post(reverse("resume", args=[decided.id]), follow=True)
+    assert "does not verify" in refused.content.decode()
+    full.put(backup, PendingWrite._meta.get_field("value"), backup.value)
+    client.post(reverse("resume", args=[decided.id]))
+    assert Run.objects.get(id=decided.id).status == Status.QUEUED
