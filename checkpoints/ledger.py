@@ -31,7 +31,15 @@ from checkpoints.points import Head, Payload, Place, Point
 from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import Rows, Update
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, UnknownThing, WrongKey, WrongStatus
+from orchestrator.engine.errors import (
+    CountersignError,
+    PayloadLost,
+    StaleLease,
+    TamperedRow,
+    UnknownThing,
+    WrongKey,
+    WrongStatus,
+)
 
 __all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
 
@@ -125,6 +133,14 @@ def load(hold: Hold) -> Head:
     """The head of a begun run, once its rows prove to be what was sealed. One query. Raises `UnknownThing` where its
     row is gone, `TamperedRow`, `WrongKey`.
     """
+    try:
+        return _loaded(hold)
+    except PayloadLost:
+        # A rotation of keys may have put the bytes elsewhere since the rows were read.
+        return _loaded(hold)
+
+
+def _loaded(hold: Hold) -> Head:
     rows = list(folding.range_of(hold.head))
     if not rows:
         raise TamperedRow(f"checkpoint {hold.head} of run {hold.key} is gone", run=str(hold.id))

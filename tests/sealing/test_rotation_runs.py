@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from checkpoints import jobs as queue
-from checkpoints import rotation
+from checkpoints import payloads, rotation
 from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run
 from checkpoints.rotation import Rotated
@@ -183,3 +183,24 @@ def test_bytes_that_a_backend_keeps_elsewhere_are_rotated_and_the_old_ones_forgo
     after = sorted((tmp_path / "payloads").rglob("*.payload"))
     assert (len(after), set(after) & set(before)) == (len(before), set())
     assert verify_run(run.id) == []
+
+
+def test_a_worker_that_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
+    settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
+    _keys(settings, {**ONE_KEY, **places})
+    full.encrypted_gated(payloads="here")
+    run = desk.start("secret", tmp_path)
+    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    _keys(settings, {**TWO_KEYS, **places})
+    fetch = payloads.fetch
+
+    def fetch_after_a_rotation(*place: Any) -> bytes:
+        monkeypatch.setattr(payloads, "fetch", fetch)
+        for _ in rotation.rotate(Rotated()):
+            pass
+        return fetch(*place)
+
+    monkeypatch.setattr(payloads, "fetch", fetch_after_a_rotation)
+    assert runs.advance(run.id).status == "completed"
