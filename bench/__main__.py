@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.bench import Bench
 from bench.places import SERVERS
 from bench.results import Results
-from bench.table import table
+from bench.table import table, unsteady
 
 WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7")
 PEERS = {"langgraph": ("langgraph.checkpoint.sqlite", "langgraph.checkpoint.postgres"), "dbos": ("dbos",)}
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
             Path(folder).chmod(0o755)  # the server runs as another user where we are root
             _measure(database, Path(folder), given, peers, results)
     load = f"The machine's load was {began:.1f} when the bench began, {os.getloadavg()[0]:.1f} at its end."
-    print(f"\n{table(results, markdown=given.markdown)}\n{load}")
+    print("", table(results, markdown=given.markdown), load, *unsteady(results), sep="\n")
 
 
 def _options() -> argparse.ArgumentParser:

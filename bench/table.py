@@ -3,6 +3,8 @@
 from bench.results import Results
 from bench.targets import LEFT_OUT, TARGETS
 
+STEADY = 2.0
+"""How much the limit may move within a bench before its ratios are doubted aloud."""
 HEAD = ("#", "what", "database", "must", "aim", "measured", "")
 
 
@@ -15,6 +17,19 @@ def table(results: Results, *, markdown: bool = False) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*lines, "", LEFT_OUT])
+
+
+def unsteady(results: Results) -> list[str]:
+    """What must be said of a machine whose commit limit did not stay where it was: ratios to it prove little."""
+    said = []
+    for database in ("sqlite", "postgresql"):
+        limits = [
+            one for name in ("W1", "W3", "W7") for one in results.values("limit", workload=name, database=database)
+        ]
+        if limits and max(limits) / min(limits) > STEADY:
+            times = max(limits) / min(limits)
+            said.append(f"The commit limit of {database} moved by a factor of {times:.1f}: measure on a quiet machine.")
+    return said
 
 
 def _rows(results: Results) -> list[tuple[str, ...]]:
