@@ -1,0 +1,90 @@
+"""Rows of a state that is far larger than its changes: what stands in them when points before them were not kept, or
+could not be saved.
+"""
+
+from typing import Any
+
+import pytest
+
+from checkpoints import folding, leases, timeline
+from checkpoints.models import Checkpoint, Run
+from orchestrator import runner, runs
+from orchestrator.engine import END, START, Graph, Interval, canonical
+from tests.contract.small import graph, slice_of, started
+from tests.payloads.backends import Full
+from tests.payloads.conftest import cellar  # noqa: F401
+from tests.runner import desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LARGE = "w" * 20_000
+
+
+def large(name: str, nodes: str, *, full: str = "", **settings: Any) -> Graph:
+    """A chain whose first node writes a long letter and whose others a note each; the disk is full for those of
+    `full`.
+    """
+    made = graph(name, **settings)
+
+    def run(state: Any, ctx: Any) -> dict[str, Any]:
+        Full.left = 0 if ctx.node in full else None
+        return {"letter": LARGE} if ctx.node == nodes[0] else {"notes": [ctx.node]}
+
+    for node in nodes:
+        made.node(node)(run)
+    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
+        made.edge(source, target)
+    return made
+
+
+def last(run: Run) -> Checkpoint:
+    return Checkpoint.objects.get(id=Run.objects.get(id=run.id).head)
+
+
+def document(row: Checkpoint) -> dict[str, Any]:
+    found = folding.document_at(row.id)
+    assert found is not None
+    return found
+
+
+def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_state(cellar: Any) -> None:  # noqa: F811
+    made = large("missing", "abcde", full="bc", payloads="cellar", on_save_error="continue")
+    run = runs.advance(started(made).id)
+    assert (run.status, run.durable) == ("completed", False)
+    rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
+    assert [row.superstep for row in rows] == [0, 1, 4, 5]
+    assert [len(document(row)["scratch"]["notes"]) for row in rows] == [0, 0, 3, 4]
+    assert desk.state(run)["notes"] == ["b", "c", "d", "e"]
+    found = [change.after for change in timeline.changes(rows[2]) if change.partition == "scratch"]
+    assert found == ["b", "c", "d"]
+
+
+def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(cellar: Any) -> None:  # noqa: F811
+    made = large("sizes", "abcde", full="bc", payloads="cellar", on_save_error="continue")
+    run = runs.advance(started(made).id)
+    for row in Checkpoint.objects.filter(run=run):
+        assert row.state_size == len(canonical.encode(document(row)))
+
+
+def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    run, lengths = started(large("recovers", "abcdefg", checkpoints=Interval(3))), {}
+    while claim := leases.claim_one(run.id):
+        runner.work(claim.id, claim.epoch)
+        head = last(run)
+        assert document(head)["scratch"]["letter"] == LARGE
+        if not head.kept:
+            lengths[head.superstep] = len(folding.bytes_of(head, "change"))
+    # The letter came with the first superstep; the third has a row that stays.
+    assert sorted(lengths) == [1, 2, 4, 5]
+    assert lengths[2] > len(LARGE)
+    assert lengths[4] < lengths[5] < 2_000
+
+
+def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    run = started(large("taken", "abcd", checkpoints="none"))
+    while run.status != "completed":
+        run = slice_of(run)
+    assert desk.state(run)["notes"] == ["b", "c", "d"]
+    assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 4]
