@@ -7,6 +7,8 @@ import hmac
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Subquery
+
 from checkpoints.conf import keyring
 from checkpoints.models import Run, RunEvent
 from checkpoints.sealing import mac_of, refuse_compromised
@@ -38,6 +40,16 @@ def verify(run: Any, *, event_seq: int, event_hash: str) -> None:
 def verify_row(run: Run) -> None:
     """`verify` for a run's row as it was read."""
     verify(run, event_seq=run.event_seq, event_hash=run.event_hash)
+
+
+def require_last_line(run_id: UUID) -> None:
+    """Raise `TamperedRow` where the log goes on behind the line that the run's row names as its last: the row was put
+    back to an earlier state, under the seal of then. One query.
+    """
+    named = Subquery(Run.objects.filter(id=run_id).values("event_seq"))
+    behind = RunEvent.objects.filter(run=run_id, seq__gt=named).order_by("seq").values_list("seq", flat=True).first()
+    if behind is not None:
+        raise TamperedRow(f"the log of run {run_id} has line {behind}, and its row names an earlier one as the last")
 
 
 def _data(run: Any, head: UUID | None, head_hash: str, event_seq: int, event_hash: str, decisions: int) -> bytes:

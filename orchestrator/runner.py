@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import Error, connection
+from django.db import Error, IntegrityError, connection
 
-from checkpoints import journal, leases, ledger, recalling
+from checkpoints import journal, leases, ledger, recalling, run_seal
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
@@ -87,12 +87,23 @@ def _cancelled(hold: Hold) -> None:
 
 
 def _not_saved(hold: Hold, error: Exception, draining: Callable[[], bool]) -> None:
+    if isinstance(error, IntegrityError) and (found := _put_back(hold)):
+        return ledger.condemn(hold, found)
     if saving.is_refusal(error):
         return _stop_at_last(hold, saving.error_of(error), draining)
     # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
     log.warning("database_failed", run=str(hold.id), error=str(error))
     connection.close()
     leases.give_back(hold.id, hold.epoch)
+    return None
+
+
+def _put_back(hold: Hold) -> dict[str, Any] | None:
+    """Why nothing can be written to this run, where its row was put back to an earlier state."""
+    try:
+        run_seal.require_last_line(hold.id)
+    except TamperedRow as error:
+        return opened.error_of(error) | {"cure": inspect.getdoc(TamperedRow)}
     return None
 
 

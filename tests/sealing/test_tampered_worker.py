@@ -138,6 +138,20 @@ def test_a_change_on_the_way_from_the_last_snapshot_is_not_used(tmp_path: Path) 
     assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
 
 
+def test_a_run_whose_row_was_put_back_while_later_rows_are_there_is_tampered_and_acts_no_second_time(
+    tmp_path: Path,
+) -> None:
+    run = runs.start("effects", {"folder": str(tmp_path)})
+    (before,) = Run.objects.filter(id=run.id).values()
+    assert runs.advance(run.id).status == Status.COMPLETED
+    acted = (tmp_path / "outside.log").read_text()
+    Run.objects.filter(id=run.id).update(**before | {"epoch": 50})
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert (tmp_path / "outside.log").read_text() == acted
+    assert runs.advance(run.id).status == Status.TAMPERED
+
+
 def test_a_tampered_run_says_what_is_wrong_and_the_ways_out(decided: Run, people: cast.People) -> None:
     _changed(PendingWrite, "value")(decided)
     runs.advance(decided.id)
