@@ -2,12 +2,15 @@
 could not be saved.
 """
 
+import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpoints import folding, leases, timeline
 from checkpoints.models import Checkpoint, Run
+from checkpoints.payloads import FilePayloads
 from orchestrator import runner, runs
 from orchestrator.engine import END, START, Graph, Interval, canonical
 from tests.contract.small import graph, slice_of, started
@@ -88,3 +91,34 @@ def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(se
         run = slice_of(run)
     assert desk.state(run)["notes"] == ["b", "c", "d"]
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 4]
+
+
+def test_a_step_that_appends_nothing_tells_the_true_size_of_its_state() -> None:
+    made = graph("appends_nothing")
+    for node, notes in (("a", ["one"]), ("b", []), ("c", ["two"])):
+        made.node(node)(lambda state, ctx, notes=notes: {"notes": notes})
+    for source, target in zip((START, *"abc"), (*"abc", END), strict=True):
+        made.edge(source, target)
+    run = runs.advance(started(made).id)
+    assert desk.state(run)["notes"] == ["one", "two"]
+    for row in Checkpoint.objects.filter(run=run):
+        assert row.state_size == len(canonical.encode(document(row)))
+
+
+class Clings(FilePayloads):
+    """Files that cannot be deleted."""
+
+    def delete(self, name: str, kept: bytes) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+
+def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_deleted(
+    settings: Any, tmp_path: Path
+) -> None:
+    entry = {"backend": f"{__name__}.Clings", "options": {"location": str(tmp_path)}}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"clings": entry}, "SLICE_SECONDS": 1e-9}
+    run = started(large("clings", "abcd", checkpoints="none", payloads="clings"))
+    while run.status != "completed":
+        run = slice_of(run)
+    assert run.durable
+    assert desk.state(run)["notes"] == ["b", "c", "d"]
