@@ -192,12 +192,13 @@ def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pul
     return Pulse.CANCELLING if rows[0][0] else Pulse.HELD
 
 
-def give_back(run_id: UUID, epoch: int, *, drained: bool = False) -> bool:
-    """End a slice: back to the queue, due now. False: the lease was lost before. A drain takes its begun claim back,
-    for it says nothing of the run.
+def give_back(run_id: UUID, epoch: int, *, counts: bool = True, due_in: float = 0.0) -> bool:
+    """End a slice: back to the queue, due in so many seconds. False: the lease was lost before. Where it says nothing
+    of the run (a drain, a backend that is away), `counts` is False: the begun claim is taken back.
     """
-    values: dict[str, Any] = {"status": Status.QUEUED, "due_at": db_now(), "lease_until": None, "leased_by": None}
-    if drained:
+    due = db_in(due_in) if due_in else db_now()
+    values: dict[str, Any] = {"status": Status.QUEUED, "due_at": due, "lease_until": None, "leased_by": None}
+    if not counts:
         counted = When(claims_since_progress__gt=0, then=F("claims_since_progress") - 1)
         values["claims_since_progress"] = Case(counted, default=Value(0))
     return bool(Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(**values))

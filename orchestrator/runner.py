@@ -66,10 +66,10 @@ def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Call
     except (TamperedRow, WrongKey) as error:
         ledger.condemn(hold, opened.error_of(error) | {"cure": inspect.getdoc(type(error))})
     except Drained:
-        leases.give_back(hold.id, hold.epoch, drained=True)
+        leases.give_back(hold.id, hold.epoch, counts=False)
     except PayloadsUnavailable as error:
-        # Its lease runs out, and the next worker asks again.
         log.warning("payloads_unavailable", run=str(run_id), error=str(error))
+        leases.give_back(hold.id, hold.epoch, counts=False, due_in=conf().lease_seconds)
     except UnknownBackend as error:
         _stop_at_last(hold, opened.error_of(error) | {"cure": inspect.getdoc(UnknownBackend)}, draining)
     except (SaveFailed, Error) as error:

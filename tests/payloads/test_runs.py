@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from checkpoints import folding, ledger, timeline
+from checkpoints import folding, leases, ledger, timeline
+from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
@@ -129,13 +130,15 @@ def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(ce
     assert f"{run.id}/{run.head}/snapshot" in error["message"]
 
 
-def test_a_backend_that_does_not_answer_costs_a_run_a_lease_and_nothing_else(cellar: Path) -> None:
+def test_a_backend_that_does_not_answer_costs_a_run_time_and_nothing_else_however_long_it_is_away(cellar: Path) -> None:
     run = started(chain("closed", "a"))
     Full.away = True
-    run = slice_of(run)
-    assert (run.status, run.error_code) == (Status.RUNNING, "")
+    for _ in range(conf().max_claims_without_progress + 2):
+        run = slice_of(run)
+        assert (run.status, run.error_code) == (Status.QUEUED, "")
+        assert leases.claim_one(run.id) is None
+        Run.objects.filter(id=run.id).update(due_at="2000-01-01T00:00Z")
     Full.away = False
-    Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
