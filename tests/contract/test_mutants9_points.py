@@ -122,3 +122,33 @@ def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_de
         run = slice_of(run)
     assert run.durable
     assert desk.state(run)["notes"] == ["b", "c", "d"]
+
+
+def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says_nothing_more() -> None:
+    made, mended = graph("opens"), []
+
+    @made.node()
+    def a(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def b(state: Any, ctx: Any) -> None:
+        if not mended:
+            raise ValueError("broken")
+
+    for source, target in zip((START, "a", "b"), ("a", "b", END), strict=True):
+        made.edge(source, target)
+    run = runs.advance(started(made).id)
+    assert (run.status, document(last(run))["open"]["superstep"]) == ("failed", 2)
+    mended.append(True)
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, document(last(run))["open"]) == ("completed", {})
+
+
+def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() -> None:
+    run = runs.advance(started(large("stored", "abc", snapshot=2)).id)
+    rows = list(Checkpoint.objects.filter(run=run))
+    assert {bool(row.snapshot) for row in rows} == {True, False}
+    for row in rows:
+        assert row.stored_size == len(bytes(row.change)) + len(bytes(row.snapshot))
