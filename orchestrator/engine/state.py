@@ -5,6 +5,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,6 +15,7 @@ from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.reducer import Append, ArtifactMark, Custom, Reducer, Replace, reducer_in
+from orchestrator.engine.view import can_be_viewed, viewed
 
 RESERVED = ("input", "diagnostics", "scratch", "artifacts")
 """Names of partitions; a channel of that name could not be told from them."""
@@ -136,6 +138,8 @@ def view(
     """The state as a node sees it: a fresh instance; with `reads`, one that has these channels and no others."""
     known = {**state["scratch"], **state["artifacts"]}
     wanted = known if reads is None else {name: known[name] for name in reads}
+    if can_be_viewed(model):
+        return viewed(model, {k: partial(channels[k].load, v) for k, v in wanted.items() if k in channels})
     given = {k: v for k, v in wanted.items() if k in channels and not (v is None and channels[k].lax_none)}
     instance = values.read(model, given)
     if reads is not None:
