@@ -52,10 +52,11 @@ def read(requests: Sequence[ApprovalRequest], cover: Cover) -> list[Asked]:
     if not requests:
         return []
     first = requests[0]
-    rows = list(writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
     by_request: dict[UUID, list[Decision]] = {}
+    # Before the writes: of an edit that is signed meanwhile the decision may be missing, but never the revision.
     for decision in Decision.objects.filter(request__in=requests):
         by_request.setdefault(decision.request_id, []).append(decision)
+    rows = list(writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
     by_task: dict[str, list[PendingWrite]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)

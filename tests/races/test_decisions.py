@@ -1,5 +1,6 @@
 """Decisions that meet a worker, or each other, in real transactions. Many trials, each at another moment."""
 
+import itertools
 import random
 import time
 from pathlib import Path
@@ -7,10 +8,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 
+from approvals import standing
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
+from checkpoints.sealing import cover_of
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
@@ -185,6 +189,27 @@ def _sign_near_the_pause(run: Run, by: User, chance: random.Random) -> None:
 def _sign_what_came_back(run: Run, by: User) -> None:
     if desk.request(run).status == RequestStatus.OPEN:
         _sign_until_settled(run, by)
+
+
+def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering(
+    tmp_path: Path, both: list[User]
+) -> None:
+    for moment in range(4):
+        run = desk.start("gated", tmp_path)
+        seen = itertools.count()
+
+        def looked(execute: Any, *words: Any, run: Run = run, moment: int = moment, seen: Any = seen) -> Any:
+            if next(seen) == moment:
+                Thread(lambda: sign(run, both[0], EDITS)).outcome()
+            return execute(*words)
+
+        asked = [desk.request(run)]
+        with connection.execute_wrapper(looked):
+            (found,) = standing.read(asked, cover_of(run))
+        assert found.outcome in (None, "approved")
+        if next(seen) <= moment:
+            break
+    assert moment >= 2, "the edit was never signed between two statements"
 
 
 def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(tmp_path: Path, both: list[User]) -> None:

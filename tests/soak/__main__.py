@@ -1,7 +1,7 @@
 """`python -m tests.soak`: kills, freezes and restarts everything for as long as it takes; prints what that did.
 
 The last line says `lost 0 / doubled 0 / stuck 0`; any other figure there makes the exit code 1. It has a database of
-its own, in a folder that it removes.
+its own, in a folder that it removes where nothing was found.
 """
 
 import argparse
@@ -23,11 +23,11 @@ def main(words: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="countersign-soak-"))
     os.environ.pop("DATABASE_URL", None)
     os.environ |= {"DJANGO_SETTINGS_MODULE": "tests.soak.settings", "COUNTERSIGN_DATA_DIR": str(folder)}
-    try:
-        with _database(chosen.database, folder) as restart:
-            return _campaign(chosen, folder, restart)
-    finally:
+    with _database(chosen.database, folder) as restart:
+        code = _campaign(chosen, folder, restart)
+    if code == 0:
         shutil.rmtree(folder, ignore_errors=True)
+    return code
 
 
 def _campaign(chosen: argparse.Namespace, folder: Path, restart: Callable[[], None] | None) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from approvals.models import Decision
-from checkpoints import timeline
+from checkpoints import ledger, timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.packed import value
@@ -87,7 +87,7 @@ def judge_all(calls: Mapping[tuple[str, str, str], int]) -> Verdict:
     verdict, by_run = Verdict(), _by_run(calls)
     for run in Run.objects.filter(graph="soak").order_by("created_at"):
         if run.status != Status.COMPLETED:
-            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node} {run.error_code}")
+            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node}: {ledger.error_of(run)}")
             continue
         judge(run.key, findings_of(run, by_run.pop(str(run.id), {})), verdict)
     known = set(map(str, Run.objects.values_list("id", flat=True)))

@@ -80,6 +80,8 @@ class Signer:
             self.counted["came back"] += 1
         except AlreadyDecided:
             self.counted["already decided"] += 1
+        except CountersignError as refused:
+            self.counted[f"refused {refused.code}"] += 1
         self.unanswered = None
 
     def _next(self) -> tuple[Any, list[Any], str] | None:
