@@ -20,6 +20,8 @@ from orchestrator.devtools.postgres import Postgres
 def main(words: list[str]) -> int:
     """Prepare the database, and hold the campaign. Gives its exit code."""
     chosen = _parser().parse_args(words)
+    # Whoever stops a soak must not leave its clusters behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="countersign-soak-"))
     os.environ.pop("DATABASE_URL", None)
     os.environ |= {"DJANGO_SETTINGS_MODULE": "tests.soak.settings", "COUNTERSIGN_DATA_DIR": str(folder)}
