@@ -90,8 +90,10 @@ def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: s
         run.created_at = at
         run.input = pack(input_json)
         place, new = Place.of(run), uuid7()
-        lines, end = _begun(run, place, new, actor=actor, at=at)
-        row, head = points.first(place, new, Point(Source.INPUT, payload, 0), end=end, at=at)
+        point = Point(Source.INPUT, payload, 0)
+        change = points.whole(point, place.cover)
+        lines, end = _begun(run, place, new, actor=actor, at=at, change=change.hash)
+        row, head = points.first(place, new, point, change, end=end, at=at)
         _insert_run(run, place, new, head.hash, end)
         row.save(force_insert=True)
         events.insert(lines)
@@ -108,7 +110,9 @@ def open_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], actor:
         run.created_at = at = timezone.now()
         run.input, run.superstep = pack(input_json), first.superstep
         place = Place.of(run)
-        lines, end = _begun(run, place, first.id, actor=actor, at=at, origin=str(first.parent))
+        lines, end = _begun(
+            run, place, first.id, actor=actor, at=at, change=first.change_hash, origin=str(first.parent)
+        )
         _insert_run(run, place, first.id, first.content_hash, end)
         events.insert(lines)
         wakes.ring()
@@ -179,12 +183,14 @@ def commit(
     newer lines, `SaveFailed` where the payload backend refuses; then nothing was written.
     """
     at, new = timezone.now(), uuid7()
-    saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source)}
+    place = Place.of(hold)
+    change = points.change_after(head, point, place.cover)
+    # The log refers to what changed; the bytes are stored once.
+    saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source), "change": change.hash}
     shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in point.nodes]
     opening = [Draft("checkpoint_saved", {**saved, "nodes": shown, "kept": point.kept})]
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *opening, *lines], at=at, cover=hold.cover)
-    place = Place.of(hold)
-    row, after = points.following(place, new, head, point, end=end, at=at)
+    row, after = points.following(place, new, head, point, change, end=end, at=at)
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)

@@ -117,42 +117,80 @@ class Place:
         return cls(run.id, run.graph, run.version, run.fingerprint, run.line, sealing.cover_of(run), run.payloads)
 
 
-def first(place: Place, new: UUID, point: Point, *, end: LogEnd, at: datetime) -> tuple[Checkpoint, Head]:
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a row changes against its parent: encoded ops, their bytes as one list, its hash; and what comes of it, the
+    bytes of each channel's entry and of the whole document.
+    """
+
+    steps: tuple[bytes, ...]
+    data: bytes
+    hash: str
+    sizes: Mapping[str, int]
+    size: int
+
+
+def whole(point: Point, cover: Cover) -> Change:
+    """The change that sets the whole document: no other row is needed to read it."""
+    sizes = sizes_of(point.payload)
+    return _change((canonical.encode(ops.put(point.payload.document())),), sizes, _size(point.payload, sizes), cover)
+
+
+def change_after(head: Head, point: Point, cover: Cover) -> Change:
+    """The change of the row after `head`. Where that one is not kept it is what changed since the row before it, or the
+    whole document where that is smaller.
+    """
+    steps = (*head.loose, canonical.encode(step_change(head.payload, point)))
+    sizes = _sizes_after(head, point)
+    size = _size(point.payload, sizes)
+    if len(steps) > 1 and sum(map(len, steps)) > size:
+        return whole(point, cover)
+    return _change(steps, sizes, size, cover)
+
+
+def _change(steps: tuple[bytes, ...], sizes: Mapping[str, int], size: int, cover: Cover) -> Change:
+    data = b"[" + b",".join(steps) + b"]"
+    return Change(steps, data, cover.digest(data), sizes, size)
+
+
+def first(
+    place: Place, new: UUID, point: Point, change: Change, *, end: LogEnd, at: datetime
+) -> tuple[Checkpoint, Head]:
     """The first row of a line, always with a snapshot."""
-    return alone(place, new, point, seq=0, parent=None, end=end, at=at)
+    return alone(place, new, point, change, seq=0, parent=None, end=end, at=at)
 
 
 def alone(
-    place: Place, new: UUID, point: Point, *, seq: int, parent: Checkpoint | None, end: LogEnd, at: datetime
+    place: Place,
+    new: UUID,
+    point: Point,
+    change: Change,
+    *,
+    seq: int,
+    parent: Checkpoint | None,
+    end: LogEnd,
+    at: datetime,
 ) -> tuple[Checkpoint, Head]:
-    """A row that no other is needed to load: its change is the whole document, and it has a snapshot."""
+    """A row that no other is needed to load: its change is the `whole`, and it has a snapshot."""
     before = parent.id if parent else None
-    sizes = sizes_of(point.payload)
-    change = (canonical.encode(ops.put(point.payload.document())),)
     row = _row(place, new, point, parent=before, seq=seq, end=end, at=at)
-    head = Head(new, seq, before, True, point.source, point.payload, "", seq, 0, sizes=sizes, logged=end.seq)
     chained = parent.content_hash if parent else ""
-    return row, _finished(place, row, head, point, change, parent_hash=chained, snapshot=True)
+    head = Head(new, seq, before, True, point.source, point.payload, chained, seq, 0, change.sizes, logged=end.seq)
+    return row, _finished(place, row, head, change, snapshot=True)
 
 
 def following(
-    place: Place, new: UUID, head: Head, point: Point, *, end: LogEnd, at: datetime
+    place: Place, new: UUID, head: Head, point: Point, change: Change, *, end: LogEnd, at: datetime
 ) -> tuple[Checkpoint, Head]:
-    """The row after `head`, and the head that it makes. A head that is not kept is replaced: the row keeps its seq and
-    its parent, and what changed since then.
+    """The row after `head`, and the head that it makes. A head that is not kept is replaced: the row takes over its seq
+    and its parent.
     """
-    step = canonical.encode(step_change(head.payload, point))
-    sizes = _sizes_after(head, point)
-    change = (*head.loose, step)
-    if len(change) > 1 and sum(map(len, change)) > _size(point.payload, sizes):
-        change = (canonical.encode(ops.put(point.payload.document())),)
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
     row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
-    since = head.since + sum(map(len, change))
-    full = point.kept and _is_due(point, seq - head.anchor, since=since, size=_size(point.payload, sizes))
+    full = point.kept and _is_due(point, seq - head.anchor, since=head.since + len(change.data), size=change.size)
     kept = (head.hash, head.anchor, head.since)
-    after = Head(new, seq, parent, point.kept, point.source, point.payload, *kept, sizes=sizes, logged=end.seq)
-    return row, _finished(place, row, after, point, change, parent_hash=head.hash, snapshot=full)
+    after = Head(new, seq, parent, point.kept, point.source, point.payload, *kept, change.sizes, logged=end.seq)
+    return row, _finished(place, row, after, change, snapshot=full)
 
 
 def unsaved(head: Head, point: Point) -> Head:
@@ -182,32 +220,23 @@ def _is_due(point: Point, rows: int, *, since: int, size: int) -> bool:
     return since > size if point.snapshot == "bytes" else rows >= int(point.snapshot)
 
 
-def _finished(
-    place: Place,
-    row: Checkpoint,
-    head: Head,
-    point: Point,
-    steps: tuple[bytes, ...],
-    *,
-    parent_hash: str,
-    snapshot: bool,
-) -> Head:
-    """Give the row its bytes, hashes and seal; and the head as it is with this row."""
-    change = b"[" + b",".join(steps) + b"]"
-    row.change_hash = place.cover.digest(change)
-    row.state_size = _size(point.payload, head.sizes)
+def _finished(place: Place, row: Checkpoint, head: Head, change: Change, *, snapshot: bool) -> Head:
+    """Give the row its bytes, hashes and seal; and the head, whose hash is the parent's until then, as it is with this
+    row.
+    """
+    row.change_hash, row.state_size = change.hash, change.size
     row.anchor = row.seq if snapshot else head.anchor
-    row.content_hash = content_hash(row, parent_hash, place.cover)
-    kept = {"change": change}
+    row.content_hash = content_hash(row, head.hash, place.cover)
+    kept = {"change": change.data}
     if snapshot:
-        kept["snapshot"] = canonical.encode(point.payload.document())
+        kept["snapshot"] = canonical.encode(head.payload.document())
         row.snapshot_hash = place.cover.digest(kept["snapshot"])
     sealing.seal(row, place.cover)
     for column, data in kept.items():
         _keep(row, column, codec.pack(data), place)
     if not head.kept:
-        return replace(head, loose=steps)
-    since = 0 if snapshot else head.since + len(change)
+        return replace(head, loose=change.steps)
+    since = 0 if snapshot else head.since + len(change.data)
     return replace(head, hash=row.content_hash, anchor=row.anchor, since=since)
 
 

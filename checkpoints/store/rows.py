@@ -164,7 +164,8 @@ def _named(given: str | PayloadBackend | None, name: str) -> str:
 
 
 def _inserted(place: Place, point: Point, *, seq: int, parent: Checkpoint | None) -> Stored:
-    row, _ = points.alone(place, uuid7(), point, seq=seq, parent=parent, end=LogEnd(0, ""), at=timezone.now())
+    change, nowhere = points.whole(point, place.cover), LogEnd(0, "")
+    row, _ = points.alone(place, uuid7(), point, change, seq=seq, parent=parent, end=nowhere, at=timezone.now())
     with transaction.atomic():
         row.save(force_insert=True)
     return _meta(row)

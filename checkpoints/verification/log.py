@@ -62,8 +62,11 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
 def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -> Iterator[Fault]:
     """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
     saved: dict[UUID, str] = {}
+    changes: dict[UUID, str] = {}
     begun: list[tuple[Task, int]] = []
     for row, facts in lines:
+        if "change" in facts:
+            changes[UUID(facts["checkpoint"])] = facts["change"]
         if row.type == "run_started":
             yield from _same_start(subject, row, facts)
             saved[UUID(facts["checkpoint"])] = "0"
@@ -71,10 +74,12 @@ def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -
             saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
         elif row.type == "effects_started":
             begun.append((Task.parse(row.task), facts["attempt"]))
-    there = set(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", flat=True))
+    there = dict(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", "change_hash"))
     for one, superstep in saved.items():
         if one not in there:
             yield subject.gone(Checkpoint, f"{subject.run.id} {one} of superstep {superstep}", checkpoint=one)
+        elif there[one] != changes.get(one, there[one]):
+            yield subject.fault(subject.run, f"changed otherwise at {one} than its log says", checkpoint=one)
     yield from _journaled(subject, begun)
 
 

@@ -11,12 +11,14 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from checkpoints import jobs as queue
+from checkpoints import timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.verification import verify_run
 from orchestrator import integrity, jobs, runs
 from orchestrator.engine import END, START
 from tests import cast
 from tests.contract import small
+from tests.forging import rewrite
 from tests.graphs_app import graphs
 from tests.runner import desk
 
@@ -28,6 +30,19 @@ def test_a_run_that_completed_verifies(graph: str, tmp_path: Path) -> None:
     run = desk.start(graph, tmp_path)
     assert run.status == "completed"
     assert verify_run(run.id) == []
+
+
+def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
+    run = desk.start("effects", tmp_path)
+    rows = Checkpoint.objects.filter(run=run)
+    said = {
+        facts["checkpoint"]: facts["change"]
+        for facts in map(timeline.payload_of, timeline.events_after(run.id, 0))
+        if "change" in facts
+    }
+    assert said == {str(row.id): row.change_hash for row in rows}
+    rewrite(rows.order_by("-seq")[0], change_hash="0" * 64)
+    assert any("changed otherwise" in fault.reason for fault in verify_run(run.id))
 
 
 @pytest.mark.parametrize("graph", ["gated", "beside"])

@@ -25,7 +25,7 @@ def _payload(notes: list[str], frontier: dict[str, Any]) -> Payload:
 def rows() -> list[Checkpoint]:
     """Checkpoints 0, 1 and 2."""
     first = Point(Source.INPUT, _payload([], {"tokens": ["START"]}), 0)
-    row, head = points.first(PLACE, UUID(int=10), first, end=LogEnd(1, "a" * 64), at=AT)
+    row, head = points.first(PLACE, UUID(int=10), first, points.whole(first, Cover()), end=LogEnd(1, "a" * 64), at=AT)
     made = [row]
     for n, note in ((1, "Grüße"), (2, "second")):
         notes = [*head.payload.state["scratch"]["notes"], note]
@@ -35,7 +35,8 @@ def rows() -> list[Checkpoint]:
             n,
             ops={"notes": {"op": "append", "items": [note]}},
         )
-        row, head = points.following(PLACE, UUID(int=10 + n), head, step, end=LogEnd(n + 1, "bc"[n - 1] * 64), at=AT)
+        change, end = points.change_after(head, step, Cover()), LogEnd(n + 1, "bc"[n - 1] * 64)
+        row, head = points.following(PLACE, UUID(int=10 + n), head, step, change, end=end, at=AT)
         made.append(row)
     return made
 
