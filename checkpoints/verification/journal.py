@@ -1,18 +1,16 @@
-"""The journal of a run: seals of results, of late ones and of reads from memory; and whether the checkpoint that a
-result names lists it.
-"""
+"""The journal of a run: seals of results and of late ones; and whether the checkpoint that a result names lists it."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from checkpoints.models import Checkpoint, LateResult, MemoryRecord, TaskResult
+from checkpoints.models import Checkpoint, LateResult, TaskResult
 from checkpoints.models.checkpoint import Source
 from checkpoints.paging import pages
 from checkpoints.verification.base import Fault, Subject
 
 
 def journal(subject: Subject) -> Iterator[Fault]:
-    """Every attempt, then every late result, then what tasks read from memory."""
+    """Every attempt, then every late result."""
     for page in pages(TaskResult.objects.filter(run=subject.run.id), "id"):
         listing = _listing(subject, page)
         for row in page:
@@ -20,7 +18,6 @@ def journal(subject: Subject) -> Iterator[Fault]:
             if fault is not None:
                 yield fault
     yield from subject.seals_of(LateResult.objects.filter(run=subject.run.id))
-    yield from subject.seals_of(MemoryRecord.objects.filter(run=subject.run.id))
 
 
 def _listing(subject: Subject, results: list[TaskResult]) -> dict[int, dict[str, Any]]:
