@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from checkpoints import folding, ledger
+from checkpoints.core import codec
+from checkpoints.core.keyring import LOCKED
 from checkpoints.models import Checkpoint, Run
 from checkpoints.packed import pack
 from checkpoints.points import content_hash
@@ -14,6 +16,7 @@ from orchestrator.engine import canonical, ops
 from tests.contract.small import slice_of, started
 from tests.contract.test_mutants9_points import large, last
 from tests.forging import remove, rewrite, tamper
+from tests.sealing.covered import ONE_KEY
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -130,4 +133,17 @@ def test_a_head_that_was_written_anew_under_a_good_seal_is_not_the_one_that_the_
     head.change_hash = cover_of(run).digest(canonical.encode(forged))
     head.content_hash = content_hash(head, row(run, 4).content_hash, cover_of(run))
     rewrite(head, change_hash=head.change_hash, content_hash=head.content_hash)
+    assert slice_of(run).status == "tampered"
+
+
+@pytest.mark.parametrize("seq", [0, 3, 5])
+def test_a_plain_payload_in_an_encrypted_run_is_refused_though_it_says_the_same(settings: Any, seq: int) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY, "SLICE_SECONDS": 1e-9}
+    run = started(large("secret", "abcdefgh", snapshot=1000, encrypted=True))
+    for _ in range(5):
+        run = slice_of(run)
+    found = row(run, seq)
+    column = "change" if seq else "snapshot"
+    assert bytes(getattr(found, column))[:1] == LOCKED
+    tamper(found, **{column: codec.pack(folding.bytes_of(found, column))})
     assert slice_of(run).status == "tampered"
