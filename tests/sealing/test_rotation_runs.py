@@ -185,7 +185,7 @@ def test_bytes_that_a_backend_keeps_elsewhere_are_rotated_and_the_old_ones_forgo
     assert verify_run(run.id) == []
 
 
-def test_a_worker_that_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
+def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
     settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
@@ -194,13 +194,21 @@ def test_a_worker_that_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
     run = desk.start("secret", tmp_path)
     desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
     _keys(settings, {**TWO_KEYS, **places})
+    _rotated_at_the_next_fetch(monkeypatch)
+    assert verify_run(run.id) == []
+    _keys(settings, {"ENCRYPTION_KEYS": {**TWO_KEYS["ENCRYPTION_KEYS"], "third": b"3" * 32}})
+    _rotated_at_the_next_fetch(monkeypatch)
+    assert runs.advance(run.id).status == "completed"
+
+
+def _rotated_at_the_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads bytes next has read their row before a rotation."""
     fetch = payloads.fetch
 
-    def fetch_after_a_rotation(*place: Any) -> bytes:
+    def after_a_rotation(*place: Any) -> bytes:
         monkeypatch.setattr(payloads, "fetch", fetch)
         for _ in rotation.rotate(Rotated()):
             pass
         return fetch(*place)
 
-    monkeypatch.setattr(payloads, "fetch", fetch_after_a_rotation)
-    assert runs.advance(run.id).status == "completed"
+    monkeypatch.setattr(payloads, "fetch", after_a_rotation)
