@@ -1,5 +1,6 @@
 """Entries of the journal by its verbs: what is amended, listed, too late, and until when an attempt may act."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -129,3 +130,13 @@ def test_an_intent_follows_a_log_that_moved_and_its_hold_says_so(hold: Hold) -> 
     assert hold.moved
     kinds = RunEvent.objects.filter(run=hold.id).order_by("seq").values_list("type", flat=True)
     assert list(kinds) == ["run_started", "warning", "effects_started"]
+
+
+def test_what_a_waiting_superstep_has_begun_is_asked_for_though_no_line_came_since(hold: Hold) -> None:
+    head = ledger.load(hold)
+    journal.begin(hold, [_intent()])
+    waiting = replace(head, logged=hold.end.seq, payload=replace(head.payload, open={"superstep": 1}))
+    assert list(journal.in_hand(hold, waiting)) == [SEND]
+    remove(TaskResult.objects.get(run=hold.id))
+    with pytest.raises(TamperedRow, match="1 attempts of send:1:0 began, and 0 are there"):
+        journal.in_hand(hold, waiting)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from checkpoints import leases, ledger, wakes
@@ -20,6 +21,7 @@ from orchestrator.engine.errors import StaleLease, TamperedRow
 from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.contract.test_mutants9_points import large, last
 from tests.forging import tamper
+from tests.sealing.covered import ONE_KEY
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -210,3 +212,29 @@ def test_the_last_row_of_a_cancelled_run_is_not_sealed_anew_where_it_was_changed
     with pytest.raises(TamperedRow):
         runs.cancel(run.id)
     assert not Checkpoint.objects.get(id=head.id).kept
+
+
+# Under the lock, and without a key
+
+
+@pytest.mark.parametrize("forged", [{"decisions": 1}, {"event_hash": "0" * 64}, {"line": 2}], ids=str)
+def test_nobody_acts_on_a_run_whose_row_was_changed_by_hand(forged: dict[str, Any]) -> None:
+    run = started(_one("locked"))
+    Run.objects.filter(id=run.id).update(**forged)
+    with transaction.atomic(), pytest.raises(TamperedRow):
+        ledger.lock(run.id)
+
+
+def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(settings: Any) -> None:
+    kept = settings.COUNTERSIGN
+    settings.COUNTERSIGN = {**kept, **ONE_KEY}
+    made = graph("keyless", encrypted=True)
+    made.node("work")(lambda state, ctx: None)
+    made.edge(START, "work")
+    made.edge("work", END)
+    run = started(made)
+    hold = held(run)
+    settings.COUNTERSIGN = kept
+    ledger.condemn(hold, FOUND)
+    run.refresh_from_db()
+    assert (run.status, run.error_code, bytes(run.error)) == ("tampered", "tampered_row", b"")
