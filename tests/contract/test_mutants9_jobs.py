@@ -124,3 +124,14 @@ def test_a_step_of_a_long_note_keeps_its_beginning() -> None:
     hold = begun(jobs.add("count"))
     jobs.report(hold, Step(1, note="n" * 1000))
     assert row(hold.id).progress["note"] == "n" * 200
+
+
+def test_of_two_who_begin_one_claim_the_second_came_too_late() -> None:
+    job_id = jobs.add("count")
+    epoch = jobs.claim_one(job_id)
+    assert epoch is not None
+    first = jobs.begin(job_id, epoch)
+    assert first is not None
+    assert jobs.begin(job_id, epoch) is None
+    assert row(job_id).attempts == 1
+    jobs.finish(first)

@@ -63,6 +63,14 @@ def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_
     assert found == ["b", "c", "d"]
 
 
+def test_the_tape_of_a_run_names_supersteps_that_were_not_saved_too(cellar: Any) -> None:  # noqa: F811
+    runs_of = [large("tape", "abcde", full=full, payloads="cellar", on_save_error="continue") for full in ("", "bc")]
+    whole, missing = (runs.advance(started(made).id) for made in runs_of)
+    assert (whole.durable, missing.durable) == (True, False)
+    assert whole.tape
+    assert missing.tape == whole.tape
+
+
 def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(cellar: Any) -> None:  # noqa: F811
     made = large("sizes", "abcde", full="bc", payloads="cellar", on_save_error="continue")
     run = runs.advance(started(made).id)
