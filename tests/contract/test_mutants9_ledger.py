@@ -15,7 +15,7 @@ from checkpoints.leases import Hold
 from checkpoints.ledger import Moved, Turn
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.verification import verify_run
-from orchestrator import runs
+from orchestrator import cancelling, runs
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import StaleLease, TamperedRow
 from tests.contract.small import advanced, graph, held, slice_of, started
@@ -238,3 +238,16 @@ def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(settings:
     ledger.condemn(hold, FOUND)
     run.refresh_from_db()
     assert (run.status, run.error_code, bytes(run.error)) == ("tampered", "tampered_row", b"")
+
+
+def test_a_cancel_that_was_asked_for_is_left_to_whoever_has_the_run_in_hand() -> None:
+    run = started(_one("in_hand"))
+    held(run)
+    runs.cancel(run.id)
+    cancelling.conclude(run.id)
+    run.refresh_from_db()
+    assert (run.status, run.cancel_at is not None) == (Status.RUNNING, True)
+    expire(run)
+    cancelling.conclude(run.id)
+    run.refresh_from_db()
+    assert run.status == Status.CANCELLED
