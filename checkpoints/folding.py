@@ -3,14 +3,12 @@ whose rows must prove to be what was sealed. The ledger and the timeline call it
 """
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
-
-from checkpoints import packed, payloads, sealing
-from checkpoints.models import Checkpoint
+from checkpoints import packed, payloads, reads, sealing
+from checkpoints.models import Checkpoint, Run
 from checkpoints.points import Head, Payload, content_hash, sizes_of
 from checkpoints.sealing import Cover
 from orchestrator.engine import canonical, ops
@@ -20,15 +18,30 @@ from orchestrator.engine.ops import Op
 Document = dict[str, Any]
 
 
-def range_of(checkpoint: UUID) -> "QuerySet[Checkpoint]":
+def range_of(checkpoint: UUID) -> list[Checkpoint]:
     """The rows from which the payload of a checkpoint is folded, oldest first: one query."""
-    one = Checkpoint.objects.filter(id=checkpoint).order_by()
+    names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
+    return reads.read(Checkpoint, names, _range_sql(names), [checkpoint])
 
-    def of(column: str) -> Any:
-        return one.values(column)[:1]
 
-    rows = Checkpoint.objects.filter(run=of("run"), line=of("line"), seq__gte=of("anchor"), seq__lte=of("seq"))
-    return rows.order_by("seq")
+def range_with_input(checkpoint: UUID) -> list[Any]:
+    """`range_of` with no more than folding needs, and the run's input, as it is kept, as `given` of the last row. No
+    rows where the run has none itself.
+    """
+    return reads.read(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
+
+
+_FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot")
+
+
+@cache
+def _range_sql(names: tuple[str, ...], *, given: bool = False) -> str:
+    """One text, for to compile the query costs many times what the rows of a small state do."""
+    table, runs = Checkpoint._meta.db_table, Run._meta.db_table
+    columns = reads.columns(Checkpoint, names, "c") + (", CASE WHEN c.id = h.id THEN r.input END" if given else "")
+    run = f"JOIN {runs} r ON r.id = h.run_id" if given else ""
+    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
+    return f"SELECT {columns} FROM {table} h {run} {rows} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
 
 
 def bytes_of(row: Checkpoint, column: str, cover: Cover | None = None) -> bytes:
@@ -39,7 +52,9 @@ def bytes_of(row: Checkpoint, column: str, cover: Cover | None = None) -> bytes:
     kept = bytes(getattr(row, column))
     if not kept:
         return b""
-    stored = payloads.fetch(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+    stored = kept
+    if row.backend != payloads.DATABASE:
+        stored = payloads.fetch(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
     if cover is not None:
         sealing.require_cover(row, column, stored, cover)
     return packed.plain(row, column, stored)
@@ -58,7 +73,7 @@ def folded(parts: Sequence[bytes]) -> Document:
     """The document that these parts come to."""
     document: Document = canonical.loads(parts[0])
     for change in parts[1:]:
-        document = changed(document, canonical.loads(change))
+        document = reduce(ops.apply_to_own, canonical.loads(change), document)
     return document
 
 
@@ -69,7 +84,7 @@ def changed(document: Document, change: Iterable[Op]) -> Document:
 
 def document_at(checkpoint: UUID) -> Document | None:
     """The document at a checkpoint; None where there is no such row. One query."""
-    rows = list(range_of(checkpoint))
+    rows = range_of(checkpoint)
     return folded(parts_of(rows)) if rows else None
 
 
@@ -113,10 +128,13 @@ def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], cover: Cover) ->
     for row in {rows[0].id: rows[0], rows[-1].id: rows[-1]}.values():
         sealing.verify(row, cover)
     for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
-        where = {"checkpoint": str(row.id), "seq": row.seq}
         if cover.digest(part) != (row.change_hash if n else row.snapshot_hash):
-            raise TamperedRow(f"the payload of {row} is not what was sealed", **where)
+            raise _tampered(row, f"the payload of {row} is not what was sealed")
         if n and row.seq != rows[n - 1].seq + 1:
-            raise TamperedRow(f"checkpoints before {row} are missing", **where)
+            raise _tampered(row, f"checkpoints before {row} are missing")
         if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, cover):
-            raise TamperedRow(f"{row} is not chained to the checkpoint before it", **where)
+            raise _tampered(row, f"{row} is not chained to the checkpoint before it")
+
+
+def _tampered(row: Checkpoint, what: str) -> TamperedRow:
+    return TamperedRow(what, checkpoint=str(row.id), seq=row.seq)

@@ -6,12 +6,14 @@ Lists read columns only; the payload of a checkpoint is read where one is named.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BinaryField, Case, F, Q, QuerySet, Value, When
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import F, Q, QuerySet
 
-from checkpoints import folding, sealing
+from checkpoints import folding, reads, sealing
 from checkpoints.core.alias import parsed
 from checkpoints.core.diff import differences, written
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
@@ -21,7 +23,12 @@ from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _BY_ADDRESS = ("node", "visit", "index", "position")
-_PAYLOADS = ("change", "snapshot", "seal")
+_LISTED = (
+    "id", "run_id", "seq", "superstep", "line", "source", "parent", "created_at", "committed", "format", "graph",
+    "version", "fingerprint", "stored_size", "state_size", "nodes", "changed", "event_seq", "took_ms",
+)  # fmt: skip
+_LAST = 2**31 - 1
+"""No seq is greater."""
 _WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
 
@@ -42,17 +49,32 @@ class Change:
     set_by: str = ""
 
 
-def rows(run_id: UUID) -> "QuerySet[Checkpoint]":
-    """The kept checkpoints of a run, newest first, without their payloads; key and line of the run come with each."""
-    plain = [f.name for f in Checkpoint._meta.concrete_fields if f.name not in _PAYLOADS]
-    found = Checkpoint.objects.filter(run=run_id, kept=True).select_related("run")
-    return found.only(*plain, "run__key", "run__line").order_by("-seq")
+def rows(run: Run) -> "QuerySet[Checkpoint]":
+    """The kept checkpoints of a run, newest first, with what lists show of them. Each has this very run as its own."""
+    found: QuerySet[Checkpoint] = run.checkpoints.filter(kept=True)
+    return found.only(*_LISTED).order_by("-seq")
 
 
 def list_checkpoints(run_id: UUID, *, limit: int = 200, before: int | None = None) -> list[Checkpoint]:
-    """Up to `limit` kept checkpoints below seq `before` (None: from the newest on), newest first. One query."""
-    found = rows(run_id)
-    return list((found if before is None else found.filter(seq__lt=before))[:limit])
+    """Up to `limit` kept checkpoints below seq `before` (None: from the newest on), newest first. One query.
+
+    They have one run in common, of which id, key and line were read.
+    """
+    last = _LAST if before is None else before - 1
+    found: list[Any] = reads.read(Checkpoint, (*_LISTED, "key", "now"), _list_sql(), [run_id, last, limit])
+    run = Run.from_db(DEFAULT_DB_ALIAS, ["id", "key", "line"], [run_id, found[0].key, found[0].now]) if found else None
+    for row in found:
+        row._state.fields_cache["run"] = run
+    return found
+
+
+@cache
+def _list_sql() -> str:
+    table, runs = Checkpoint._meta.db_table, Run._meta.db_table
+    columns = reads.columns(Checkpoint, _LISTED, "c")
+    joined = f"FROM {table} c JOIN {runs} r ON r.id = c.run_id"
+    wanted = "WHERE c.run_id = %s AND c.kept AND c.seq <= %s ORDER BY c.seq DESC LIMIT %s"
+    return f"SELECT {columns}, r.key, r.line {joined} {wanted}"
 
 
 def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
@@ -151,8 +173,7 @@ class _Read:
 
 def _read(checkpoint_id: UUID, *, kept: bool = True) -> _Read:
     """One query. The run's input comes with the last row only. Raises `UnknownThing`."""
-    given = Case(When(id=checkpoint_id, then=F("run__input")), default=Value(b""), output_field=BinaryField())
-    rows: list[Any] = list(folding.range_of(checkpoint_id).defer("nodes", "changed", "seal").annotate(given=given))
+    rows = folding.range_with_input(checkpoint_id)
     if not rows or (kept and not rows[-1].kept):
         raise UnknownThing(f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id))
     last = rows[-1]

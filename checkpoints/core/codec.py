@@ -24,6 +24,14 @@ def _compressor() -> zstandard.ZstdCompressor:
     return compressor
 
 
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """This thread's own, as `_compressor`."""
+    if not hasattr(_local, "decompressor"):
+        _local.decompressor = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _local.decompressor
+    return decompressor
+
+
 class UnknownFormat(ValueError):
     """The first byte names no format that this version reads. Cure: read the row with the version that wrote it."""
 
@@ -39,7 +47,7 @@ def unpack(kept: bytes) -> bytes:
     """The bytes as they were given to `pack`. Raises `UnknownFormat`."""
     form, data = kept[:1], kept[1:]
     if form == PLAIN:
-        return bytes(data)
+        return data
     if form == ZSTD:
-        return zstandard.ZstdDecompressor().decompress(data)
+        return _decompressor().decompress(data)
     raise UnknownFormat(f"unknown format byte {form.hex() or 'none'}")

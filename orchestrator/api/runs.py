@@ -86,7 +86,7 @@ class RunCheckpoints(APIView):
 
     @extend_schema(responses=pages_of(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
-        rows = timeline.rows(visible_run(person(request), run).id)
+        rows = timeline.rows(visible_run(person(request), run))
         return page(request, rows, CheckpointLine, by=("-seq",))
 
 

@@ -32,6 +32,27 @@ def apply(old: Json, op: Op) -> Json:
     raise ValueError(f"unknown op {kind!r}")
 
 
+def apply_to_own(old: Json, op: Op) -> Json:
+    """`apply` for who holds the only reference to `old` and has no more use for it, nor for the op: both may end up in
+    the result, so a long list that many ops lengthen is not copied for each.
+    """
+    kind = op["op"]
+    if kind == "within" and old:
+        if "gone" in op:
+            for key in op["gone"]:
+                old.pop(key, None)
+        for key, inner in op["keys"].items():
+            old[key] = inner["value"] if inner["op"] == "set" else apply_to_own(old.get(key), inner)
+        return old
+    if kind == "append" and old:
+        old.extend(op["items"])
+        return old
+    if kind == "merge" and old:
+        old.update(op["items"])
+        return old
+    return apply(old, op)
+
+
 def put(value: Json) -> Op:
     """The op that sets a value."""
     return {"op": "set", "value": value}

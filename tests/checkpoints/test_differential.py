@@ -205,3 +205,4 @@ def test_the_op_between_two_values_makes_the_one_of_the_other(before: Any, after
     if found is not None:
         again = json.loads(canonical.encode(found))
         assert canonical.encode(ops.apply(before, again)) == canonical.encode(after)
+        assert canonical.encode(ops.apply_to_own(canonical.normalised(before), again)) == canonical.encode(after)

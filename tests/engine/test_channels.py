@@ -1,6 +1,7 @@
 """Channels: values pass through their type both ways, and reducers do what they say, as data."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -114,6 +115,7 @@ def reduced(name: str, *updates: Any) -> Any:
 def _checked(one: Channel, old: Any, update: Any, *, unset: bool) -> tuple[Any, Any]:
     value, op = one.reduce(old, one.stage(update), unset=unset)
     assert ops.apply(old, op) == value
+    assert ops.apply_to_own(deepcopy(old), op) == value
     return value, op
 
 
