@@ -263,7 +263,7 @@ _chain(retry, START, "wobble", "knock", END)
 far = _graph("c_far")
 
 
-@far.node("far", retry=Retry(attempts=3, backoff=0.01))
+@far.node("far", retry=Retry(attempts=3, backoff=0.006, factor=1.0, jitter=0.0))
 def far_retried(state: Notes, ctx: Any) -> dict[str, Any]:
     if misbehaves("far"):
         raise RuntimeError("not yet")

@@ -22,7 +22,7 @@ KINDS = {
     ("checkpoints.journal", "record"): "result",
     ("checkpoints.journal", "atomically"): "atomic result",
     ("checkpoints.recalling", "_keep"): "memory record",
-    ("checkpoints.leases", "_take"): "claim",
+    ("checkpoints.claiming", "take"): "claim",
     ("checkpoints.leases", "begin"): "begin",
     ("checkpoints.leases", "give_back"): "give back",
     ("checkpoints.leases", "heartbeat"): "heartbeat",

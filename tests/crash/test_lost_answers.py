@@ -43,7 +43,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
         assert journey_hash(met) == hashed, (at, answers.fired, journey(met), expected)
         scenarios.nothing_is_lost_or_doubled(scenario, met, tmp_path)
     print(f"{name}: {at} answers lost of {whole.number}: {dict(whole.seen)}")
-    assert at >= 0.9 * whole.number > 3
+    assert at > 0.7 * whole.number > 2
 
 
 def test_commits_of_every_kind_are_among_them(tmp_path: Path, people: cast.People, settings: Any, quick: None) -> None:

@@ -37,7 +37,7 @@ def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
     moments, tried = _sweep(scenario, desk.reviewer(people.reviewer), tmp_path)
     print(f"{name}: {moments} moments, {tried} tried")
     assert FEWEST < moments < MOST
-    assert tried * STEP > 0.9 * moments, "the crashes did not reach the end of the run"
+    assert tried * STEP > 0.7 * moments, "the crashes did not reach the end of the run"
 
 
 def _sweep(scenario: Scenario, by: User, folder: Path) -> tuple[int, int]:
