@@ -6,41 +6,41 @@ It knows the columns that both have (status, epoch, lease_until, leased_by) and 
 from typing import Any
 from uuid import UUID
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
+from checkpoints import sql
 from checkpoints.clock import db_in
 from checkpoints.conf import conf
+from checkpoints.statements import Query, text_of
 
 
-def take(wanted: "QuerySet[Any, Any]", *, worker: UUID | None) -> list[tuple[UUID, int]]:
-    """Lease the rows of `wanted`, an ordered and limited query for ids, to `worker`. Gives (id, epoch) of each.
+def take(model: type[Model], wanted: Query, *values: UUID | int, worker: UUID | None) -> list[tuple[UUID, int]]:
+    """Lease the rows of `wanted(*values)`, an ordered and limited query for ids, to `worker`. Gives (id, epoch) of
+    each.
 
     On PostgreSQL rows that others are taking are passed by; SQLite has one writer at a time. On the database's clock.
     """
-    model: type[Model] = wanted.model
-    sql, params = wanted.query.sql_with_params()
+    try:
+        text, params = text_of(wanted, *values)
+    except EmptyResultSet:
+        return []
     postgres = connection.vendor == "postgresql"
     skip = " FOR UPDATE SKIP LOCKED" if postgres else ""
     # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.
     once = "MATERIALIZED " if postgres else ""
-    table = connection.ops.quote_name(model._meta.db_table)
-    until, until_params = _lease(model)
-    by = model._meta.get_field("leased_by").get_db_prep_value(worker, connection)  # type: ignore[union-attr]
+    until, until_params = sql.assigned(model, "lease_until", db_in(conf().lease_seconds), connection.vendor)
     # Built from Django's own SQL and names of this module; every value is a parameter.
     with connection.cursor() as cursor:
         cursor.execute(
-            f"WITH picked AS {once}({sql}{skip}) UPDATE {table} SET status = 'running', epoch = epoch + 1, "  # noqa: S608
-            f"lease_until = {until}, leased_by = %s WHERE id IN (SELECT id FROM picked) RETURNING id, epoch",
-            [*params, *until_params, by],
+            f"WITH picked AS {once}({text}{skip}) UPDATE {sql.quoted(model._meta.db_table)} SET status = 'running', "  # noqa: S608
+            f"epoch = epoch + 1, lease_until = {until}, leased_by = %s WHERE id IN (SELECT id FROM picked) "
+            "RETURNING id, epoch",
+            [*params, *until_params, sql.plain(worker, connection.vendor)],
         )
-        return [(row[0] if isinstance(row[0], UUID) else UUID(row[0]), row[1]) for row in cursor.fetchall()]
+        return [(_uuid(key), epoch) for key, epoch in cursor.fetchall()]
 
 
-def _lease(model: type[Model]) -> tuple[str, list[Any]]:
-    """The end of a lease that begins now, as SQL and parameters."""
-    query = model._default_manager.all().query
-    sql, params = query.get_compiler(connection=connection).compile(
-        db_in(conf().lease_seconds).resolve_expression(query)
-    )
-    return sql, list(params)
+def _uuid(key: Any) -> UUID:
+    return key if isinstance(key, UUID) else UUID(key)

@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Subquery
+from django.db.models import Q, QuerySet, Subquery
 from django.utils import timezone
 
-from checkpoints import ledger, packed, sealing, sql
+from checkpoints import ledger, packed, sealing, sql, statements
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
@@ -97,9 +97,13 @@ def entries(hold: Hold) -> dict[Task, Entry]:
 
     Raises `TamperedRow` and `WrongKey`: a result that does not verify is not used.
     """
-    rows = list(TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True).order_by("attempt"))
+    rows = statements.whole(TaskResult, _in_hand, hold.id, hold.line)
     sealing.verify_all(rows, hold.cover)
     return {Task(row.node, row.visit, row.index): _entry(row) for row in rows}
+
+
+def _in_hand(run: UUID, line: int) -> "QuerySet[TaskResult]":
+    return TaskResult.objects.filter(run=run, line=line, seq__isnull=True).order_by("attempt")
 
 
 def _entry(row: TaskResult) -> Entry:
@@ -135,10 +139,7 @@ def begin(hold: Hold, intents: Sequence[Intent]) -> None:
 
 def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
     at, me = hold.now(), this_process()
-    for intent in intents:
-        if intent.attempt > 1:
-            for row in _of(hold.id, hold.line, intent.task).filter(outcome=Outcome.OPEN):
-                amend(row, hold.cover, outcome=Outcome.FAILED)
+    _end(hold, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)
     rows = [
         TaskResult(
             run_id=hold.id,
@@ -171,10 +172,8 @@ def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     """
     try:
         with transaction.atomic():
-            held = Run.objects.select_for_update().filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
-            mine = held.values_list("id", flat=True).first() is not None
-            open_now = _open(hold) if mine else {}
-            late = [e for e in endings if not _close(open_now.get((e.task, e.attempt)), hold.cover, e)]
+            mine = statements.is_met(_locked, hold.id, hold.epoch)
+            late = _close(hold, endings) if mine else list(endings)
             keep_late(hold, late)
     except (TamperedRow, WrongKey):
         keep_late(hold, endings)
@@ -184,25 +183,43 @@ def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     return late
 
 
-def _open(hold: Hold) -> dict[tuple[Task, int], TaskResult]:
-    """The open intents of the superstep in hand, by task and attempt."""
-    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True, outcome=Outcome.OPEN)
-    return {(Task(row.node, row.visit, row.index), row.attempt): row for row in rows}
+def _locked(run: UUID, epoch: int) -> "QuerySet[Run, Any]":
+    held = Run.objects.select_for_update().filter(id=run, epoch=epoch, status=Status.RUNNING)
+    return held.order_by().values("id")
 
 
-def _close(row: TaskResult | None, cover: Cover, ending: Ending) -> bool:
-    """Write one ending to its open intent, in the caller's transaction. False: that attempt is not open any more."""
+def _open(run: UUID, line: int, *tasks: str | int) -> "QuerySet[TaskResult]":
+    """The open intents of tasks, each given as node, visit and index."""
+    wanted = Q(pk__in=[])
+    for node, visit, index in zip(*[iter(tasks)] * 3, strict=True):
+        # Run and line in each, so that each is one look into the index however long the line is.
+        wanted |= Q(run=run, line=line, node=node, visit=visit, index=index)
+    return TaskResult.objects.filter(wanted, outcome=Outcome.OPEN).order_by()
+
+
+def _close(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
+    """Write endings to their open intents, in the caller's transaction, in two statements. Gives those whose attempt is
+    not open any more.
+    """
+    tasks = [part for one in endings for part in (one.task.node, one.task.visit, one.task.index)]
+    rows = statements.whole(TaskResult, _open, hold.id, hold.line, *tasks)
+    open_now = {(Task(row.node, row.visit, row.index), row.attempt): row for row in rows}
+    # Taken out, so that of two endings of one attempt only the first is for it.
+    found = [(ending, open_now.pop((ending.task, ending.attempt), None)) for ending in endings]
+    written = amend_all([(row, _ended(ending)) for ending, row in found if row is not None], hold.cover)
+    return [ending for ending, row in found if row is None or row.pk not in written]
+
+
+def _ended(ending: Ending) -> dict[str, Any]:
     now = timezone.now()
-    return row is not None and amend(
-        row,
-        cover,
-        outcome=ending.outcome,
-        output=pack(ending.output) if ending.output is not None else b"",
-        error=pack(ending.error) if ending.error is not None else b"",
-        result_at=now,
-        took_ms=ending.took_ms,
-        thread_ended_at=now if ending.thread_ended else None,
-    )
+    return {
+        "outcome": ending.outcome,
+        "output": pack(ending.output) if ending.output is not None else b"",
+        "error": pack(ending.error) if ending.error is not None else b"",
+        "result_at": now,
+        "took_ms": ending.took_ms,
+        "thread_ended_at": now if ending.thread_ended else None,
+    }
 
 
 def amend(row: TaskResult, cover: Cover, **values: Any) -> bool:
@@ -211,10 +228,20 @@ def amend(row: TaskResult, cover: Cover, **values: Any) -> bool:
     False where its outcome has changed since it was read. Raises `TamperedRow`, `WrongKey`: a new seal on a row that
     does not verify would cover up what was done to it.
     """
-    sealing.verify(row, cover)
-    before = TaskResult.objects.filter(id=row.pk, outcome=row.outcome)
-    names = sealing.seal_again(row, cover, **values)
-    return bool(before.update(**{name: getattr(row, name) for name in names}))
+    return bool(amend_all([(row, values)], cover))
+
+
+def amend_all(changes: Sequence[tuple[TaskResult, dict[str, Any]]], cover: Cover) -> set[int]:
+    """`amend` for several rows, the same fields of each, in one statement. Gives the keys of the rows that were
+    written. Raises as `amend` does; then none was.
+    """
+    names: list[str] = []
+    rows = [row for row, _ in changes]
+    before = [row.outcome for row in rows]
+    sealing.verify_all(rows, cover)
+    for row, values in changes:
+        names = sealing.seal_again(row, cover, **values)
+    return statements.update_each(rows, names, was="outcome", before=before)
 
 
 def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -227,18 +254,18 @@ def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str
     with transaction.atomic():
         output = work()
         took = int((timezone.now() - begun).total_seconds() * 1000)
-        row = _of(hold.id, hold.line, task).filter(attempt=attempt, outcome=Outcome.OPEN).first()
-        mine = _close(row, hold.cover, Ending(task, attempt, Outcome.DONE, output, took_ms=took))
-        fenced = Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).update(epoch=F("epoch"))
-        if not (mine and fenced):
+        late = _close(hold, [Ending(task, attempt, Outcome.DONE, output, took_ms=took)])
+        held = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING}
+        fenced = sql.update_returning(Run, held, ["id"], epoch=hold.epoch)
+        if late or not fenced:
             raise StaleLease("the attempt is over", run=str(hold.id), task=str(task), attempt=attempt)
     return output
 
 
 def keep_late(hold: Hold, endings: Iterable[Ending]) -> None:
-    """Keep endings that nobody applies: the one insert without a fence. The attempt is marked as over."""
-    for ending in endings:
-        row = LateResult(
+    """Keep endings that nobody applies: the one insert without a fence. The attempts are marked as over."""
+    rows = [
+        LateResult(
             run_id=hold.id,
             line=hold.line,
             node=ending.task.node,
@@ -250,8 +277,13 @@ def keep_late(hold: Hold, endings: Iterable[Ending]) -> None:
             error=pack(ending.error) if ending.error is not None else b"",
             at=timezone.now(),
         )
-        sql.insert(LateResult, sealing.finish([row], hold.cover))
-        thread_ended(hold.id, hold.line, ending.task, ending.attempt)
+        for ending in endings
+    ]
+    sql.insert(LateResult, sealing.finish(rows, hold.cover))
+    over = Q(pk__in=[])
+    for row in rows:
+        over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
+    TaskResult.objects.filter(over, run=hold.id, line=hold.line).update(thread_ended_at=timezone.now())
 
 
 def thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
@@ -263,9 +295,19 @@ def mark_unknown(hold: Hold, tasks: Iterable[Task]) -> None:
     """These tasks are for a person to settle: open attempts, and results for another input. In the caller's
     transaction.
     """
-    for task in tasks:
-        for row in _of(hold.id, hold.line, task).filter(outcome__in=[Outcome.OPEN, Outcome.DONE]):
-            amend(row, hold.cover, outcome=Outcome.UNKNOWN)
+    _end(hold, tasks, [Outcome.OPEN, Outcome.DONE], Outcome.UNKNOWN)
+
+
+def _end(hold: Hold, tasks: Iterable[Task], those: Sequence[Outcome], outcome: Outcome) -> None:
+    """Give the attempts of these tasks with one of `those` outcomes another one: one query and one statement."""
+    wanted = set(tasks)
+    if not wanted:
+        return
+    rows = TaskResult.objects.filter(
+        run=hold.id, line=hold.line, outcome__in=those, node__in={task.node for task in wanted}
+    )
+    found = [row for row in rows if Task(row.node, row.visit, row.index) in wanted]
+    amend_all([(row, {"outcome": outcome}) for row in found], hold.cover)
 
 
 def list_in(hold: Hold, seq: int, *, done_only: bool = False) -> None:

@@ -8,20 +8,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cache, lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
+from checkpoints import statements
 from checkpoints.claiming import take
-from checkpoints.clock import db_in, db_now
+from checkpoints.clock import db_in, db_now, kept_now
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft, LogEnd
 from checkpoints.models import Run
 from checkpoints.sealing import Cover, cover_of
 from checkpoints.sql import update_returning
+from checkpoints.statements import Query
 
 _HELD = [
     "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",
@@ -103,31 +106,47 @@ def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
     Ordered by priority, then due time. One statement; on the database's clock; rows that others are taking are passed
     by.
     """
-    wanted = _due(only).order_by("-priority", F("due_at").asc(nulls_first=True), "created_at").values("id")[:limit]
-    return _take(wanted, worker=worker)
+    return _claims(take(Run, _queue(only, limit), worker=worker))
+
+
+@lru_cache(maxsize=100)
+def _queue(only: Claimable, limit: int) -> Query:
+    """The same function for the same process and number, so that its text is kept."""
+    order = ("-priority", F("due_at").asc(nulls_first=True), "created_at")
+    return lambda: _due(only).order_by(*order).values("id")[:limit]
 
 
 def claim_one(run_id: UUID, *, worker: UUID | None = None) -> Claim | None:
     """Take this run if it wants a worker, whatever its graph; None where it does not."""
-    taken = _take(_due(None).filter(id=run_id).values("id"), worker=worker)
+    taken = _claims(take(Run, _one, run_id, worker=worker))
     return taken[0] if taken else None
+
+
+def _one(run_id: UUID) -> "QuerySet[Run, Any]":
+    found: QuerySet[Run, Any] = _due(None).filter(id=run_id).values("id")
+    return found
 
 
 def any_due(only: Claimable) -> bool:
     """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
-    return bool(_due(only).exists())
+    return statements.is_met(_anything(only))
+
+
+@lru_cache(maxsize=100)
+def _anything(only: Claimable) -> Query:
+    return lambda: _due(only).order_by().values("id")[:1]
 
 
 def _due(only: Claimable | None) -> Any:
-    ready = Q(status=Status.QUEUED) & (Q(due_at__isnull=True) | Q(due_at__lte=db_now()))
-    timed = Q(status=Status.WAITING, due_at__lte=db_now())
-    expired = Q(status=Status.RUNNING, lease_until__lt=db_now())
+    ready = Q(status=Status.QUEUED) & (Q(due_at__isnull=True) | Q(due_at__lte=kept_now()))
+    timed = Q(status=Status.WAITING, due_at__lte=kept_now())
+    expired = Q(status=Status.RUNNING, lease_until__lt=kept_now())
     runs = Run.objects.filter(ready | timed | expired)
     return runs.filter(only.condition()) if only else runs
 
 
-def _take(wanted: Any, *, worker: UUID | None) -> list[Claim]:
-    return [Claim(run_id, epoch) for run_id, epoch in take(wanted, worker=worker)]
+def _claims(taken: Iterable[tuple[UUID, int]]) -> list[Claim]:
+    return [Claim(run_id, epoch) for run_id, epoch in taken]
 
 
 def is_held(run_id: UUID) -> bool:
@@ -154,12 +173,21 @@ def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | Non
         Run,
         {"id": run_id, "epoch": epoch, "status": Status.RUNNING},
         _HELD,
-        epoch=F("epoch") + 1,
-        claims_since_progress=F("claims_since_progress") + 1,
+        epoch=epoch + 1,
+        claims_since_progress=_ONE_MORE,
         lease_until=db_in(conf().lease_seconds),
-        started_at=Case(When(started_at__isnull=True, then=db_now()), default=F("started_at")),
+        started_at=_begun_at(),
     )
     return _hold(dict(zip(_HELD, rows[0], strict=True)), worker) if rows else None
+
+
+_ONE_MORE = F("claims_since_progress") + 1
+_ONE_LESS = Case(When(claims_since_progress__gt=0, then=F("claims_since_progress") - 1), default=Value(0))
+
+
+@cache
+def _begun_at() -> Case:
+    return Case(When(started_at__isnull=True, then=kept_now()), default=F("started_at"))
 
 
 def _hold(run: dict[str, Any], worker: UUID | None) -> Hold:
@@ -199,9 +227,8 @@ def give_back(run_id: UUID, epoch: int, *, counts: bool = True, due_in: float = 
     due = db_in(due_in) if due_in else db_now()
     values: dict[str, Any] = {"status": Status.QUEUED, "due_at": due, "lease_until": None, "leased_by": None}
     if not counts:
-        counted = When(claims_since_progress__gt=0, then=F("claims_since_progress") - 1)
-        values["claims_since_progress"] = Case(counted, default=Value(0))
-    return bool(Run.objects.filter(id=run_id, epoch=epoch, status=Status.RUNNING).update(**values))
+        values["claims_since_progress"] = _ONE_LESS
+    return bool(update_returning(Run, {"id": run_id, "epoch": epoch, "status": Status.RUNNING}, ["id"], **values))
 
 
 def release(claims: Sequence[Claim]) -> None:

@@ -13,14 +13,19 @@ from uuid import UUID
 import orjson
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import IntegerField, JSONField, Model
+from django.db.models import IntegerField, JSONField, Model, Value
 from django.db.models.base import ModelState
 from django.db.models.sql import UpdateQuery
+from django.utils import timezone
+
+from checkpoints.clock import STANDS_FOR_NOW
 
 Row = TypeVar("Row", bound=Model)
 Shared = tuple[tuple[str, str], ...]
 
 _EXPRESSION = "resolve_expression"
+_STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
+"""As it is among the parameters of SQLite, the one place where it is a parameter."""
 
 MOST_ROWS = 500
 """Rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
@@ -37,13 +42,14 @@ class Update:
 
     def sql(self, vendor: str, *, also: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
         """The statement, returning `also` some fields more. Names come from the models; every value is a parameter."""
-        computed = {name: _computed(self.model, v) for name, v in self.values.items() if hasattr(v, _EXPRESSION)}
-        texts = tuple((name, computed[name][0] if name in computed else "%s") for name in self.values)
+        texts: list[tuple[str, str]] = []
         params: list[Any] = []
         for name, value in self.values.items():
-            params += computed[name][1] if name in computed else [_adapted(self.model, name, value, vendor)]
-        params += [_plain(value, vendor) for value in self.where.values()]
-        return _update_sql(self.model, texts, tuple(self.where), (*self.returning, *also)), params
+            text, more = assigned(self.model, name, value, vendor)
+            texts.append((name, text))
+            params += more
+        params += [plain(value, vendor) for value in self.where.values()]
+        return _update_sql(self.model, tuple(texts), tuple(self.where), (*self.returning, *also)), params
 
 
 def update_returning(
@@ -121,7 +127,7 @@ def fenced(fence: Update, rows: Sequence[Rows], *, gone: Model | None = None) ->
         cursor.execute(*fence.sql(now.vendor))
         met = _converted(fence, cursor.fetchall())
         if met and gone is not None:
-            cursor.execute(f"DELETE FROM {_quoted(gone._meta.db_table)} WHERE id = %s", [_plain(gone.pk, now.vendor)])  # noqa: S608
+            cursor.execute(f"DELETE FROM {quoted(gone._meta.db_table)} WHERE id = %s", [plain(gone.pk, now.vendor)])  # noqa: S608
         for some in rows if met else ():
             _insert(cursor, some.model, some.rows, now.vendor)
     return met
@@ -155,13 +161,13 @@ def _fenced_sql(
     # Parts of one statement run in no given order; to read what `gone` returns is to wait for it.
     after = "fence"
     if gone is not None:
-        table = _quoted(gone._meta.db_table)
+        table = quoted(gone._meta.db_table)
         parts.append(f"gone AS (DELETE FROM {table} USING fence WHERE {table}.id = %s RETURNING 1)")  # noqa: S608
         after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
     for n, (of, count, shared) in enumerate(shape):
-        into = f"INSERT INTO {_quoted(of._meta.db_table)} ({_names(of, shared)})"
+        into = f"INSERT INTO {quoted(of._meta.db_table)} ({_names(of, shared)})"
         given = f"(VALUES {_values_sql(of, count, shared)}) AS given"
-        taken = "".join(f", fence.{_column(model, field)}" for _, field in shared)
+        taken = "".join(f", fence.{column(model, field)}" for _, field in shared)
         parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
     return f"WITH {', '.join(parts)} SELECT {_columns_sql(model, returning)} FROM fence"  # noqa: S608
 
@@ -181,10 +187,10 @@ def _columns(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
     """The columns that an INSERT gives, but for those that come from the fence."""
     fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
     fields = [f for f in fields if f.attname not in dict(shared)]
-    return tuple(_Column(f.column, f.attname, _cast(f), _json if isinstance(f, JSONField) else _plain) for f in fields)
+    return tuple(_Column(f.column, f.attname, cast(f), _json if isinstance(f, JSONField) else plain) for f in fields)
 
 
-def _cast(field: Any) -> str:
+def cast(field: Any) -> str:
     """The type for a cast, without a length: a cast to a length would cut silently, where an insert refuses."""
     kind = field.rel_db_type(connection) if field.is_relation else field.db_type(connection)
     return str(kind).partition("(")[0]
@@ -193,14 +199,14 @@ def _cast(field: Any) -> str:
 @cache
 def _names(model: type[Model], shared: Shared = ()) -> str:
     """The columns of an INSERT, those that come from the fence last."""
-    own = [_quoted(column.name) for column in _columns(model, shared)]
-    return ", ".join([*own, *(_column(model, attname.removesuffix("_id")) for attname, _ in shared)])
+    own = [quoted(column.name) for column in _columns(model, shared)]
+    return ", ".join([*own, *(column(model, attname.removesuffix("_id")) for attname, _ in shared)])
 
 
 @lru_cache(maxsize=500)
 def _insert_sql(model: type[Model], rows: int) -> str:
     one = f"({', '.join(['%s'] * len(_columns(model)))})"
-    return f"INSERT INTO {_quoted(model._meta.db_table)} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
+    return f"INSERT INTO {quoted(model._meta.db_table)} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
 
 
 def _values_sql(model: type[Model], rows: int, shared: Shared) -> str:
@@ -213,23 +219,23 @@ def _values_sql(model: type[Model], rows: int, shared: Shared) -> str:
 def _update_sql(
     model: type[Model], values: tuple[tuple[str, str], ...], where: tuple[str, ...], returning: tuple[str, ...]
 ) -> str:
-    sets = ", ".join(f"{_column(model, name)} = {text}" for name, text in values)
-    wheres = " AND ".join(f"{_column(model, name)} = %s" for name in where)
-    table = _quoted(model._meta.db_table)
+    sets = ", ".join(f"{column(model, name)} = {text}" for name, text in values)
+    wheres = " AND ".join(f"{column(model, name)} = %s" for name in where)
+    table = quoted(model._meta.db_table)
     return f"UPDATE {table} SET {sets} WHERE {wheres} RETURNING {_columns_sql(model, returning)}"  # noqa: S608
 
 
 @cache
 def _columns_sql(model: type[Model], names: tuple[str, ...]) -> str:
-    return ", ".join(_column(model, name) for name in names)
+    return ", ".join(column(model, name) for name in names)
 
 
-def _column(model: type[Model], name: str) -> str:
-    return _quoted(_field(model, name).column)
+def column(model: type[Model], name: str) -> str:
+    return quoted(_field(model, name).column)
 
 
 @cache
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return connection.ops.quote_name(name)
 
 
@@ -265,7 +271,7 @@ of an enumeration, which a driver may take by its name.
 """
 
 
-def _plain(value: Any, vendor: str) -> Any:
+def plain(value: Any, vendor: str) -> Any:
     """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
     kind = type(value)
     if kind is str or kind is int or kind is bytes:
@@ -292,12 +298,24 @@ def _field(model: type[Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def _adapted(model: type[Model], name: str, value: Any, vendor: str) -> Any:
-    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else _plain(value, vendor)
+def adapted(model: type[Model], name: str, value: Any, vendor: str) -> Any:
+    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else plain(value, vendor)
 
 
-def _computed(model: type[Model], value: Any) -> tuple[str, Sequence[Any]]:
-    """An expression on the right side of an assignment, and its parameters."""
+def assigned(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:
+    """The right side of an assignment to a field, an expression or a value, and its parameters."""
+    given = value.value if type(value) is Value else value
+    if not hasattr(given, _EXPRESSION):
+        return "%s", [adapted(model, name, given, vendor)]
+    text, params = _computed(model, name, given)
+    return text, [plain(timezone.now(), vendor) if one == _STANDS_FOR_NOW else one for one in params]
+
+
+@lru_cache(maxsize=500)
+def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[Any]]:
+    """An expression on the right side of an assignment to a field, and its parameters. Expressions are equal where all
+    that they are made of is; the field keeps those apart whose values are equal and of another type (1 and True).
+    """
     query = UpdateQuery(model)
     compiler: Any = query.get_compiler(connection=connection)
     sql, params = compiler.compile(value.resolve_expression(query, allow_joins=False, for_save=True))
@@ -314,10 +332,16 @@ def _python(model: type[Model], name: str, value: Any) -> Any:
     """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on
     PostgreSQL.
     """
-    field = _field(model, name)
-    if isinstance(field, IntegerField):
-        return value
-    column = field.get_col(model._meta.db_table)
-    for convert in connection.ops.get_db_converters(column) + field.get_db_converters(connection):
+    column, converters = _converters(model, name)
+    for convert in converters:
         value = convert(value, column, connection)
     return bytes(value) if isinstance(value, memoryview) else value
+
+
+@cache
+def _converters(model: type[Model], name: str) -> tuple[Any, Sequence[Callable[..., Any]]]:
+    field = _field(model, name)
+    column = field.get_col(model._meta.db_table)
+    if isinstance(field, IntegerField):
+        return column, ()
+    return column, (*connection.ops.get_db_converters(column), *field.get_db_converters(connection))

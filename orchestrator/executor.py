@@ -76,6 +76,7 @@ class Executor:
     finished: dict[Task, Finish] = field(default_factory=dict)
     retried: list[tuple[Task, Finish]] = field(default_factory=list)
     _running: dict[Task, _Running] = field(default_factory=dict)
+    _written: set[tuple[Task, int]] = field(default_factory=set)
     _later: list[tuple[float, int, Start, int, int]] = field(default_factory=list)
     _count: Any = field(default_factory=itertools.count)
     _results: "queue.SimpleQueue[Attempt]" = field(default_factory=queue.SimpleQueue)
@@ -143,7 +144,28 @@ class Executor:
         """Start these attempts: the intents of all journaled ones in one commit, then the threads."""
         if not begin:
             return
-        intents = [
+        intents = self._intents(begin)
+        if intents:
+            journal.begin(self.hold, intents)
+            self._written.update((intent.task, intent.attempt) for intent in intents)
+        for start, number, tries in begin:
+            timeout = self._timeout(start.task)
+            thread = attempt.launch(self.setting, start, number, timeout=timeout, results=self._results)
+            self._running[start.task] = _Running(start, number, tries + 1, time.monotonic() + timeout, thread)
+
+    def _intents(self, begin: Sequence[tuple[Start, int, int]]) -> list[Intent]:
+        """The intents to write now: of what begins; and, with the first, of all that waits for its turn and may simply
+        be made again. Other tasks must not be unknown after a crash that came before they began.
+        """
+        wanted = [(start, number) for start, number, _ in begin if self._unwritten(start.task, number)]
+        if wanted and not self._written:
+            now = time.monotonic()
+            wanted += [
+                (start, number)
+                for at, _, start, number, _ in self._later
+                if at <= now and self._unwritten(start.task, number) and safe_again(self.graph, start.task)
+            ]
+        return [
             Intent(
                 start.task,
                 number,
@@ -151,15 +173,11 @@ class Executor:
                 self.setting.input_hash(start),
                 self._timeout(start.task),
             )
-            for start, number, _ in begin
-            if self.graph.nodes[start.task.node].journaled
+            for start, number in wanted
         ]
-        if intents:
-            journal.begin(self.hold, intents)
-        for start, number, tries in begin:
-            timeout = self._timeout(start.task)
-            thread = attempt.launch(self.setting, start, number, timeout=timeout, results=self._results)
-            self._running[start.task] = _Running(start, number, tries + 1, time.monotonic() + timeout, thread)
+
+    def _unwritten(self, task: Task, number: int) -> bool:
+        return self.graph.nodes[task.node].journaled and (task, number) not in self._written
 
     def _timeout(self, task: Task) -> float:
         timeout = self.graph.nodes[task.node].timeout

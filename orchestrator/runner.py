@@ -165,7 +165,8 @@ def _admitted(hold: Hold) -> Desk | None:
     except UnknownThing:
         _stop(hold, Status.INCOMPATIBLE, opened.incompatible(hold))
         return None
-    entries = journal.in_hand(hold, head)
+    journaled = any(node.journaled for node in graph.nodes.values())
+    entries = journal.in_hand(hold, head) if journaled else {}
     if hold.claims > conf().max_claims_without_progress:
         lost = opened.unsettled(graph, entries)
         message = f"{hold.claims - 1} workers began this run and got no further"
