@@ -14,16 +14,16 @@ from checkpoints.journal import Ending, Intent
 from checkpoints.leases import Claimable
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sql import update_returning
-from orchestrator import runner
+from orchestrator import runner, runs
 from orchestrator.engine import END, START, Send, Task
-from tests.contract.small import graph, held, started
+from tests.contract.small import graph, held, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LEAVES = 100
 
 
-def _run(leaves: int = 3, **options: Any) -> Run:
-    """A queued run that fans out."""
+def _run(leaves: int = 3, *, called: list[tuple[int, int]] | None = None, **options: Any) -> Run:
+    """A queued run that fans out; its leaves say in `called` who they are and in which attempt."""
     made = graph("fanned")
 
     @made.node(sends=["leaf"])
@@ -32,7 +32,9 @@ def _run(leaves: int = 3, **options: Any) -> Run:
 
     @made.node(effect="external", **options)
     def leaf(state: Any, ctx: Any) -> dict[str, Any]:
-        return {"notes": [f"{ctx.task} {ctx.attempt}"]}
+        if called is not None:
+            called.append((ctx.payload, ctx.attempt))
+        return {}
 
     made.edge(START, "split")
     made.edge("leaf", END)
@@ -73,6 +75,19 @@ def test_a_fan_out_of_idempotent_tasks_writes_its_intents_at_once_and_costs_no_s
 def test_tasks_that_may_not_be_made_again_get_their_intents_as_they_begin() -> None:
     _, intents = _worked(_run(LEAVES))
     assert intents >= LEAVES / 32
+    assert TaskResult.objects.filter(node="leaf", outcome="done").count() == LEAVES
+
+
+def test_an_idempotent_task_whose_intent_was_written_before_its_turn_runs_when_its_worker_is_gone() -> None:
+    called: list[tuple[int, int]] = []
+    run = _run(LEAVES, idempotent=True, called=called)
+    slice_of(run, draining=lambda: bool(called))
+    assert run.status == "queued"
+    assert 0 < len(called) < LEAVES
+    assert TaskResult.objects.filter(node="leaf", outcome="open").count() == LEAVES - len(called)
+    runs.advance(run.id)
+    assert sorted(n for n, _ in called) == list(range(LEAVES)), "each once"
+    assert {attempt for _, attempt in called} == {1, 2}
     assert TaskResult.objects.filter(node="leaf", outcome="done").count() == LEAVES
 
 
