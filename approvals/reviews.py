@@ -54,6 +54,8 @@ def sign(
         with transaction.atomic():
             return _sign(run_uuid, items, by=by, idempotency_key=idempotency_key)
     except IntegrityError as error:
+        if idempotency_key is None:
+            raise
         # The key belongs to a receipt of another run that was being signed at the same moment.
         raise KeyConflict("this idempotency key was used at the same time", idempotency_key=idempotency_key) from error
     except NotAReviewer as refused:

@@ -25,8 +25,6 @@ from orchestrator.engine.errors import StaleLease
 
 MOST_ATTEMPTS = 5
 """Begun without a slice that ended well; then the job has failed, and stays failed."""
-LONGEST_PAUSE = 300.0
-"""Seconds between two attempts at most; the first pause is 2 s, each next one twice as long."""
 _HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts"]
 
 
@@ -187,8 +185,8 @@ def fail(hold: JobHold, code: str, message: str, *, again_in: float | None = Non
     """
     values: dict[str, Any] = {"error_code": code, "error": message[:2000], "lease_until": None, "leased_by": None}
     if hold.attempts < MOST_ATTEMPTS:
-        pause = min(2.0**hold.attempts, LONGEST_PAUSE)
-        _change(hold, status=JobStatus.QUEUED, due_at=db_in(pause), **values)
+        # The first pause is 2 s, each next one twice as long.
+        _change(hold, status=JobStatus.QUEUED, due_at=db_in(2.0**hold.attempts), **values)
     elif again_in is not None:
         _change(hold, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, **values)
     else:

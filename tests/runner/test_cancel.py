@@ -21,7 +21,7 @@ from orchestrator import runner, runs
 from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from tests import cast
-from tests.contract.small import advanced, graph, held, slice_of, started
+from tests.contract.small import advanced, graph, held, registered, slice_of, started
 from tests.forging import tamper
 from tests.graphs_app import graphs
 from tests.processes import calls
@@ -285,6 +285,14 @@ def test_an_unknown_run_that_is_cancelled_stays_unknown_until_it_is_settled(
 
 def test_an_idempotent_effect_that_may_have_happened_does_not_hold_a_cancel_up(tmp_path: Path) -> None:
     assert runs.cancel(with_an_open_intent(tmp_path, "pay").id).status == Status.CANCELLED
+
+
+def test_an_open_effect_of_a_graph_that_is_not_registered_here_counts_as_unknown() -> None:
+    run = started(in_one_node("gone", lambda ctx: None, effect="external", idempotent=True))
+    journal.begin(held(run), [Intent(Task("work", 1), 1, "external", "", 60.0)])
+    Run.objects.filter(id=run.id).update(**EXPIRED)
+    registered(in_one_node("gone", lambda ctx: None))
+    assert runs.cancel(run.id).status == Status.UNKNOWN
 
 
 def test_the_jobs_of_a_cancelled_run_are_cancelled_with_it(tmp_path: Path) -> None:
