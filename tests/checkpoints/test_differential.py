@@ -158,6 +158,18 @@ def test_any_checkpoint_loads_in_one_query_and_its_list_reads_no_payload() -> No
     assert '"change"' not in queries[0]["sql"]
 
 
+def test_rows_are_read_as_the_orm_reads_them() -> None:
+    rows = rows_of(done(looping(12, snapshot=5)))
+    for row, read in zip(rows[5:9], folding.range_of(rows[8].id), strict=True):
+        for field in Checkpoint._meta.concrete_fields:
+            kept, found = getattr(row, field.attname), getattr(read, field.attname)
+            assert (found, type(found)) == (kept, type(kept)), field.attname
+    for row, listed in zip(rows[::-1], timeline.list_checkpoints(rows[0].run_id), strict=True):
+        names = listed.__dict__.keys() & row.__dict__.keys() - {"_state"}
+        assert {name: getattr(listed, name) for name in names} == {name: getattr(row, name) for name in names}
+        assert listed.event_hash == row.event_hash, "what a list does not show is read when it is asked for"
+
+
 @pytest.mark.parametrize("policy", ["none", Interval(7)], ids=str)
 def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_is_smaller(
     policy: Any, settings: Any
