@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from checkpoints import folding, leases, timeline
+from checkpoints import folding, leases, points, timeline
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing import Cover
 from orchestrator import runner, runs
@@ -136,6 +136,13 @@ def test_by_bytes_a_load_reads_at_most_about_twice_the_state() -> None:
     for row in rows[20::15]:
         read = sum(map(len, folding.parts_of(list(folding.range_of(row.id)))))
         assert read <= 2.5 * row.state_size, (row.seq, read, row.state_size)
+
+
+def test_by_bytes_a_snapshot_is_written_at_the_latest_after_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = looping(20, grow=0)
+    monkeypatch.setattr(points, "MOST_ROWS", 4)
+    monkeypatch.setattr(points, "_size", lambda payload, sizes: 10**9)
+    assert [row.seq for row in rows_of(done(graph)) if row.snapshot][:4] == [0, 4, 8, 12]
 
 
 def test_by_bytes_storage_grows_with_what_changed_and_not_with_the_state() -> None:
