@@ -63,6 +63,10 @@ class TaskResult(OfTask, Sealed):
                 name="task_result_once",
             ),
         ]
+        # The superstep in hand: few rows at any time, however long the line is.
+        indexes = [
+            models.Index(fields=["run", "line"], name="task_result_in_hand", condition=models.Q(seq__isnull=True)),
+        ]
 
     def __str__(self) -> str:
         return f"{self.task} attempt {self.attempt}: {self.outcome}"
