@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from approvals import standing
+from approvals import reviews, standing
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
@@ -147,10 +147,13 @@ def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(bo
     for _ in range(TRIALS):
         run = small.advanced(made)
         values = ["hers", "his"]
+        (shown,) = desk.pending(run)
+        # Both have the same revision on their screens, whoever comes first.
+        seen = {"write": str(shown.write), "hash": shown.hash, "verdict": "edit", "reason": ""}
         met = meet(
             chance,
-            lambda run=run: sign(run, both[0], [("edit", "hers")]),
-            lambda run=run: sign(run, both[1], [("edit", "his")]),
+            lambda run=run, seen=seen: reviews.sign(run.id, [{**seen, "value": "hers"}], by=both[0]),
+            lambda run=run, seen=seen: reviews.sign(run.id, [{**seen, "value": "his"}], by=both[1]),
         )
         place = winner_of(met)
         assert isinstance(met[1 - place], StaleProposal)
