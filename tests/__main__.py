@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BROWSER = "tests/browser"
 PASSES = {
-    "sqlite": ("-n", "3", f"--ignore={BROWSER}"),
-    "postgresql": ("-n", "3", f"--ignore={BROWSER}", "--ignore=tests/engine", "--ignore=tests/house"),
+    "sqlite": ("-n", "2", f"--ignore={BROWSER}"),
+    "postgresql": ("-n", "2", f"--ignore={BROWSER}", "--ignore=tests/engine", "--ignore=tests/house"),
 }
 IN_BROWSER = ("sqlite", BROWSER)
 
