@@ -63,6 +63,9 @@ def test_a_run_of_which_a_commit_was_not_answered_ends_as_it_would_have(
     note(f"answer {lost.at} of {whole.number} was lost")
     recovered = _lived(made, dice, lost, ann, tmp_path)
     note(f"it was of {lost.fired}")
+    # How many results share a commit depends on when they come, so the last commit of one life may be missing in the
+    # next; such an example shows nothing and is replaced by another.
+    assume(lost.fired)
     _same(live, recovered)
 
 
