@@ -6,7 +6,7 @@ fixed here, once: what people are shown later is what is stored now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from checkpoints.packed import pack
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
 from orchestrator.engine.reduce import HeldWrite
 
@@ -27,7 +28,7 @@ PRINCIPALS = ("user:", "group:", "perm:")
 LONGEST_PRINCIPAL = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reached:
     """A gate reached by a task, and why it must be asked (the guard's reason, or its error)."""
 
@@ -36,7 +37,7 @@ class Reached:
     all_or_nothing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opening:
     """Rows and log lines that ride in the commit."""
 
@@ -53,7 +54,7 @@ class Opening:
             sql.insert(PendingWrite, self.writes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """The commit that opens: the state after it, its superstep, the run's input, and when."""
 

@@ -5,7 +5,7 @@ Called inside the runner's slice, never by faces. Nothing is written before `ins
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -22,13 +22,14 @@ from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.reduce import Settled, WriteValue, settleable
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rebasing:
     """Held writes whose bound base a commit moves: their next revisions, and the requests that are open again."""
 
@@ -46,7 +47,7 @@ class Rebasing:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settlement:
     """The gates that a settlement applies, in the order in which their last decisions are numbered."""
 

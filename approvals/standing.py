@@ -3,7 +3,6 @@ and re-basing use it, and whoever shows what is decided: nobody decides on, or a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.core import Given, Held, Policy, Standing, judge, outcome
@@ -13,9 +12,10 @@ from checkpoints.models import PendingWrite
 from checkpoints.sealing import Cover
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """One request with its writes as they stand, in order of position."""
 

@@ -6,7 +6,7 @@ UPDATE of the run's event_seq and event_hash. This module computes and inserts l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,9 +16,10 @@ from checkpoints.core import codec
 from checkpoints.models import RunEvent
 from checkpoints.sealing import Cover
 from orchestrator.engine import canonical
+from orchestrator.engine.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Draft:
     """A line before it has its number. `actor` is a user's name, empty for the system."""
 
@@ -29,7 +30,7 @@ class Draft:
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogEnd:
     """Where a log stands: number and hash of its last line."""
 

@@ -7,7 +7,7 @@ line. A result is accepted only for the attempt whose intent is open; one that c
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -28,9 +28,10 @@ from checkpoints.processes import this_process
 from checkpoints.sealing import Cover
 from orchestrator.engine import Task
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
+from orchestrator.engine.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Intent:
     """That an attempt is about to begin. `timeout` in seconds."""
 
@@ -41,7 +42,7 @@ class Intent:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """What is known of the newest attempt of a task."""
 
@@ -55,7 +56,7 @@ class Entry:
     settled: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """How an attempt ended. `output` as JSON of the engine's Output, `error` as {type, message, traceback}."""
 

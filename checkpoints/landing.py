@@ -5,7 +5,7 @@ their addresses.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -21,10 +21,11 @@ from checkpoints.packed import pack
 from checkpoints.sealing import Cover
 from orchestrator.engine import Task
 from orchestrator.engine.errors import MemoryConflict
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.trace import Landing, address_of, text_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One landing against what is there: `now` is the version that it meets, `there` whether it meets a trace."""
 
@@ -48,7 +49,7 @@ class Change:
         return {"value": self.landing.value, "version": self.version}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """The checkpoint with which something lands: its number, the superstep's, and when."""
 
@@ -57,7 +58,7 @@ class Commit:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Landings:
     """What a commit lands, and the lines that it adds to the log."""
 

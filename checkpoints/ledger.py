@@ -7,7 +7,6 @@ knows about people's decisions: what must ride in a commit is handed in as `insi
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -40,6 +39,7 @@ from orchestrator.engine.errors import (
     WrongKey,
     WrongStatus,
 )
+from orchestrator.engine.frozen import frozen
 
 __all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
 
@@ -67,7 +67,7 @@ class Moved(Exception):
     """Somebody else wrote to the log since the holder looked; he must look again and build his commit anew."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """What becomes of the run with a commit. `due_in` (seconds) goes with `waiting`; `error` with the stopped
     statuses.

@@ -6,7 +6,7 @@ is the seq of the newest row of its line, up to it, that holds a snapshot; so on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing import Cover
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import SaveFailed
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.ops import Op
 
 log = structlog.get_logger(__name__)
@@ -32,7 +33,7 @@ FORMAT = 1
 """The format version of rows: what `change`, `snapshot` and the hashes are made of."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Payload:
     """What a checkpoint says of the state: JSON, the partitions and what resuming needs."""
 
@@ -58,7 +59,7 @@ class Payload:
         return cls(state, document["diagnostics"], document["frontier"], document["versions"], document["open"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """A checkpoint before it is written. `nodes` and `changed` are what lists show of it; `ops` is what became of the
     channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows.
@@ -75,7 +76,7 @@ class Point:
     snapshot: str | int = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """The newest checkpoint row as its holder needs it.
 
@@ -103,7 +104,7 @@ class Head:
         return self.seq + 1 if self.kept else self.seq
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a row stands, and what is the same for all rows of its run."""
 
@@ -120,7 +121,7 @@ class Place:
         return cls(run.id, run.graph, run.version, run.fingerprint, run.line, sealing.cover_of(run), run.payloads)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """What a row changes against its parent: encoded ops, their bytes as one list, its hash; and what comes of it, the
     bytes of each channel's entry and of the whole document.

@@ -7,7 +7,6 @@ changes neither seals nor hashes. A model says what its payload columns are (`PA
 
 import hmac
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
@@ -21,6 +20,7 @@ from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
+from orchestrator.engine.frozen import frozen
 
 Row = TypeVar("Row", bound=Model)
 Part = bytes | str | int | None
@@ -28,7 +28,7 @@ Part = bytes | str | int | None
 _NEVER = frozenset({"seal", "seal_key"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cover:
     """How the rows of one run are protected. `hash_key` is the id of the key that makes its hashes; empty for plain
     SHA-256.
@@ -178,7 +178,7 @@ def require_cover(row: Model, column: str, kept: bytes, cover: Cover) -> None:
         raise TamperedRow(f"{column} of {what} {said}", row=what, column=column)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """What sealing needs to know of a model. `values` gives all sealed fields but the payload columns."""
 

@@ -3,7 +3,6 @@ would cost more than the commit; and what the ORM lacks: an UPDATE that returns 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -19,6 +18,7 @@ from django.db.models.sql import UpdateQuery
 from django.utils import timezone
 
 from checkpoints.clock import STANDS_FOR_NOW
+from orchestrator.engine.frozen import frozen
 
 Row = TypeVar("Row", bound=Model)
 Shared = tuple[tuple[str, str], ...]
@@ -31,7 +31,7 @@ MOST_ROWS = 500
 """Rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Update:
     """An UPDATE of the rows whose fields equal `where`; `values` are as for `QuerySet.update`, expressions included."""
 
@@ -97,7 +97,7 @@ def _insert(cursor: Any, model: type[Model], rows: Sequence[Model], vendor: str)
         cursor.execute(_insert_sql(model, len(some)), _params(model, some, vendor))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rows:
     """Rows of one model to insert behind a fence. `shared` names attributes that equal a field of the fence's row as it
     is after the update: one statement takes them from there, and so has fewer parameters than make a driver read its
@@ -172,7 +172,7 @@ def _fenced_sql(
     return f"WITH {', '.join(parts)} SELECT {_columns_sql(model, returning)} FROM fence"  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Column:
     """A column that an INSERT gives: its name, its attribute on a row, its type for a cast, how a value is adapted."""
 

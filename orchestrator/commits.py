@@ -32,6 +32,7 @@ from orchestrator import diagnostics, remembering, saving, shown
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
 from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.executor import Finish
@@ -91,7 +92,7 @@ def repeated(hold: Hold, act: Callable[[], T]) -> T:
             hold.moved = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worked:
     """A superstep all of whose tasks have a result: what was planned, what was open before, and what came out."""
 
@@ -103,7 +104,7 @@ class Worked:
     took_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Built:
     """A commit, ready to be made; `after` is what the run would do next, `inside` what rides in it."""
 

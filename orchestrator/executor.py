@@ -21,6 +21,7 @@ from orchestrator.attempt import Attempt, Setting
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output
 from orchestrator.heartbeat import Heartbeat
@@ -40,7 +41,7 @@ class Drained(Exception):
     """The grace period is over: what runs is left as in a crash, and the run goes back to the queue."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finish:
     """How a task came out of this sitting: done, failed, unknown, or later (in `due_in` seconds, after `tries`)."""
 

@@ -4,7 +4,7 @@ A superstep stays open until each of its tasks has a result; then all are reduce
 been.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from checkpoints.journal import Entry
@@ -13,12 +13,13 @@ from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import HeldWrite, Output, Result
 from orchestrator.masking import writable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
 
@@ -65,7 +66,7 @@ class Kept:
         return cls(output, error, **{name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Open:
     """The open superstep of a failure checkpoint. `asked` are tasks whose requests are open already; `tries` count
     the attempts since a person last acted, for tasks that wait for their next one; `due` says when that is, in seconds

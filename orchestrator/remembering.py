@@ -4,7 +4,7 @@ The attempt opens a memory; the runner's commits take what tasks left. A graph t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from checkpoints.leases import Hold
 from checkpoints.models import MemoryRecord
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.memory import Memory, Shelf
 from orchestrator.engine.reduce import HeldWrite, Output
 from orchestrator.engine.trace import JOURNALED, LIVE, Landing, address_of, is_memory
@@ -50,7 +51,7 @@ def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:
     return any(is_memory(write.channel) for write in output.writes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remembered:
     """What one commit does to memory. Empty where it does nothing."""
 

@@ -4,13 +4,14 @@ Every superstep commits. A row that does not stay is the recovery point, which t
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from orchestrator.engine.frozen import frozen
 
 BEFORE = frozenset({"before", "both"})
 AFTER = frozenset({"after", "both"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Superstep:
     """What the policy looks at. `ran` and `next` are the `checkpoint=` settings of the nodes that ran and that run
     next.

@@ -4,7 +4,7 @@ results.
 A visit ends with its last task. Its edges are evaluated once, on the state after the reduce.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.engine.canonical import Json
@@ -13,11 +13,12 @@ from orchestrator.engine.definition import label_text
 from orchestrator.engine.effect import APPROVED, ERROR, REJECTED
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, visit_key
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import outcome_of
 from orchestrator.engine.node import END, Branch, Edge
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """A visit that ended: its outcome (approved, rejected, partial behind a gate; error; else None) and the edges it
     took.

@@ -5,14 +5,15 @@ Planner and reducer make new frontiers from old ones; the ledger keeps them as J
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from orchestrator.engine.canonical import Json
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.identity import Task
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorInfo:
     """What the node behind an error edge reads as `ctx.error`."""
 
@@ -29,7 +30,7 @@ class ErrorInfo:
         return cls(kept["node"], kept["type"], kept["message"], kept["attempt"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One task of a visit that is not over: `status` is gated, done, approved, rejected, partial or error. What it
     returned as goto and sends waits with it.
@@ -59,7 +60,7 @@ SendList = tuple[str, tuple[Json, ...]]
 """A target and the payloads of one visit to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frontier:
     """`tokens`: edge id -> how many (never 0). `errors`: what the tokens on error edges carry, oldest first.
     `waiting`: "node:visit" -> its tasks by index, where one of them is gated. `rejected`: a token died of a

@@ -1,13 +1,13 @@
 """What a node returned, checked and staged: the one form in which results are recorded, held, reduced and replayed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.engine.canonical import Json, normalised
 from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.node import Node
 from orchestrator.engine.write import Command, Send, Write
 
@@ -15,7 +15,7 @@ SEALED = ("input", "diagnostics")
 """Partitions that no node writes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteValue:
     """A write with its value as canonical JSON. `version`: of a write to memory, the version that it was made on."""
 
@@ -33,7 +33,7 @@ class WriteValue:
         return cls(kept["channel"], kept["value"], kept["label"], kept.get("version"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """A task's result. `goto` None: the node's own edges are taken. `sends`: (target, payload). `reads`: what it read
     from memory, as {asked, found: [[namespace, key, version, strength]], mode}.

@@ -13,6 +13,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import Runaway
 from orchestrator.engine.frontier import ErrorInfo, Frontier, visit_of
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.identity import Task
 from orchestrator.engine.node import END, START, Edge
 
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """A task to run. `payload` is that of its `Send`, `error` what an error edge brought."""
 
@@ -40,7 +41,7 @@ class Start:
     is_send: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planned:
     """The next superstep: its tasks in declared order, and the frontier once they have started. No starts: nothing
     can move.

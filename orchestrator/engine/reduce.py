@@ -5,7 +5,7 @@ this, live and in recovery alike.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
@@ -13,6 +13,7 @@ from orchestrator.engine.effect import APPROVED, ERROR
 from orchestrator.engine.errors import ConflictingWrites, CountersignError, InvalidValue
 from orchestrator.engine.flow import Finished, Flow
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, visit_key, visit_of
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import apart
 from orchestrator.engine.ops import Op
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """How a task ended. `gated`: its writes are held and nothing flows. `error`: it takes the error edge. `outcome`
     "approved": its gate needed nobody.
@@ -48,7 +49,7 @@ class Result:
     outcome: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldWrite:
     """A write that a gate holds; `position` is its place among the task's writes, from 0. `version` as in
     `WriteValue`.
@@ -62,7 +63,7 @@ class HeldWrite:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settled:
     """A gated task as people decided it: the writes to apply, in order of position, and the outcome. `shows` are
     further channels that the decision was bound to, where the gate that held it is not the node's own.
@@ -74,7 +75,7 @@ class Settled:
     shows: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """The state and frontier after it, what changed per channel, writes newly held, the visits that ended, and what is
     to land in memory.

@@ -8,7 +8,6 @@ A wish to change memory travels as a write to the channel `$memory:<namespace>/<
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from orchestrator.engine.canonical import Json, normalised
 from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.identity import Task
 from orchestrator.engine.reducer import Replace
 
@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W_]+")
 LIVE, SNAPSHOT, JOURNALED = "live", "snapshot", "journaled"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """One remembered thing. `run`, `node`, `superstep` and `at` say who remembered it; `at` is None while it is staged.
 
@@ -64,7 +64,7 @@ class Trace:
         return [self.namespace, self.key, self.version, self.strength]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Landing:
     """A change of memory that lands with a commit: the n-th (from 0) of its task, on version `version` of its key
     (None: on whatever is there). `value` None deletes.
