@@ -5,11 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 
 from checkpoints.core.keyring import KEY_BYTES, Keyring, derived
 
@@ -70,32 +73,25 @@ def _check_payloads(name: Any, given: Any) -> None:
         raise ImproperlyConfigured(f"{where}['options'] must be a dictionary")
 
 
-_read: tuple[Mapping[str, Any], Conf] | None = None
-
-
+@cache
 def conf() -> Conf:
     """The settings as they are now. Raises `ImproperlyConfigured` naming an unknown setting, or one of a wrong type."""
-    global _read
-    given: Mapping[str, Any] = getattr(settings, "COUNTERSIGN", None) or {}
-    # Kept by identity of the dictionary, so that overridden settings are read anew and a hot loop pays nothing.
-    if _read is None or _read[0] is not given:
-        _read = (given, _parse(given))
-    return _read[1]
+    return _parse(getattr(settings, "COUNTERSIGN", None) or {})
 
 
-_ring: tuple[Conf, tuple[str, ...], Keyring] | None = None
-
-
+@cache
 def keyring() -> Keyring:
     """The keys as the settings name them now; behind all of them those derived from the secret key, which seal where
     no other does. Raises `ImproperlyConfigured` naming a key that cannot be one.
     """
-    global _ring
-    now, found = conf(), _ring
     secrets = (*map(str, reversed(settings.SECRET_KEY_FALLBACKS)), str(settings.SECRET_KEY))
-    if found is None or found[0] is not now or found[1] != secrets:
-        found = _ring = (now, secrets, _keyring(now, secrets))
-    return found[2]
+    return _keyring(conf(), secrets)
+
+
+@receiver(setting_changed)
+def _read_anew(**_: Any) -> None:
+    conf.cache_clear()
+    keyring.cache_clear()
 
 
 def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:

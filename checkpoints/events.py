@@ -71,5 +71,5 @@ def insert(rows: list[RunEvent]) -> None:
 def line_hash(previous: str, row: RunEvent, payload: bytes, cover: Cover) -> str:
     """The hash over that of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
     return cover.framed_hash(
-        previous, str(row.run_id), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
+        previous, row.run_id, row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
     )

@@ -281,14 +281,7 @@ def _fenced(
     inside: Callable[[], None] | None = None,
 ) -> int:
     """One commit: the fence, the rows behind it, and what rides with them. Gives the run's `wakes`."""
-    if inside is None and sql.is_one_statement(rows):
-        # One statement is a transaction by itself, in one round trip.
-        met = sql.fenced(fence, rows, gone=gone)
-    else:
-        with transaction.atomic():
-            met = sql.fenced(fence, rows, gone=gone)
-            if met and inside:
-                inside()
+    met = sql.fenced(fence, rows, gone=gone, inside=inside)
     if met:
         hold.seal, hold.seal_key = fence.values["seal"], fence.values["seal_key"]
         return int(met[0][0])

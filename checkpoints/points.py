@@ -178,9 +178,10 @@ def alone(
     """A row that no other is needed to load: its change is the `whole`, and it has a snapshot."""
     before = parent.id if parent else None
     row = _row(place, new, point, parent=before, seq=seq, end=end, at=at)
-    chained = parent.content_hash if parent else ""
-    head = Head(new, seq, before, True, point.source, point.payload, chained, seq, 0, change.sizes, logged=end.seq)
-    return row, _finished(place, row, head, change, snapshot=True)
+    row.anchor = seq
+    _finish(place, row, parent.content_hash if parent else "", change, snapshot=point.payload)
+    kept = (row.content_hash, seq, 0)
+    return row, Head(new, seq, before, True, point.source, point.payload, *kept, change.sizes, end.seq)
 
 
 def following(
@@ -191,10 +192,14 @@ def following(
     """
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
     row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
-    full = point.kept and _is_due(point, seq - head.anchor, since=head.since + len(change.data), size=change.size)
-    kept = (head.hash, head.anchor, head.since)
-    after = Head(new, seq, parent, point.kept, point.source, point.payload, *kept, change.sizes, logged=end.seq)
-    return row, _finished(place, row, after, change, snapshot=full)
+    since = head.since + len(change.data)
+    full = point.kept and _is_due(point, seq - head.anchor, since=since, size=change.size)
+    row.anchor = seq if full else head.anchor
+    _finish(place, row, head.hash, change, snapshot=point.payload if full else None)
+    # The next change is against the newest kept row.
+    kept = (row.content_hash, row.anchor, 0 if full else since) if point.kept else (head.hash, head.anchor, head.since)
+    loose = () if point.kept else change.steps
+    return row, Head(new, seq, parent, point.kept, point.source, point.payload, *kept, change.sizes, end.seq, loose)
 
 
 def unsaved(head: Head, point: Point) -> Head:
@@ -227,31 +232,23 @@ def _is_due(point: Point, rows: int, *, since: int, size: int) -> bool:
     return rows >= int(point.snapshot)
 
 
-def _finished(place: Place, row: Checkpoint, head: Head, change: Change, *, snapshot: bool) -> Head:
-    """Give the row its bytes, hashes and seal; and the head, whose hash is the parent's until then, as it is with this
-    row.
-    """
+def _finish(place: Place, row: Checkpoint, parent_hash: str, change: Change, *, snapshot: Payload | None) -> None:
+    """Give the row its hashes, seal and bytes."""
     row.change_hash, row.state_size = change.hash, change.size
-    row.anchor = row.seq if snapshot else head.anchor
-    row.content_hash = content_hash(row, head.hash, place.cover)
-    kept = {"change": change.data}
-    if snapshot:
-        kept["snapshot"] = canonical.encode(head.payload.document())
-        row.snapshot_hash = place.cover.digest(kept["snapshot"])
+    row.content_hash = content_hash(row, parent_hash, place.cover)
+    whole = b"" if snapshot is None else canonical.encode(snapshot.document())
+    row.snapshot_hash = place.cover.digest(whole) if whole else ""
     sealing.seal(row, place.cover)
-    for column, data in kept.items():
-        _keep(row, column, codec.pack(data), place)
-    if not head.kept:
-        return replace(head, loose=change.steps)
-    since = 0 if snapshot else head.since + len(change.data)
-    return replace(head, hash=row.content_hash, anchor=row.anchor, since=since)
+    _keep(row, "change", codec.pack(change.data), place)
+    if whole:
+        _keep(row, "snapshot", codec.pack(whole), place)
 
 
 def content_hash(row: Checkpoint, parent_hash: str, cover: Cover) -> str:
     """The hash of a row's header and its change, chained to the parent's."""
     return cover.framed_hash(
         parent_hash,
-        str(row.run_id),
+        row.run_id,
         row.line,
         row.seq,
         row.superstep,

@@ -23,7 +23,7 @@ from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
 
 Row = TypeVar("Row", bound=Model)
-Part = bytes | str | int | None
+Part = bytes | str | int | UUID | None
 
 _NEVER = frozenset({"seal", "seal_key"})
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import IntegerField, JSONField, Model, Value
 from django.db.models.base import ModelState
@@ -45,6 +45,10 @@ class Update:
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
         for name, value in self.values.items():
+            if type(value) in _AS_IT_IS:
+                texts.append((name, "%s"))
+                params.append(value)
+                continue
             text, more = assigned(self.model, name, value, vendor)
             texts.append((name, text))
             params += more
@@ -109,20 +113,28 @@ class Rows:
     shared: Shared = ()
 
 
-def is_one_statement(rows: Sequence[Rows]) -> bool:
-    """Whether `fenced` does these rows in one statement, which is a transaction by itself."""
-    return connection.vendor == "postgresql" and sum(len(some.rows) for some in rows) <= MOST_ROWS
-
-
-def fenced(fence: Update, rows: Sequence[Rows], *, gone: Model | None = None) -> list[tuple[Any, ...]]:
-    """The update; and where it met a row, these inserts, after `gone` is deleted. Gives what `update_returning` gives.
-
-    Where it is not one statement (on PostgreSQL it is, up to so many rows) the caller has a transaction open, and ends
-    it where nothing is returned.
+def fenced(
+    fence: Update, rows: Sequence[Rows], *, gone: Model | None = None, inside: Callable[[], None] | None = None
+) -> list[tuple[Any, ...]]:
+    """One transaction: the update; and where it met a row, these inserts, after `gone` is deleted, and `inside`. Gives
+    what `update_returning` gives.
     """
     now = connections[DEFAULT_DB_ALIAS]
-    if is_one_statement(rows):
-        return _in_one_statement(now, fence, [some for some in rows if some.rows], gone)
+    whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= MOST_ROWS
+    write = _in_one_statement if whole else _in_several
+    if whole and inside is None:
+        # One statement is a transaction by itself, in one round trip.
+        return write(now, fence, rows, gone)
+    with transaction.atomic():
+        met = write(now, fence, rows, gone)
+        if met and inside:
+            inside()
+    return met
+
+
+def _in_several(
+    now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None
+) -> list[tuple[Any, ...]]:
     with now.cursor() as cursor:
         cursor.execute(*fence.sql(now.vendor))
         met = _converted(fence, cursor.fetchall())
@@ -136,17 +148,25 @@ def fenced(fence: Update, rows: Sequence[Rows], *, gone: Model | None = None) ->
 def _in_one_statement(
     now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None
 ) -> list[tuple[Any, ...]]:
-    shared = dict.fromkeys(field for some in rows for _, field in some.shared)
-    sql, params = fence.sql(now.vendor, also=tuple(shared))
+    shape = tuple([(some.model, len(some.rows), some.shared) for some in rows if some.rows])
+    sql, params = fence.sql(now.vendor, also=_all_shared(shape))
     if gone is not None:
         params.append(gone.pk)
     for some in rows:
         params += _params(some.model, some.rows, now.vendor, some.shared)
-    shape = tuple((some.model, len(some.rows), some.shared) for some in rows)
     text = _fenced_sql(sql, fence.model, fence.returning, shape, type(gone) if gone is not None else None)
     with now.cursor() as cursor:
         cursor.execute(text, params)
         return _converted(fence, cursor.fetchall())
+
+
+Shape = tuple[tuple[type[Model], int, Shared], ...]
+"""Of the rows behind a fence: models, how many rows, what is shared."""
+
+
+@lru_cache(maxsize=500)
+def _all_shared(shape: Shape) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(field for *_, shared in shape for _, field in shared))
 
 
 @lru_cache(maxsize=500)
@@ -154,7 +174,7 @@ def _fenced_sql(
     sql: str,
     model: type[Model],
     returning: tuple[str, ...],
-    shape: tuple[tuple[type[Model], int, Shared], ...],
+    shape: Shape,
     gone: type[Model] | None,
 ) -> str:
     parts = [f"fence AS ({sql})"]
@@ -246,7 +266,8 @@ def _params(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shar
     for row in rows:
         given = list(values(row))
         for at, adapt in special:
-            given[at] = adapt(given[at], vendor)
+            if adapt is not plain or type(given[at]) is not str:
+                given[at] = adapt(given[at], vendor)
         params += given
     return params
 
@@ -271,10 +292,14 @@ of an enumeration, which a driver may take by its name.
 """
 
 
+_AS_IT_IS = frozenset({str, int, bytes, bool, type(None)})
+"""Types of values that every driver takes for any column, but for JSON in text."""
+
+
 def plain(value: Any, vendor: str) -> Any:
     """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
     kind = type(value)
-    if kind is str or kind is int or kind is bytes:
+    if kind in _AS_IT_IS:
         return value
     if kind is UUID:
         return value.hex if vendor == "sqlite" else value

@@ -37,10 +37,10 @@ class OfTask(models.Model):
     it again.
     """
 
-    line = models.PositiveIntegerField()
+    line = Count()
     node = models.CharField(max_length=200)
-    visit = models.PositiveIntegerField()
-    index = models.PositiveIntegerField(default=0)
+    visit = Count()
+    index = Count(default=0)
 
     class Meta:
         abstract = True

@@ -4,7 +4,6 @@ results.
 A visit ends with its last task. Its edges are evaluated once, on the state after the reduce.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from orchestrator.engine.canonical import Json
@@ -31,9 +30,11 @@ class Finished:
 
 
 class Flow:
-    """Moves tokens for the visits of one step. Give it visits in declared order, then ask for the frontier."""
+    """Moves tokens for the visits of one step. Give it visits in declared order, then ask for the frontier. `written`
+    are the First channels that the step has written by now, and those before.
+    """
 
-    def __init__(self, compiled: Compiled, frontier: Frontier, state: State) -> None:
+    def __init__(self, compiled: Compiled, frontier: Frontier, state: State, written: tuple[str, ...]) -> None:
         self._compiled = compiled
         self._state = state
         self._before = frontier
@@ -42,35 +43,39 @@ class Flow:
         self._sends: list[SendList] = list(frontier.sends)
         self._waiting = dict(frontier.waiting)
         self._rejected = frontier.rejected
+        self._written = written
         self.finished: list[Finished] = []
 
     def frontier(self) -> Frontier:
         """The frontier after all visits taken so far."""
-        return replace(
-            self._before,
+        return Frontier(
             tokens=self._tokens,
             errors=self._errors,
+            visits=self._before.visits,
             sends=tuple(self._sends),
             waiting=self._waiting,
             rejected=self._rejected,
+            visited=self._before.visited,
+            written=self._written,
         )
 
     def take(self, node: str, visit: int, parts: tuple[Part, ...]) -> None:
         """A visit and its tasks by index: let it flow, or let it wait while one of them is gated."""
-        if any(part.status == "gated" for part in parts):
+        statuses = [part.status for part in parts]
+        if "gated" in statuses:
             self._waiting[visit_key(node, visit)] = parts
             return
-        error = next((part.error for part in parts if part.status == ERROR), None)
-        if error is not None:
-            taken = self._compiled.ways[node].error
+        if ERROR in statuses:
+            error, taken = parts[statuses.index(ERROR)].error, self._compiled.ways[node].error
             self.finished.append(Finished(node, visit, ERROR, self._put(taken, error=error)))
             return
-        outcome = _outcome([part.status for part in parts])
+        outcome = _outcome(statuses)
         going = [part for part in parts if part.status != REJECTED]
         taken = self._edges(node, outcome, going)
         self.finished.append(Finished(node, visit, outcome, self._put(taken)))
         for part in going:
-            self._sends += _by_target(part.sends)
+            if part.sends:
+                self._sends += _by_target(part.sends)
 
     def _edges(self, node: str, outcome: str | None, going: list[Part]) -> tuple[Edge, ...]:
         ways = self._compiled.ways[node]
@@ -113,7 +118,7 @@ class Flow:
 
 def _outcome(statuses: list[str]) -> str | None:
     """What people made of a visit; None where nobody was asked. Tasks that no gate held count as approved."""
-    if all(status == "done" for status in statuses):
+    if set(statuses) == {"done"}:
         return None
     return outcome_of([APPROVED if status == "done" else status for status in statuses])
 

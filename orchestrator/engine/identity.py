@@ -28,7 +28,7 @@ class Task(NamedTuple):
 
 def idempotency_key(run_id: UUID | str, line: int, task: Task) -> str:
     """The key that every attempt of one task carries: SHA-256 in hex. Another line or run has another key."""
-    return framed_hash("idempotency-key", str(run_id), line, *task)
+    return framed_hash("idempotency-key", run_id, line, *task)
 
 
 def write_id(run_id: UUID | str, line: int, task: Task, position: int) -> UUID:

@@ -67,44 +67,32 @@ def between(before: Json, after: Json) -> Op | None:
     """The op that makes `after` of `before`; None where they are the same value. Dicts are entered, a list that only
     grew is an append, anything else is set.
     """
-    kind = type(after)
-    if kind is dict and type(before) is dict:
-        return _between_dicts(before, after) if before or after else None
-    if kind is list and type(before) is list:
+    if same(before, after):
+        return None
+    if type(after) is dict and type(before) is dict:
+        keys = {key: op for key, value in after.items() if (op := _of_key(before, key, value)) is not None}
+        return within(keys, sorted(before.keys() - after.keys()))
+    if type(after) is list and type(before) is list:
         shared = len(before)
         if before and shared < len(after) and same(before, after[:shared]):
             return {"op": "append", "items": after[shared:]}
-    return None if same(before, after) else put(after)
+    return put(after)
 
 
-_SCALARS = frozenset({str, int, float, bool, type(None)})
-
-
-def _between_dicts(before: dict[str, Json], after: dict[str, Json]) -> Op | None:
-    keys: dict[str, Op] = {}
-    for key, value in after.items():
-        if key not in before:
-            keys[key] = put(value)
-            continue
-        old = before[key]
-        if old is value or (type(value) in _SCALARS and type(old) is type(value) and old == value):
-            continue
-        inner = between(old, value)
-        if inner is not None:
-            keys[key] = inner
-    gone = sorted(before.keys() - after.keys())
-    return within(keys, gone) if keys or gone else None
+def _of_key(before: dict[str, Json], key: str, value: Json) -> Op | None:
+    if key not in before:
+        return put(value)
+    old = before[key]
+    return None if old is value else between(old, value)
 
 
 def same(one: Json, other: Json) -> bool:
     """Whether two JSON values are the same value. To Python `True == 1 == 1.0`; to JSON they are three."""
-    if type(one) is not type(other):
+    if one is other:
+        return True
+    if one != other or type(one) is not type(other):
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return one is other or (len(one) == len(other) and all(map(same, one, other)))
-    return bool(one == other)
+    return not one or type(one) not in (dict, list) or encode(one) == encode(other)
 
 
 def in_order(items: list[Json]) -> list[Json]:

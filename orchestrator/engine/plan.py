@@ -6,7 +6,7 @@ reach one of its empty incoming edges without passing through it. The runner, it
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled
@@ -66,13 +66,15 @@ def plan(compiled: Compiled, frontier: Frontier) -> Planned:
         draft.consume(compiled, node, held[node])
     starts = tuple(sorted(draft.starts, key=lambda start: compiled.task_order(start.task)))
     seen = dict.fromkeys((*frontier.visited, *(start.task.node for start in starts)))
-    after = replace(
-        frontier,
+    after = Frontier(
         tokens={edge: n for edge, n in draft.tokens.items() if n},
         errors={edge: errors for edge, errors in draft.errors.items() if errors},
         visits=draft.visits,
         sends=(),
+        waiting=frontier.waiting,
+        rejected=frontier.rejected,
         visited=tuple(seen),
+        written=frontier.written,
     )
     return Planned(starts, after)
 

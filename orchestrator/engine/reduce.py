@@ -103,7 +103,7 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
     _refuse_conflicts(compiled, applied)
     applied, memory = apart(applied)
     after, changes, written = _reduced(compiled, planned.frontier, state, applied)
-    flow = Flow(compiled, replace(planned.frontier, written=written), after)
+    flow = Flow(compiled, planned.frontier, after, written)
     visits: dict[tuple[str, int], list[Part]] = {}
     for task, result in given:
         visits.setdefault((task.node, task.visit), []).append(_part(compiled, task, result))
@@ -133,7 +133,7 @@ def settle_step(compiled: Compiled, frontier: Frontier, state: State, settled: S
             raise InvalidValue(f"{one.task} does not wait for a decision", task=str(one.task))
         parts[one.task.index] = replace(parts[one.task.index], status=one.outcome)
         waiting[key] = tuple(parts)
-    flow = Flow(compiled, replace(frontier, waiting={}, written=written), after)
+    flow = Flow(compiled, replace(frontier, waiting={}), after, written)
     for node, visit in sorted(map(visit_of, waiting), key=lambda v: (compiled.order[v[0]], v[1])):
         flow.take(node, visit, waiting[visit_key(node, visit)])
     return Step(after, flow.frontier(), changes, (), tuple(flow.finished), memory)
