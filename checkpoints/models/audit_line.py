@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import models
 
-from checkpoints.models.fields import BigCount, Sealed, hash_field
+from checkpoints.models.fields import Sealed, hash_field
 
 
 class AuditLine(Sealed):
@@ -12,7 +12,7 @@ class AuditLine(Sealed):
     UNSEALED = ("number", "hash")
 
     id = models.BigAutoField(primary_key=True)
-    number = BigCount(null=True, blank=True, unique=True)
+    number = models.BigIntegerField(null=True, blank=True, unique=True)
     at = models.DateTimeField()
     actor = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"

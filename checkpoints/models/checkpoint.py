@@ -3,7 +3,7 @@
 from django.db import models
 
 from checkpoints.core.ids import uuid7
-from checkpoints.models.fields import BigCount, Count, Sealed, SmallCount, hash_field
+from checkpoints.models.fields import Sealed, hash_field
 from checkpoints.models.run import Run
 
 
@@ -34,20 +34,20 @@ class Checkpoint(Sealed):
     run = models.ForeignKey(
         Run, on_delete=models.PROTECT, related_name="checkpoints", db_constraint=False, db_index=False
     )
-    seq = Count()
-    superstep = Count()
-    line = Count()
+    seq = models.IntegerField()
+    superstep = models.IntegerField()
+    line = models.IntegerField()
     source = models.CharField(max_length=12, choices=Source.choices)
     parent = models.UUIDField(null=True, blank=True)
     created_at = models.DateTimeField()
     kept = models.BooleanField(default=True)
     committed = models.BooleanField(default=True)
-    format = SmallCount(default=1)
+    format = models.SmallIntegerField(default=1)
     graph = models.CharField(max_length=200)
     version = models.CharField(max_length=50)
     fingerprint = hash_field()
 
-    anchor = Count(
+    anchor = models.IntegerField(
         default=0, help_text="Seq of the newest row of the line, up to this one, that holds a snapshot."
     )
     change = models.BinaryField(
@@ -60,14 +60,14 @@ class Checkpoint(Sealed):
     change_hash = hash_field()
     content_hash = hash_field()
     snapshot_hash = hash_field()
-    stored_size = BigCount(default=0)
-    state_size = BigCount(default=0)
+    stored_size = models.BigIntegerField(default=0)
+    state_size = models.BigIntegerField(default=0)
 
     nodes = models.JSONField(default=list, help_text="[{node, effect, tasks, ms, outcome}] in declared order.")
     changed = models.JSONField(default=list, help_text="Names of the channels that this checkpoint set.")
-    event_seq = BigCount(default=0)
+    event_seq = models.BigIntegerField(default=0)
     event_hash = hash_field()
-    took_ms = Count(default=0)
+    took_ms = models.IntegerField(default=0)
 
     class Meta:
         ordering = ["run_id", "-seq"]

@@ -34,10 +34,10 @@ class Job(models.Model):
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     due_at = models.DateTimeField()
 
-    epoch = BigCount(default=0)
+    epoch = models.BigIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
     leased_by = models.UUIDField(null=True, blank=True)
-    attempts = Count(default=0, help_text="Begun since a slice of it last ended well.")
+    attempts = models.IntegerField(default=0, help_text="Begun since a slice of it last ended well.")
     progress = models.JSONField(default=dict, blank=True, help_text="{done, total, note, place}")
     error_code = models.CharField(max_length=60, blank=True, default="")
     error = models.TextField(blank=True, default="", help_text="What went wrong last.")

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from checkpoints.models.fields import BigCount, Count, OfTask, Sealed
+from checkpoints.models.fields import OfTask, Sealed
 from checkpoints.models.run import Run
 from orchestrator.engine.trace import LONGEST_KEY, LONGEST_NAMESPACE
 
@@ -21,12 +21,12 @@ class MemoryTrace(Sealed):
     key = models.CharField(max_length=LONGEST_KEY)
     content = models.BinaryField(default=b"", help_text="Packed canonical JSON; empty where it was forgotten.")
     strength = models.FloatField(default=1.0)
-    version = BigCount(default=1, help_text="Counts what was done to this key, from 1.")
+    version = models.BigIntegerField(default=1, help_text="Counts what was done to this key, from 1.")
     deleted = models.BooleanField(default=False)
     encrypted = models.BooleanField(default=False)
     run = models.UUIDField(null=True, blank=True, help_text="The run whose commit wrote it; empty for a person.")
     node = models.CharField(max_length=200, blank=True, default="")
-    superstep = Count(null=True, blank=True)
+    superstep = models.IntegerField(null=True, blank=True)
     at = models.DateTimeField()
     text = models.TextField(blank=True, default="", help_text="The words that a search compares; none if encrypted.")
 
@@ -43,13 +43,13 @@ class MemoryLanding(OfTask):
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="landings", db_constraint=False)
-    n = Count(help_text="Which change of its task, from 0.")
+    n = models.IntegerField(help_text="Which change of its task, from 0.")
     namespace = models.CharField(max_length=LONGEST_NAMESPACE)
     key = models.CharField(max_length=LONGEST_KEY)
-    version = BigCount(help_text="The version that it made.")
+    version = models.BigIntegerField(help_text="The version that it made.")
     deleted = models.BooleanField(default=False)
-    seq = Count(help_text="The checkpoint with which it landed.")
-    superstep = Count()
+    seq = models.IntegerField(help_text="The checkpoint with which it landed.")
+    superstep = models.IntegerField()
     at = models.DateTimeField()
 
     class Meta:
@@ -70,7 +70,7 @@ class MemoryRecord(OfTask, Sealed):
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="memory_records", db_constraint=False)
-    n = Count(help_text="Which call of its task, from 0.")
+    n = models.IntegerField(help_text="Which call of its task, from 0.")
     kind = models.CharField(max_length=10, help_text="get, search, or journal")
     mode = models.CharField(max_length=10, default="snapshot")
     asked = models.BinaryField(default=b"", help_text="Packed canonical JSON: the call.")
@@ -78,7 +78,7 @@ class MemoryRecord(OfTask, Sealed):
     unrecorded = models.BooleanField(
         default=False, help_text="Read as memory was then, though the task had records of an earlier time."
     )
-    superstep = Count()
+    superstep = models.IntegerField()
     at = models.DateTimeField()
 
     class Meta:

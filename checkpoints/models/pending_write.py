@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
-from checkpoints.models.fields import Count, OfTask, Sealed
+from checkpoints.models.fields import OfTask, Sealed
 from checkpoints.models.run import Run
 
 
@@ -26,9 +26,9 @@ class PendingWrite(OfTask, Sealed):
 
     id = models.BigAutoField(primary_key=True)
     write = models.UUIDField(help_text="The id of the write: the same for all its revisions.")
-    revision = Count()
+    revision = models.IntegerField()
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="pending_writes", db_index=False)
-    position = Count()
+    position = models.IntegerField()
     channel = models.CharField(max_length=200)
     label = models.CharField(max_length=300, blank=True, default="")
     value = models.BinaryField(help_text="Packed canonical JSON.")
@@ -41,12 +41,12 @@ class PendingWrite(OfTask, Sealed):
     shown = models.BinaryField(help_text="Packed canonical JSON: what people are shown beside the value.")
     policy_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64, help_text="What a signature is bound to.")
-    size = Count(default=0, help_text="Bytes of the canonical value.")
+    size = models.IntegerField(default=0, help_text="Bytes of the canonical value.")
     reason = models.CharField(max_length=10, choices=Reason.choices, default=Reason.PROPOSAL)
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
-    superstep = Count()
+    superstep = models.IntegerField()
     staged_at = models.DateTimeField()
 
     class Meta:

@@ -5,7 +5,7 @@ from django.db import models
 
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
-from checkpoints.models.fields import BigCount, Count, Sealed, hash_field
+from checkpoints.models.fields import Sealed, hash_field
 
 
 class Run(Sealed):
@@ -29,23 +29,23 @@ class Run(Sealed):
     )
 
     status = models.CharField(max_length=12, choices=[(s.value, s.value) for s in Status], default=Status.QUEUED)
-    line = Count(default=1)
-    superstep = Count(default=0)
+    line = models.IntegerField(default=1)
+    superstep = models.IntegerField(default=0)
     head = models.UUIDField(null=True, blank=True, help_text="The newest checkpoint of the current line.")
-    head_seq = Count(default=0)
+    head_seq = models.IntegerField(default=0)
     head_hash = hash_field()
-    event_seq = BigCount(default=0)
+    event_seq = models.BigIntegerField(default=0)
     event_hash = hash_field()
-    decisions = Count(default=0)
+    decisions = models.IntegerField(default=0)
     durable = models.BooleanField(default=True)
 
-    epoch = BigCount(default=0)
+    epoch = models.BigIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
     leased_by = models.UUIDField(null=True, blank=True)
-    wakes = BigCount(default=0)
+    wakes = models.BigIntegerField(default=0)
     due_at = models.DateTimeField(null=True, blank=True)
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
-    claims_since_progress = Count(default=0)
+    claims_since_progress = models.IntegerField(default=0)
     cancel_at = models.DateTimeField(
         null=True, blank=True, help_text="Somebody asked to cancel it; whoever has it in hand looks at each commit."
     )

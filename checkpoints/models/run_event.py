@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from checkpoints.models.fields import BigCount, Sealed, hash_field
+from checkpoints.models.fields import Sealed, hash_field
 from checkpoints.models.run import Run
 
 
@@ -15,7 +15,7 @@ class RunEvent(Sealed):
     id = models.BigAutoField(primary_key=True)
     # No constraint in the database, and no index: see Checkpoint.run.
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False, db_index=False)
-    seq = BigCount()
+    seq = models.BigIntegerField()
     type = models.CharField(max_length=40)
     at = models.DateTimeField()
     node = models.CharField(max_length=200, blank=True, default="")

@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import models
 
-from checkpoints.models.fields import BigCount, Count, OfTask, Sealed, hash_field
+from checkpoints.models.fields import OfTask, Sealed, hash_field
 from checkpoints.models.run import Run
 
 
@@ -28,14 +28,14 @@ class TaskResult(OfTask, Sealed):
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="task_results", db_index=False)
-    attempt = Count()
+    attempt = models.IntegerField()
     effect = models.CharField(max_length=10)
-    epoch = BigCount()
+    epoch = models.BigIntegerField()
     worker = models.UUIDField(null=True, blank=True)
     host = models.CharField(max_length=255, blank=True, default="")
-    pid = Count(default=0)
+    pid = models.IntegerField(default=0)
     process_started = models.BigIntegerField(default=0, help_text="Clock ticks: tells a reused pid.")
-    superstep = Count(help_text="The superstep in whose course it ran.")
+    superstep = models.IntegerField(help_text="The superstep in whose course it ran.")
     input_hash = hash_field()
     intent_at = models.DateTimeField()
     over_at = models.DateTimeField(help_text="After lease and timeout: past this only a frozen process still acts.")
@@ -44,8 +44,8 @@ class TaskResult(OfTask, Sealed):
     output = models.BinaryField(default=b"", help_text="Packed canonical JSON of what the node returned.")
     error = models.BinaryField(default=b"", help_text="Packed canonical JSON: type, message, traceback.")
     result_at = models.DateTimeField(null=True, blank=True)
-    took_ms = Count(default=0)
-    seq = Count(null=True, blank=True, help_text="The first checkpoint that lists it.")
+    took_ms = models.IntegerField(default=0)
+    seq = models.IntegerField(null=True, blank=True, help_text="The first checkpoint that lists it.")
     settled_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
@@ -80,8 +80,8 @@ class LateResult(OfTask, Sealed):
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="late_results")
-    attempt = Count()
-    epoch = BigCount()
+    attempt = models.IntegerField()
+    epoch = models.BigIntegerField()
     output = models.BinaryField(default=b"")
     error = models.BinaryField(default=b"")
     at = models.DateTimeField()

@@ -12,7 +12,7 @@ class Upload(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     stored_as = models.CharField(max_length=300, unique=True)
     name = models.CharField(max_length=255)
-    size = BigCount()
+    size = models.BigIntegerField()
     sha256 = models.CharField(max_length=64)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     at = models.DateTimeField()

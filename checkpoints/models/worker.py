@@ -10,7 +10,7 @@ class Worker(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     host = models.CharField(max_length=255)
-    pid = Count()
+    pid = models.IntegerField()
     process_started = models.BigIntegerField(
         default=0, help_text="Start time of the process in clock ticks: tells a reused pid."
     )
@@ -18,8 +18,8 @@ class Worker(models.Model):
     heartbeat_at = models.DateTimeField()
     stopped_at = models.DateTimeField(null=True, blank=True)
     draining = models.BooleanField(default=False)
-    slots = SmallCount(default=0)
-    busy = SmallCount(default=0)
+    slots = models.SmallIntegerField(default=0)
+    busy = models.SmallIntegerField(default=0)
     fingerprints = models.JSONField(default=list, help_text="Fingerprints of the graphs that it has registered.")
 
     class Meta:
