@@ -7,7 +7,7 @@ knows about people's decisions: what must ride in a commit is handed in as `insi
 
 import inspect
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -182,7 +182,7 @@ def commit(
     `inside` does what must ride in it. Raises `StaleLease` where another epoch has the run, `Moved` where the log has
     newer lines, `SaveFailed` where the payload backend refuses; then nothing was written.
     """
-    at, new = timezone.now(), uuid7()
+    at, new = datetime.now(UTC), uuid7()
     place = Place.of(hold)
     change = points.change_after(head, point, place.cover)
     # The log refers to what changed; the bytes are stored once.

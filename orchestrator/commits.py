@@ -8,11 +8,10 @@ tried again; the nodes do not run again, for the state's change stands.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from django.db import Error
-from django.utils import timezone
 
 from approvals import settlements
 from approvals.models import RequestStatus
@@ -66,7 +65,9 @@ class Desk:
     def look(self) -> list[Asked]:
         """The requests that wait on this line; read anew only where something moved since the last look."""
         if self.hold.moved:
-            tasks = self.frontier.gated() | Open.from_json(self.head.payload.open).asked
+            payload = self.head.payload
+            waits = payload.frontier["waiting"] or payload.open
+            tasks = self.frontier.gated() | Open.from_json(payload.open).asked if waits else set()
             self.asked = settlements.waiting(self.hold, tasks) if tasks else []
             self.hold.moved = False
         return self.asked
@@ -136,7 +137,7 @@ def advance(desk: Desk, worked: Worked) -> bool:
 
 
 def _built(desk: Desk, worked: Worked) -> _Built:
-    number, step, kept, at = desk.hold.superstep + 1, worked.step, worked.kept, timezone.now()
+    number, step, kept, at = desk.hold.superstep + 1, worked.step, worked.kept, datetime.now(UTC)
     reached = _reached(desk, kept, worked.before)
     outputs = {task: one.output for task, one in kept.items() if one.output}
     after = plan(desk.graph, step.frontier)
@@ -181,7 +182,7 @@ def settle(desk: Desk) -> bool:
     """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens."""
 
     def act() -> tuple[Head, str]:
-        at = timezone.now()
+        at = datetime.now(UTC)
         before = desk.head.payload.state
         state = remembering.seen(desk.hold, before, remembering.held_channels(desk.look()))
         settlement = settlements.settle(desk.asked, desk.graph, desk.frontier, state, desk.hold.cover)
@@ -274,7 +275,7 @@ def leave_open(
     unknown = [task for task, one in left.items() if one.outcome == "unknown"]
 
     def act() -> Head:
-        payload, at = desk.head.payload, timezone.now()
+        payload, at = desk.head.payload, datetime.now(UTC)
         seen = remembering.about_to_hold(desk.hold, desk.graph, payload.state, held, at)
         moment = Moment(seen, desk.hold.superstep, desk.input, at)
         opening = prepare(desk.hold, desk.graph, reached, held, moment)
@@ -372,7 +373,7 @@ def _inside(
 ) -> Callable[[], None] | None:
     if not (opening.requests or moved.rows or moved.reopened or memory or listed):
         return None
-    commit = Commit(desk.head.next_seq, desk.hold.superstep + 1, timezone.now())
+    commit = Commit(desk.head.next_seq, desk.hold.superstep + 1, datetime.now(UTC))
 
     def inside() -> None:
         opening.insert()

@@ -90,7 +90,9 @@ class Open:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> "Open":
-        """The open superstep of a payload; an empty one where no superstep is open (`superstep` is 0)."""
+        """The open superstep of a payload; `NOTHING_OPEN` where no superstep is open."""
+        if not kept:
+            return NOTHING_OPEN
         return cls(
             results={Task.parse(task): Kept.from_json(one) for task, one in kept.get("results", {}).items()},
             asked=frozenset(Task.parse(task) for task in kept.get("asked", [])),
@@ -98,6 +100,9 @@ class Open:
             superstep=kept.get("superstep", 0),
             due={Task.parse(task): moment for task, moment in kept.get("due", {}).items()},
         )
+
+
+NOTHING_OPEN = Open({}, frozenset(), {}, superstep=0)
 
 
 def unsettled(graph: Compiled, entries: dict[Task, Entry]) -> list[Task]:

@@ -73,6 +73,9 @@ class Remembered:
         self.landings.insert(hold, commit)
 
 
+NOTHING = Remembered()
+
+
 def weigh(
     hold: Hold,
     graph: Compiled,
@@ -88,6 +91,8 @@ def weigh(
     """
     holding = [(one.task, one.channel, one.version) for one in held if is_memory(one.channel)]
     read = {task: output for task, output in (outputs or {}).items() if output.reads}
+    if not (landings or holding or read):
+        return NOTHING
     landed = landing.prepare(landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding)
     rows = recalling.live_reads(hold, read.items(), at=at) if read else []
     return Remembered(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])

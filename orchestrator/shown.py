@@ -20,14 +20,15 @@ def nodes(graph: Compiled, kept: Mapping[Task, Kept]) -> list[dict[str, Any]]:
     """One entry a node visit: {node, visit, effect, tasks, ms, outcome}, in declared order."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for task, one in kept.items():
-        entry = found.setdefault((task.node, task.visit), _entry(graph, task))
+        entry = found.get((task.node, task.visit))
+        if entry is None:
+            entry = found[task.node, task.visit] = _entry(graph, task)
         if entry["effect"] == "pure" and one.output and any(read["mode"] == LIVE for read in one.output.reads):
             entry["effect"] = "read"
         entry["tasks"] += 1
         entry["ms"] = max(entry["ms"], one.ms)
         entry["outcome"] = _worse(entry["outcome"], _outcome(one))
-    order = list(graph.nodes)
-    return sorted(found.values(), key=lambda e: (order.index(e["node"]), e["visit"]))
+    return sorted(found.values(), key=lambda e: (graph.order[e["node"]], e["visit"]))
 
 
 def _entry(graph: Compiled, task: Task) -> dict[str, Any]:
@@ -41,9 +42,11 @@ def _outcome(one: Kept) -> str:
     return "held" if one.gated else "done"
 
 
+_RANKS = ["", "done", "held", "later", "error", "failed", "unknown"]
+
+
 def _worse(old: str, new: str) -> str:
-    ranks = ["", "done", "held", "later", "error", "failed", "unknown"]
-    return max(old, new, key=ranks.index)
+    return old if old == new else max(old, new, key=_RANKS.index)
 
 
 def left(graph: Compiled, kept: Mapping[Task, Kept], unfinished: Mapping[Task, Finish]) -> list[dict[str, Any]]:

@@ -70,8 +70,7 @@ def between(before: Json, after: Json) -> Op | None:
     if same(before, after):
         return None
     if type(after) is dict and type(before) is dict:
-        keys = {key: op for key, value in after.items() if (op := _of_key(before, key, value)) is not None}
-        return within(keys, sorted(before.keys() - after.keys()))
+        return within(_keys_between(before, after), sorted(before.keys() - after.keys()))
     if type(after) is list and type(before) is list:
         shared = len(before)
         if before and shared < len(after) and same(before, after[:shared]):
@@ -79,11 +78,16 @@ def between(before: Json, after: Json) -> Op | None:
     return put(after)
 
 
-def _of_key(before: dict[str, Json], key: str, value: Json) -> Op | None:
-    if key not in before:
-        return put(value)
-    old = before[key]
-    return None if old is value else between(old, value)
+def _keys_between(before: dict[str, Json], after: dict[str, Json]) -> dict[str, Op]:
+    keys: dict[str, Op] = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if old is value and (value is not None or key in before):
+            continue
+        op = between(old, value) if key in before else put(value)
+        if op is not None:
+            keys[key] = op
+    return keys
 
 
 def same(one: Json, other: Json) -> bool:

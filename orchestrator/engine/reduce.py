@@ -94,11 +94,10 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
 
     Raises `ConflictingWrites` naming both tasks, and `InvalidValue` where a router or a reducer fails.
     """
-    tasks = [start.task for start in planned.starts]
-    missing = [str(task) for task in tasks if task not in results]
+    missing = [str(start.task) for start in planned.starts if start.task not in results]
     if missing:
         raise InvalidValue(f"no result for {', '.join(missing)}", tasks=missing)
-    given = [(task, results[task]) for task in tasks]
+    given = [(start.task, results[start.task]) for start in planned.starts]
     applied = [(task, write) for task, result in given if _flows(result) for write in _output(result).writes]
     _refuse_conflicts(compiled, applied)
     applied, memory = apart(applied)
@@ -106,14 +105,16 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
     flow = Flow(compiled, planned.frontier, after, written)
     visits: dict[tuple[str, int], list[Part]] = {}
     for task, result in given:
-        visits.setdefault((task.node, task.visit), []).append(_part(compiled, task, result))
+        visits.setdefault(task[:2], []).append(_part(compiled, task, result))
     for (node, visit), parts in visits.items():
         flow.take(node, visit, tuple(parts))
     held = tuple(
-        HeldWrite(task, n, write.channel, write.value, write.label, write.version)
-        for task, result in given
-        if result.gated and not result.error
-        for n, write in enumerate(_output(result).writes)
+        [
+            HeldWrite(task, n, write.channel, write.value, write.label, write.version)
+            for task, result in given
+            if result.gated and not result.error
+            for n, write in enumerate(_output(result).writes)
+        ]
     )
     return Step(after, flow.frontier(), changes, held, tuple(flow.finished), memory)
 
