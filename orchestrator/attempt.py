@@ -8,20 +8,19 @@ import random
 import threading
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import structlog
 from django.db import OperationalError, connections
 
 from checkpoints import journal
-from checkpoints.conf import conf
+from checkpoints.conf import Conf, conf
 from checkpoints.journal import Ending
 from checkpoints.leases import Hold
 from checkpoints.models.task_result import Outcome
-from orchestrator import crew
-from orchestrator.engine import NotDone, Retry, Task, canonical, idempotency_key
+from orchestrator.engine import NotDone, Retry, Task, canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
 from orchestrator.engine.errors import CountersignError, InvalidValue
@@ -39,6 +38,9 @@ ATOMIC_TRIES = 3
 LONGEST_TEXT = 20_000
 """Characters kept of an error's message, and of its traceback."""
 
+_FIXED = frozenset({type(None), bool, int, float, str})
+"""Types of payloads that nobody can change."""
+
 
 @dataclass(slots=True)
 class Setting:
@@ -50,15 +52,35 @@ class Setting:
     input: Any
     heart: Heartbeat
     cancelled: threading.Event = field(default_factory=threading.Event)
+    conf: Conf = field(default_factory=conf)
+    _seen: dict[str, bytes] = field(default_factory=dict)
+    _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
     def input_hash(self, start: Start) -> str:
         """Hash of what the task sees: the run's input, its payload, and the channels that it reads (all, if it names
         none).
         """
-        reads = self.graph.nodes[start.task.node].reads
-        values = {**self.state["scratch"], **self.state["artifacts"]}
-        seen = values if reads is None else {name: values[name] for name in reads}
-        return self.hold.cover.digest(canonical.dumps([self.hold.input_hash, start.payload, seen]))
+        node = start.task.node
+        seen = self._seen.get(node)
+        if seen is None:
+            reads = self.graph.nodes[node].reads
+            values = {**self.state["scratch"], **self.state["artifacts"]}
+            seen = canonical.encode(values if reads is None else {name: values[name] for name in reads})
+            self._seen[node] = seen
+        begin = canonical.encode([self.hold.input_hash, start.payload])
+        return self.hold.cover.digest(b"%b,%b]" % (begin[:-1], seen))
+
+    def view(self, node: str) -> Any:
+        """The state as this node sees it; a fresh instance."""
+        make = self._views.get(node)
+        if make is None:
+            make = self._views[node] = self.graph.viewer(self.state, node)
+        return make()
+
+    def timeout(self, node: str) -> float:
+        """Seconds that one attempt of this node may take."""
+        own = self.graph.nodes[node].timeout
+        return self.conf.node_timeout if own is None else float(own)
 
     def pause(self, retry: Retry, tries: int, task: Task) -> float:
         """Seconds before the next attempt, after `tries` of them."""
@@ -69,16 +91,24 @@ class Setting:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """How one attempt came out. Written by its thread until it is put on the queue, then read by the executor."""
+    """How one attempt came out. Written by its thread until it puts itself on `results`, then read by the executor.
+
+    `tries` counts it and those before it that no person came between; `begun` by the monotonic clock, None while no
+    thread has it yet.
+    """
 
     setting: Setting
     start: Start
     number: int
-    deadline: float
+    tries: int
+    timeout: float
+    results: "queue.SimpleQueue[Attempt]"
+    begun: float | None = None
     outcome: str = Outcome.OPEN
     output: Output | None = None
     error: dict[str, Any] | None = None
     ms: int = 0
+    task: Task = field(init=False)
     recorded: bool = False
     asks_checkpoint: bool = False
     _raised: BaseException | None = None
@@ -86,9 +116,12 @@ class Attempt:
     _memory: Memory | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self.task = self.start.task
+
     @property
-    def task(self) -> Task:
-        return self.start.task
+    def name(self) -> str:
+        return str(self.task)
 
     @property
     def refused(self) -> CountersignError | None:
@@ -126,9 +159,12 @@ class Attempt:
         if ended and not self.recorded:
             self._late(self.output, self._raised)
 
-    def work(self, results: "queue.SimpleQueue[Attempt]") -> None:
+    def work(self) -> None:
         """The body of the thread."""
-        begun = time.monotonic()
+        with self._lock:
+            if self._given_up:
+                return
+            self.begun = begun = time.monotonic()
         output: Output | None = None
         raised: BaseException | None = None
         try:
@@ -136,13 +172,11 @@ class Attempt:
         except BaseException as error:
             raised = error
         try:
-            self._end(output, raised, int((time.monotonic() - begun) * 1000), results)
+            self._end(output, raised, int((time.monotonic() - begun) * 1000))
         finally:
             _forget_connections()
 
-    def _end(
-        self, output: Output | None, raised: BaseException | None, ms: int, results: "queue.SimpleQueue[Attempt]"
-    ) -> None:
+    def _end(self, output: Output | None, raised: BaseException | None, ms: int) -> None:
         with self._lock:
             self.ms = ms
             if not self._given_up:
@@ -150,7 +184,7 @@ class Attempt:
                 self.outcome = Outcome.DONE if output is not None else self.outcome
                 if raised is not None:
                     self._broke(raised)
-                results.put(self)
+                self.results.put(self)
                 return
         # Evidence must not be lost in a transaction that the node left open.
         _forget_connections()
@@ -204,44 +238,50 @@ class Attempt:
     def _returned(self) -> Output:
         """Call the node, and check and stage what it returned."""
         setting, node = self.setting, self.setting.graph.nodes[self.task.node]
-        state = setting.graph.state_for(setting.state, self.task.node)
+        state = setting.view(node.name)
         # A try that was rolled back has wished for nothing.
         self._memory, self.asks_checkpoint = None, False
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
-        output = _labelled(output_of(setting.graph, self.task.node, returned, limit=conf().max_value_bytes))
+        output = _labelled(output_of(setting.graph, node.name, returned, limit=setting.conf.max_value_bytes))
         output = self._memory.onto(output) if self._memory else output
         if node.gated and not output.writes:
             # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
             raise InvalidValue(
                 f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
             )
-        return _masked(output) if conf().secrets else output
+        return _masked(output, setting.conf.secrets) if setting.conf.secrets else output
 
     def _context(self) -> Context:
-        hold, setting = self.setting.hold, self.setting
+        hold, setting, payload = self.setting.hold, self.setting, self.start.payload
         return Context(
             run_id=hold.id,
             key=hold.key,
+            line=hold.line,
             task=self.task,
             attempt=self.number,
-            idempotency_key=idempotency_key(hold.id, hold.line, self.task),
-            input=setting.graph.input_for(setting.input),
+            read_input=self._input,
             # A copy, for the frontier keeps this very object.
-            payload=copy.deepcopy(self.start.payload),
+            payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
             error=self.start.error,
-            log=structlog.get_logger("countersign.node", run=hold.key, task=str(self.task)),
-            deadline=self.deadline,
-            secrets=conf().secrets,
+            open_log=self._log,
+            deadline=time.time() + self.timeout,
+            secrets=setting.conf.secrets,
             cancelled=setting.cancelled.is_set,
             report=self._report,
             checkpoint=self._ask_checkpoint,
             memory=self._remember,
         )
 
+    def _input(self) -> Any:
+        return self.setting.graph.input_for(self.setting.input)
+
+    def _log(self) -> Any:
+        return structlog.get_logger("countersign.node", run=self.setting.hold.key, task=self.name)
+
     def _report(self, done: int, total: int, note: str) -> None:
-        said = str(mask(writable(str(note)), conf().secrets))[:200]
+        said = str(mask(writable(str(note)), self.setting.conf.secrets))[:200]
         self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
 
     def _remember(self) -> Memory:
@@ -264,15 +304,6 @@ def _forget_connections() -> None:
             del connections[one.alias]
 
 
-def launch(
-    setting: Setting, start: Start, number: int, *, timeout: float, results: "queue.SimpleQueue[Attempt]"
-) -> Attempt:
-    """Begin an attempt in its own thread; it puts itself on `results` when it ends, unless it was given up before."""
-    one = Attempt(setting, start, number, time.time() + timeout)
-    crew.run(str(start.task), partial(one.work, results))
-    return one
-
-
 def _described(error: BaseException) -> dict[str, Any]:
     """An error as rows and lines keep it: {type, message, traceback}, masked before it is cut."""
     trace = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
@@ -285,11 +316,10 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
 
 
-def _masked(output: Output) -> Output:
+def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
     """The output with masked values, labels and what was asked of memory; the names of channels and nodes are the
     author's own.
     """
-    secrets = conf().secrets
     writes = (replace(w, value=mask(w.value, secrets), label=mask(w.label, secrets)) for w in output.writes)
     sends = ((target, mask(payload, secrets)) for target, payload in output.sends)
     reads = ({**read, "asked": mask(read["asked"], secrets)} for read in output.reads)

@@ -1,5 +1,5 @@
 """The threads that node code runs in, used again and again: to start a thread for each task would cost more than most
-tasks. `attempt` hands out jobs.
+tasks. `executor` keeps a shift of them.
 
 They are daemons: a process can always leave, and what that cuts off is an unknown outcome like in a crash.
 """
@@ -8,41 +8,121 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from contextvars import Context
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-Job = Callable[[], None]
-
 log = structlog.get_logger(__name__)
 
-_idle: "deque[queue.SimpleQueue[tuple[str, Job]]]" = deque()
-"""The inboxes of threads that wait for a job. Appending and popping are atomic."""
+
+class Job(Protocol):
+    """Something to do in a thread that bears its name meanwhile."""
+
+    @property
+    def name(self) -> str: ...
+
+    def work(self) -> None: ...
 
 
-def run(name: str, job: Job) -> None:
-    """Do the job in a thread of that name, beginning now."""
+J = TypeVar("J", bound=Job)
+
+_idle: "deque[queue.SimpleQueue[Iterator[Job]]]" = deque()
+"""The inboxes of threads that wait for jobs. Appending and popping are atomic."""
+
+
+class Shift(Generic[J]):
+    """Jobs that may begin, in order, and the threads that do them, at most so many at once. Whoever is done takes the
+    next job himself, and calls one more thread in case it takes long; so nobody is woken for each of many short ones.
+
+    No job begins while `stopped` says so.
+    """
+
+    def __init__(self, most: int, stopped: Callable[[], bool]) -> None:
+        self._most = most
+        self._stopped = stopped
+        self._waiting: deque[J] = deque()
+        self._at_work: set[J] = set()
+        self._coming = False
+        self._lock = threading.Lock()
+
+    def put(self, jobs: Iterable[J]) -> None:
+        """Let these be done, beginning now. Raises `RuntimeError` where there is no thread to be had."""
+        with self._lock:
+            self._waiting.extend(jobs)
+            self._call()
+
+    def take_back(self) -> list[J]:
+        """Gives the jobs that have no place yet: they do not begin."""
+        with self._lock:
+            places = self._most - len(self._at_work)
+            return [self._waiting.pop() for _ in range(len(self._waiting) - places)]
+
+    def give_up(self, job: J) -> None:
+        """Do not wait for this one: another may be done in its stead."""
+        with self._lock:
+            self._at_work.discard(job)
+            self._call()
+
+    def _call(self) -> None:
+        if self._waiting and not self._coming and len(self._at_work) < self._most and not self._stopped():
+            run(self._jobs())
+            self._coming = True
+
+    def _jobs(self) -> Iterator[J]:
+        """What one thread does."""
+        job = self._next(None)
+        while job is not None:
+            yield job
+            job = self._next(job)
+
+    def _next(self, done: J | None) -> J | None:
+        with self._lock:
+            if done is None:
+                self._coming = False
+            elif done in self._at_work:
+                self._at_work.remove(done)
+            else:
+                return None  # given up: somebody else has this thread's place
+            if not self._waiting or self._stopped():
+                return None
+            job = self._waiting.popleft()
+            self._at_work.add(job)
+            with suppress(RuntimeError):  # no thread to be had: those at work do the rest
+                self._call()
+            return job
+
+
+def run(jobs: Iterator[Job]) -> None:
+    """Do the jobs, one after another, in one thread, beginning now. Raises `RuntimeError` where there is none to be
+    had.
+    """
     try:
         inbox = _idle.pop()
     except IndexError:
         inbox = queue.SimpleQueue()
         threading.Thread(target=_work, args=(inbox,), daemon=True).start()
-    inbox.put((name, job))
+    inbox.put(jobs)
 
 
-def _work(inbox: "queue.SimpleQueue[tuple[str, Job]]") -> None:
+def _work(inbox: "queue.SimpleQueue[Iterator[Job]]") -> None:
     me = threading.current_thread()
     while True:
-        me.name, job = inbox.get()
-        try:
-            # A context of its own: what a node sets in it is not the next node's to see.
-            Context().run(job)
-        except BaseException:
-            log.exception("thread_failed", task=me.name)
-        finally:
+        for job in inbox.get():
+            me.name = job.name
+            _do(job)
             del job
-            _idle.append(inbox)
+        _idle.append(inbox)
+
+
+def _do(job: Job) -> None:
+    try:
+        # A context of its own: what a node sets in it is not the next node's to see.
+        Context().run(job.work)
+    except BaseException:
+        log.exception("thread_failed", task=job.name)
 
 
 os.register_at_fork(after_in_child=_idle.clear)

@@ -5,6 +5,7 @@ The only place where user code runs. It gives each task's finish to the runner a
 
 import heapq
 import itertools
+import math
 import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints import journal
-from checkpoints.conf import conf
 from checkpoints.journal import Entry, Intent
 from checkpoints.leases import Hold
 from checkpoints.models.task_result import Outcome
-from orchestrator import attempt
 from orchestrator.attempt import Attempt, Setting
+from orchestrator.crew import Shift
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
@@ -31,7 +31,7 @@ LONGEST_PAUSE = 5.0
 """Seconds. A longer pause between two attempts gives the worker back."""
 
 MOST_AT_ONCE = 32
-"""Attempts under way in one superstep: each is a thread, and may hold a connection. The others wait their turn."""
+"""Attempts at work in one superstep: each is a thread, and may hold a connection. The others wait their turn."""
 
 WATCH_SECONDS = 0.25
 """How often a superstep in hand looks whether its lease is lost or its worker drains."""
@@ -56,13 +56,8 @@ class Finish:
     settled: bool = False
 
 
-@dataclass(slots=True)
-class _Running:
-    start: Start
-    attempt: int
-    tries: int
-    ends_by: float
-    thread: Attempt
+Next = tuple[Start, int, int]
+"""An attempt to make: of what, its number, and how many were made before since a person last acted."""
 
 
 @dataclass(slots=True)
@@ -76,12 +71,16 @@ class Executor:
     draining: Callable[[], bool]
     finished: dict[Task, Finish] = field(default_factory=dict)
     retried: list[tuple[Task, Finish]] = field(default_factory=list)
-    _running: dict[Task, _Running] = field(default_factory=dict)
-    _written: set[tuple[Task, int]] = field(default_factory=set)
-    _later: list[tuple[float, int, Start, int, int]] = field(default_factory=list)
+    _running: dict[Task, Attempt] = field(default_factory=dict)
+    _later: list[tuple[float, int, Next]] = field(default_factory=list)
     _count: Any = field(default_factory=itertools.count)
     _results: "queue.SimpleQueue[Attempt]" = field(default_factory=queue.SimpleQueue)
+    _look_at: float = math.inf
     _drained_at: float | None = None
+    _shift: Shift[Attempt] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shift = Shift(MOST_AT_ONCE, self.heart.lost.is_set)
 
     def run(
         self,
@@ -99,25 +98,22 @@ class Executor:
             if known:
                 self.finished[start.task] = known
             else:
-                self._queue(
-                    start,
-                    (entry.attempt if entry else tried) + 1,
-                    tried,
-                    due.get(start.task, 0.0) - self.hold.now().timestamp(),
-                )
+                wait = due[start.task] - self.hold.now().timestamp() if start.task in due else 0.0
+                self._queue((start, (entry.attempt if entry else tried) + 1, tried), wait)
         try:
             return self._sit()
         except BaseException:
-            for running in self._running.values():
-                running.thread.leave()
+            for one in self._running.values():
+                one.leave()
             raise
 
-    def _queue(self, start: Start, number: int, tried: int, wait: float) -> None:
+    def _queue(self, attempt: Next, wait: float) -> None:
         """Let an attempt be made in `wait` seconds; a long pause that a wake cut short goes on."""
+        start, number, tried = attempt
         if wait > LONGEST_PAUSE:
             self.finished[start.task] = Finish("later", attempt=number - 1, tries=tried, due_in=wait)
         else:
-            heapq.heappush(self._later, (time.monotonic() + wait, next(self._count), start, number, tried))
+            heapq.heappush(self._later, (time.monotonic() + wait, next(self._count), attempt))
 
     def _sit(self) -> dict[Task, Finish]:
         self._begin(self._due())
@@ -141,56 +137,44 @@ class Executor:
             return Finish("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)
         return None
 
-    def _begin(self, begin: Sequence[tuple[Start, int, int]]) -> None:
-        """Start these attempts: the intents of all journaled ones in one commit, then the threads."""
+    def _begin(self, begin: Sequence[Next]) -> None:
+        """Let these attempts begin: the intents of all journaled ones in one commit, then the threads."""
         if not begin:
             return
         intents = self._intents(begin)
         if intents:
             journal.begin(self.hold, intents)
-            self._written.update((intent.task, intent.attempt) for intent in intents)
-        for start, number, tries in begin:
-            timeout = self._timeout(start.task)
-            thread = attempt.launch(self.setting, start, number, timeout=timeout, results=self._results)
-            self._running[start.task] = _Running(start, number, tries + 1, time.monotonic() + timeout, thread)
+        made = [self._attempt(start, number, tried + 1) for start, number, tried in begin]
+        self._running.update((one.task, one) for one in made)
+        self._shift.put(made)
 
-    def _intents(self, begin: Sequence[tuple[Start, int, int]]) -> list[Intent]:
-        """The intents to write now: of what begins; and, with the first, of all that waits for its turn and may simply
-        be made again. Other tasks must not be unknown after a crash that came before they began.
-        """
-        wanted = [(start, number) for start, number, _ in begin if self._unwritten(start.task, number)]
-        if wanted and not self._written:
-            now = time.monotonic()
-            wanted += [
-                (start, number)
-                for at, _, start, number, _ in self._later
-                if at <= now and self._unwritten(start.task, number) and safe_again(self.graph, start.task)
-            ]
+    def _attempt(self, start: Start, number: int, tries: int) -> Attempt:
+        timeout = self.setting.timeout(start.task.node)
+        # None is out of time earlier, for it has yet to begin.
+        self._look_at = min(self._look_at, time.monotonic() + timeout)
+        return Attempt(self.setting, start, number, tries, timeout, self._results)
+
+    def _intents(self, begin: Sequence[Next]) -> list[Intent]:
         return [
             Intent(
                 start.task,
                 number,
                 self.graph.nodes[start.task.node].effect,
                 self.setting.input_hash(start),
-                self._timeout(start.task),
+                self.setting.timeout(start.task.node),
             )
-            for start, number in wanted
+            for start, number, _ in begin
+            if self.graph.nodes[start.task.node].journaled
         ]
-
-    def _unwritten(self, task: Task, number: int) -> bool:
-        return self.graph.nodes[task.node].journaled and (task, number) not in self._written
-
-    def _timeout(self, task: Task) -> float:
-        timeout = self.graph.nodes[task.node].timeout
-        return float(timeout) if timeout is not None else conf().node_timeout
 
     def _wait(self) -> list[Attempt]:
         """The attempts that have ended, after waiting for at least one or for the next thing to look at."""
-        later = [one[0] for one in self._later[:1]] if len(self._running) < MOST_AT_ONCE else []
-        moments = [r.ends_by for r in self._running.values()] + later
-        pause = max(0.0, min([*moments, time.monotonic() + WATCH_SECONDS]) - time.monotonic())
+        now = time.monotonic()
+        until = min(now + WATCH_SECONDS, self._look_at)
+        if self._later and self._has_room(self._later[0][2]):
+            until = min(until, self._later[0][0])
         try:
-            return [self._results.get(timeout=pause), *self._ready()]
+            return [self._results.get(timeout=max(0.0, until - now)), *self._ready()]
         except queue.Empty:
             return []
 
@@ -202,7 +186,7 @@ class Executor:
 
     def _collect(self, ended: Sequence[Attempt]) -> None:
         """Record what journaled attempts returned, all in one commit, then take each."""
-        mine = [one for one in ended if self._is_current(one)]
+        mine = [one for one in ended if self._running.get(one.task) is one]
         endings = [one.ending() for one in mine if self.graph.nodes[one.task.node].journaled and not one.recorded]
         try:
             late = {ending.task for ending in journal.record(self.hold, endings)} if endings else set()
@@ -211,72 +195,77 @@ class Executor:
                 one.recorded = True  # as evidence
             raise
         for one in mine:
-            running = self._running.pop(one.task)
+            del self._running[one.task]
             if one.task in late:
-                self._take_recorded(running)
+                self._take_recorded(one)
             else:
-                self._take(running, one)
+                self._take(one)
 
-    def _take_recorded(self, running: _Running) -> None:
+    def _take_recorded(self, one: Attempt) -> None:
         """An atomic attempt that was given up, or whose commit was not acknowledged, had its result: the journal
         knows.
         """
-        entry = journal.entries(self.hold).get(running.start.task)
-        known = self._known(running.start, entry) if entry else None
+        entry = journal.entries(self.hold).get(one.task)
+        known = self._known(one.start, entry) if entry else None
         if known is None:
-            raise StaleLease("the attempt is over", run=str(self.hold.id), task=str(running.start.task))
-        self.finished[running.start.task] = known
+            raise StaleLease("the attempt is over", run=str(self.hold.id), task=str(one.task))
+        self.finished[one.task] = known
 
-    def _is_current(self, one: Attempt) -> bool:
-        running = self._running.get(one.task)
-        return running is not None and running.thread is one
-
-    def _take(self, running: _Running, one: Attempt) -> None:
+    def _take(self, one: Attempt) -> None:
         if one.refused is not None:
             raise one.refused
         if one.outcome == Outcome.DONE:
-            self.finished[one.task] = Finish(
-                "done", output=one.output, attempt=one.number, ms=one.ms, asks_checkpoint=one.asks_checkpoint
-            )
+            self.finished[one.task] = Finish("done", one.output, None, one.number, one.ms, 0, 0.0, one.asks_checkpoint)
         elif one.outcome == Outcome.UNKNOWN:
             self.finished[one.task] = Finish("unknown", error=one.error, attempt=one.number, ms=one.ms)
         else:
-            self._failed(running, one)
+            self._failed(one)
 
-    def _failed(self, running: _Running, one: Attempt) -> None:
+    def _failed(self, one: Attempt) -> None:
         """Plan the next attempt, near or far; or let the task have failed."""
         retry = self.graph.nodes[one.task.node].retry
-        over = retry is None or running.tries >= retry.attempts or self.setting.cancelled.is_set()
+        over = retry is None or one.tries >= retry.attempts or self.setting.cancelled.is_set()
         if retry is None or over or not one.retriable(retry):
-            self.finished[one.task] = Finish(
-                "failed", error=one.error, attempt=one.number, ms=one.ms, tries=running.tries
-            )
+            self.finished[one.task] = Finish("failed", error=one.error, attempt=one.number, ms=one.ms, tries=one.tries)
             return
-        pause = self.setting.pause(retry, running.tries, one.task)
+        pause = self.setting.pause(retry, one.tries, one.task)
         if pause > LONGEST_PAUSE:
             self.finished[one.task] = Finish(
-                "later", error=one.error, attempt=one.number, tries=running.tries, due_in=pause
+                "later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause
             )
         else:
-            again = (time.monotonic() + pause, next(self._count), running.start, one.number + 1, running.tries)
-            heapq.heappush(self._later, again)
+            self._queue((one.start, one.number + 1, one.tries), pause)
             planned = Finish("later", error=one.error, attempt=one.number, due_in=pause)
             self.retried.append((one.task, planned))
 
-    def _due(self) -> list[tuple[Start, int, int]]:
-        due: list[tuple[Start, int, int]] = []
-        room = MOST_AT_ONCE - len(self._running) if self._drained_at is None else 0
-        while self._later and self._later[0][0] <= time.monotonic() and len(due) < room:
-            _, _, start, number, tries = heapq.heappop(self._later)
-            due.append((start, number, tries))
+    def _due(self) -> list[Next]:
+        """The attempts whose time has come, as far as they may begin or wait for a thread. Oldest first."""
+        due: list[Next] = []
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now and self._has_room(self._later[0][2], len(due)):
+            due.append(heapq.heappop(self._later)[2])
         return due
+
+    def _has_room(self, attempt: Next, others: int = 0) -> bool:
+        """Whether an attempt may be given to the shift. What may simply be made again may wait there for its turn; any
+        other begins at once, for its intent is written and it must not be unknown after a crash that came before.
+        """
+        if self._drained_at is not None:
+            return False
+        return safe_again(self.graph, attempt[0].task) or len(self._running) + others < MOST_AT_ONCE
 
     def _time_out(self) -> None:
         """Give up attempts that are past their time. Their threads cannot be ended; what they still do is late."""
-        for running in [r for r in self._running.values() if time.monotonic() > r.ends_by]:
-            one = running.thread
-            if one.abandon(f"no result within {self._timeout(one.task):g} s"):
+        now = time.monotonic()
+        if now <= self._look_at:
+            return
+        for one in list(self._running.values()):
+            over = one.begun is not None and now > one.begun + one.timeout
+            if over and one.abandon(f"no result within {one.timeout:g} s"):
+                self._shift.give_up(one)
                 self._collect([one])
+        ends = [(now if one.begun is None else one.begun) + one.timeout for one in self._running.values()]
+        self._look_at = min(ends, default=math.inf)
 
     def _watch(self) -> None:
         if self.heart.lost.is_set():
@@ -288,8 +277,10 @@ class Executor:
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()
+        for one in self._shift.take_back():
+            del self._running[one.task]
         # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
-        if time.monotonic() - self._drained_at > conf().grace_seconds or not self._running:
+        if time.monotonic() - self._drained_at > self.setting.conf.grace_seconds or not self._running:
             self.setting.cancelled.set()
             self._collect(self._ready())
             raise Drained

@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.engine import ops, values
-from orchestrator.engine.canonical import Json, encode
+from orchestrator.engine.canonical import Json, encode, normalised
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.exact import Exact
 from orchestrator.engine.ops import Op
 from orchestrator.engine.reducer import Custom, First, Reducer
 
@@ -25,7 +26,7 @@ LIMIT = 4 * 1024 * 1024
 @dataclass(frozen=True, slots=True, eq=False)
 class Channel:
     """One channel. `sets`: its type holds sets. `is_set`: it is one. `lax_none`: its default is None although its
-    type is not.
+    type is not. `exact`: tells which values are their own JSON form.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Channel:
     sets: bool = False
     is_set: bool = False
     lax_none: bool = False
+    exact: Exact | None = None
 
     @property
     def bound(self) -> bool:
@@ -53,8 +55,11 @@ class Channel:
         Raises `InvalidValue` naming channel, path and reason, or `PayloadTooLarge`.
         """
         try:
-            instance = values.validated(self.model, {self.name: value})
-            plain = values.round_trip(instance, sets=self.sets, only=self.name)[self.name]
+            if self.exact and self.exact(value):
+                plain = normalised(value, path=(self.name,))
+            else:
+                instance = values.validated(self.model, {self.name: value})
+                plain = values.round_trip(instance, sets=self.sets, only=self.name)[self.name]
         except InvalidValue as error:
             raise InvalidValue(error.message, channel=self.name, **error.facts) from error
         size = len(encode(plain)) if limit is not None else 0

@@ -5,7 +5,7 @@ A `Compiled` answers what planner, reducer, runner and pages ask about a graph; 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -152,8 +152,12 @@ class Compiled:
 
     def state_for(self, plain: State, node: str | None = None) -> BaseModel:
         """The state as a node sees it (honouring its `reads`), or as a router does (None); a fresh instance."""
+        return self.viewer(plain, node)()
+
+    def viewer(self, plain: State, node: str | None = None) -> Callable[[], BaseModel]:
+        """What makes such instances of one state, again and again."""
         reads = self.nodes[node].reads if node else None
-        return state.view(self.channels, self.state_model, plain, reads=reads)
+        return state.viewer(self.channels, self.state_model, plain, reads=reads)
 
     def proposal(self, writes: Sequence[Proposed]) -> Proposal:
         """What a gate's `needs_approval` gets: the writes with Python values."""

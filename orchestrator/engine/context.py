@@ -1,19 +1,22 @@
 """What a node is given beside the state. The executor and `play` make one per attempt; nodes only read and call it."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NoReturn
 from uuid import UUID
 
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frontier import ErrorInfo
-from orchestrator.engine.identity import Task
+from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.engine.memory import Memory, Opens
 
 
 class Context:
     """`ctx`. `attempt` from 1; `deadline` in seconds since the epoch (None: no limit); `payload` of a `Send`, else
     None; `error` behind an error edge, else None; `secrets` are masked wherever they are written.
+
+    What most nodes never look at is made when it is first asked for: `input`, `log` and `idempotency_key`.
     """
 
     def __init__(
@@ -21,14 +24,14 @@ class Context:
         *,
         run_id: UUID,
         key: str,
+        line: int,
         task: Task,
-        idempotency_key: str,
-        input: Any,
+        read_input: Callable[[], Any],
         attempt: int = 1,
         payload: Json = None,
         args: Any = None,
         error: ErrorInfo | None = None,
-        log: Any = None,
+        open_log: Callable[[], Any],
         deadline: float | None = None,
         secrets: Mapping[str, str] | None = None,
         cancelled: Callable[[], bool] | None = None,
@@ -40,14 +43,14 @@ class Context:
         self.key = key
         self.node, self.visit, self.index = task
         self.attempt = attempt
-        self.idempotency_key = idempotency_key
-        self.input = input
         self.payload = payload
         self.args = args
         self.error = error
-        self.log = log
         self.deadline = deadline
         self.secrets = dict(secrets or {})
+        self._line = line
+        self._read_input = read_input
+        self._open_log = open_log
         self._cancelled = cancelled
         self._report = report
         self._checkpoint = checkpoint
@@ -56,6 +59,21 @@ class Context:
     @property
     def task(self) -> Task:
         return Task(self.node, self.visit, self.index)
+
+    @cached_property
+    def input(self) -> Any:
+        """The run's input, as its model."""
+        return self._read_input()
+
+    @cached_property
+    def log(self) -> Any:
+        """The log of this process, bound to run and task."""
+        return self._open_log()
+
+    @cached_property
+    def idempotency_key(self) -> str:
+        """The key that every attempt of this task carries."""
+        return idempotency_key(self.run_id, self._line, self.task)
 
     @property
     def cancelled(self) -> bool:

@@ -68,29 +68,31 @@ def output_of(compiled: Compiled, node_name: str, returned: Any, *, limit: int |
     `limit` in bytes per value. Raises `InvalidValue` naming node, channel and reason, or `PayloadTooLarge`.
     """
     node = compiled.nodes[node_name]
-    command = _command(node, returned)
+    update, goto, sends = _parts(returned)
     return Output(
-        writes=tuple(_staged(compiled, node, write, limit) for write in _writes(node, command.update)),
-        goto=_goto(node, command.goto),
-        sends=tuple(_send(node, send) for send in _listed(node, "send", command.send)),
+        tuple([_staged(compiled, node, *wish, limit) for wish in _wishes(node, update)]),
+        _goto(node, goto),
+        tuple([_send(node, send) for send in _listed(node, "send", sends)]) if sends != () else (),
     )
 
 
-def _command(node: Node, returned: Any) -> Command:
+def _parts(returned: Any) -> tuple[Any, Any, Any]:
+    """Update, goto and sends."""
     if isinstance(returned, Command):
-        return returned
+        return returned.update, returned.goto, returned.send
     if isinstance(returned, list | tuple) and returned and all(isinstance(one, Send) for one in returned):
-        return Command(send=returned)
-    return Command(update=returned)
+        return None, None, returned
+    return returned, None, ()
 
 
-def _writes(node: Node, update: Any) -> list[Write]:
+def _wishes(node: Node, update: Any) -> list[tuple[Any, Any, Any]]:
+    """Channel, value and label of each write."""
     if update is None:
         return []
     if isinstance(update, dict):
-        return [Write(channel, value) for channel, value in update.items()]
+        return [(channel, value, None) for channel, value in update.items()]
     if isinstance(update, list | tuple) and all(isinstance(one, Write) for one in update):
-        return list(update)
+        return [(one.channel, one.value, one.label) for one in update]
     what = "a list of mixed things" if isinstance(update, list | tuple) else f"a {type(update).__name__}"
     raise InvalidValue(
         f"node {node.name} returned {what}; return nothing, a dict, a list of Write or of Send, or a Command",
@@ -98,22 +100,17 @@ def _writes(node: Node, update: Any) -> list[Write]:
     )
 
 
-def _staged(compiled: Compiled, node: Node, write: Write, limit: int | None) -> WriteValue:
-    channel = compiled.channels.get(write.channel) if isinstance(write.channel, str) else None
+def _staged(compiled: Compiled, node: Node, name: Any, value: Any, label: Any, limit: int | None) -> WriteValue:
+    channel = compiled.channels.get(name) if isinstance(name, str) else None
     if channel is None:
-        sealed = "which nothing may write" if write.channel in SEALED else "which is no channel of the state"
+        sealed = "which nothing may write" if name in SEALED else "which is no channel of the state"
         raise InvalidValue(
-            f"node {node.name} writes {write.channel}, {sealed}",
-            node=node.name,
-            channel=str(write.channel),
-            reason=sealed,
+            f"node {node.name} writes {name}, {sealed}", node=node.name, channel=str(name), reason=sealed
         )
-    if write.label is not None and not isinstance(write.label, str):
-        raise InvalidValue(
-            f"node {node.name}: the label of a write must be text", node=node.name, channel=write.channel
-        )
+    if label is not None and not isinstance(label, str):
+        raise InvalidValue(f"node {node.name}: the label of a write must be text", node=node.name, channel=name)
     try:
-        return WriteValue(write.channel, channel.stage(write.value, limit=limit), write.label)
+        return WriteValue(name, channel.stage(value, limit=limit), label)
     except (InvalidValue, PayloadTooLarge) as error:
         raise type(error)(
             f"node {node.name}, channel {channel.name}: {error.message}", node=node.name, **error.facts

@@ -20,7 +20,7 @@ from orchestrator.engine.definition import Definition
 from orchestrator.engine.effect import APPROVED
 from orchestrator.engine.errors import CountersignError, InvalidValue, NotDone
 from orchestrator.engine.gate import needs_approval
-from orchestrator.engine.identity import Task, idempotency_key
+from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
 from orchestrator.engine.plan import (
@@ -213,13 +213,13 @@ class _Player:
         ctx = Context(
             run_id=RUN,
             key="play",
+            line=1,
             task=start.task,
             attempt=attempt,
-            idempotency_key=idempotency_key(RUN, 1, start.task),
-            input=self.compiled.input_for(self.input),
+            read_input=lambda: self.compiled.input_for(self.input),
             payload=canonical.loads(canonical.encode(start.payload)),
             error=start.error,
-            log=self.log,
+            open_log=lambda: self.log,
             memory=lambda: memory,
         )
         returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)

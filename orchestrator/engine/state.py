@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from orchestrator.engine import values
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.exact import exact
 from orchestrator.engine.reducer import Append, ArtifactMark, Custom, Reducer, Replace, reducer_in
 from orchestrator.engine.view import can_be_viewed, viewed
 
@@ -83,6 +85,7 @@ def _channel(model: type[BaseModel], name: str, schema: dict[str, Any], default:
         schema=own,
         sets=sets,
         is_set=bool(own.get("uniqueItems")),
+        exact=exact(model, name),
     )
     return _with_default(channel, default)
 
@@ -128,21 +131,26 @@ def fresh(channels: dict[str, Channel], model: type[BaseModel]) -> dict[str, dic
     return state
 
 
-def view(
+def viewer(
     channels: dict[str, Channel],
     model: type[BaseModel],
     state: dict[str, dict[str, Json]],
     *,
     reads: tuple[str, ...] | None,
-) -> BaseModel:
-    """The state as a node sees it: a fresh instance; with `reads`, one that has these channels and no others."""
+) -> Callable[[], BaseModel]:
+    """What makes the state as a node sees it: a fresh instance; with `reads`, one that has these channels and no
+    others.
+    """
     known = {**state["scratch"], **state["artifacts"]}
     wanted = known if reads is None else {name: known[name] for name in reads}
     if can_be_viewed(model):
-        return viewed(model, {k: partial(channels[k].load, v) for k, v in wanted.items() if k in channels})
+        return partial(viewed, model, {k: partial(channels[k].load, v) for k, v in wanted.items() if k in channels})
     given = {k: v for k, v in wanted.items() if k in channels and not (v is None and channels[k].lax_none)}
+    return partial(_whole, model, given, frozenset(() if reads is None else channels.keys() - set(reads)))
+
+
+def _whole(model: type[BaseModel], given: dict[str, Json], without: frozenset[str]) -> BaseModel:
     instance = values.read(model, given)
-    if reads is not None:
-        for name in channels.keys() - set(reads):
-            instance.__dict__.pop(name, None)
+    for name in without:
+        instance.__dict__.pop(name, None)
     return instance

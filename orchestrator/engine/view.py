@@ -27,14 +27,12 @@ def viewed(model: type[BaseModel], loaders: Mapping[str, Callable[[], Any]]) -> 
     """An instance of the model with these fields, each made by its loader when it is first looked at."""
     lazy = _lazy(model)
     view = lazy.__new__(lazy)
-    for name, value in (
-        ("__dict__", {}),
-        ("__pydantic_fields_set__", set(loaders)),
-        ("__pydantic_extra__", None),
-        ("__pydantic_private__", None),
-        ("_later", dict(loaders)),
-    ):
-        object.__setattr__(view, name, value)
+    put = object.__setattr__
+    put(view, "__dict__", {})
+    put(view, "__pydantic_fields_set__", set(loaders))
+    put(view, "__pydantic_extra__", None)
+    put(view, "__pydantic_private__", None)
+    put(view, "_later", dict(loaders))
     return view
 
 

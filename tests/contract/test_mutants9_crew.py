@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -24,6 +25,16 @@ def nobody_else_waits() -> Iterator[None]:
     crew._idle.extend(others)
 
 
+@dataclass(eq=False)
+class _Job:
+    name: str
+    work: Callable[[], Any]
+
+
+def _run(name: str, work: Callable[[], Any]) -> None:
+    crew.run(iter([_Job(name, work)]))
+
+
 def _done(name: str, work: Callable[[], Any]) -> Any:
     """Do the work in a thread of the crew, and wait until that thread waits for the next."""
     answer: list[Any] = []
@@ -31,7 +42,7 @@ def _done(name: str, work: Callable[[], Any]) -> Any:
     def job() -> None:
         answer.append(work())
 
-    crew.run(name, job)
+    _run(name, job)
     until(lambda: len(crew._idle) == 1)
     return answer[0] if answer else None
 
@@ -64,7 +75,7 @@ def test_a_thread_that_waits_holds_nothing_of_the_job_it_did() -> None:
 
     large = Large()
     gone = weakref.ref(large)
-    crew.run("holds", lambda held=large: None)  # type: ignore[misc]
+    _run("holds", lambda held=large: None)  # type: ignore[misc]
     until(lambda: len(crew._idle) == 1)
     del large
     gc.collect()
@@ -78,7 +89,91 @@ def test_two_jobs_at_once_have_a_thread_each() -> None:
         meet.wait()
         idents.append(threading.get_ident())
 
-    crew.run("one", job)
-    crew.run("two", job)
+    _run("one", job)
+    _run("two", job)
     until(lambda: len(crew._idle) == 2)
     assert len(set(idents)) == 2
+
+
+class _Gate:
+    """Jobs that begin and then wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.go = threading.Event()
+
+    def job(self, name: str) -> _Job:
+        def work() -> None:
+            self.began.append(name)
+            self.go.wait(10)
+
+        return _Job(name, work)
+
+
+def _shift(most: int, stopped: Callable[[], bool] = lambda: False) -> crew.Shift[_Job]:
+    return crew.Shift(most, stopped)
+
+
+def test_jobs_that_take_long_are_done_at_once_and_no_more_of_them_than_are_allowed() -> None:
+    gate, shift = _Gate(), _shift(3)
+    shift.put([gate.job(str(n)) for n in range(5)])
+    until(lambda: len(gate.began) == 3)
+    threading.Event().wait(0.1)
+    assert gate.began == ["0", "1", "2"]
+    gate.go.set()
+    until(lambda: gate.began == ["0", "1", "2", "3", "4"])
+
+
+def test_many_short_jobs_do_not_take_a_thread_each() -> None:
+    idents: list[int] = []
+    _shift(32).put([_Job(str(n), lambda: idents.append(threading.get_ident())) for n in range(200)])
+    until(lambda: len(idents) == 200)
+    assert len(set(idents)) < 10
+
+
+def test_a_job_that_is_given_up_makes_room_for_one_more_and_for_no_other_when_it_ends() -> None:
+    gate, other, shift = _Gate(), _Gate(), _shift(1)
+    first = gate.job("given up")
+    shift.put([first, *(other.job(str(n)) for n in range(3))])
+    until(lambda: gate.began == ["given up"])
+    assert other.began == []
+    shift.give_up(first)
+    until(lambda: other.began == ["0"])
+    gate.go.set()
+    threading.Event().wait(0.1)
+    assert other.began == ["0"]
+    other.go.set()
+    until(lambda: other.began == ["0", "1", "2"])
+
+
+def test_what_has_no_place_yet_can_be_taken_back_and_what_has_one_begins() -> None:
+    gate, shift = _Gate(), _shift(2)
+    shift.put([gate.job(str(n)) for n in range(5)])
+    assert sorted(one.name for one in shift.take_back()) == ["2", "3", "4"]
+    assert shift.take_back() == []
+    until(lambda: sorted(gate.began) == ["0", "1"])
+    gate.go.set()
+    threading.Event().wait(0.1)
+    assert sorted(gate.began) == ["0", "1"]
+
+
+def test_no_job_begins_once_the_shift_is_stopped() -> None:
+    gate, stop = _Gate(), threading.Event()
+    shift = _shift(1, stop.is_set)
+    shift.put([gate.job(str(n)) for n in range(3)])
+    until(lambda: gate.began == ["0"])
+    stop.set()
+    gate.go.set()
+    until(lambda: len(crew._idle) == 1)
+    assert gate.began == ["0"]
+
+
+def test_a_job_that_raises_does_not_keep_its_place() -> None:
+    gate, shift = _Gate(), _shift(1)
+
+    def fails() -> None:
+        raise SystemExit
+
+    shift.put([_Job("fails", fails), gate.job("next")])
+    until(lambda: gate.began == ["next"])
+    gate.go.set()

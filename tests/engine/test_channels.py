@@ -30,7 +30,7 @@ from orchestrator.engine import (
 )
 from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
-from orchestrator.engine.state import channels_of, fresh, view
+from orchestrator.engine.state import channels_of, fresh, viewer
 
 
 class Colour(Enum):
@@ -291,14 +291,15 @@ def test_a_fresh_state_stands_in_its_partitions() -> None:
 
 def test_a_state_is_a_fresh_object_each_time() -> None:
     state = fresh(CHANNELS, State)
-    one, two = view(CHANNELS, State, state, reads=None), view(CHANNELS, State, state, reads=None)
+    make = viewer(CHANNELS, State, state, reads=None)
+    one, two = make(), make()
     one.append.append("x")  # type: ignore[attr-defined]
     assert two.append == ["default"]  # type: ignore[attr-defined]
     assert state["scratch"]["append"] == ["default"]
 
 
 def test_a_node_that_names_what_it_reads_sees_nothing_else() -> None:
-    seen: Any = view(CHANNELS, State, fresh(CHANNELS, State), reads=("total",))
+    seen: Any = viewer(CHANNELS, State, fresh(CHANNELS, State), reads=("total",))()
     assert seen.total == 100
     with pytest.raises(AttributeError):
         _ = seen.text

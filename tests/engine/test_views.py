@@ -9,7 +9,7 @@ from pydantic import BaseModel, PrivateAttr, TypeAdapter, computed_field, field_
 
 from orchestrator.engine import END, START, Append, Graph
 from orchestrator.engine.compile import Compiled, compile
-from orchestrator.engine.state import view
+from orchestrator.engine.state import viewer
 from orchestrator.engine.view import can_be_viewed, viewed
 
 
@@ -53,7 +53,7 @@ def compiled() -> Compiled:
 
 
 def seen(compiled: Compiled, *, reads: tuple[str, ...] | None = None) -> Any:
-    return view(compiled.channels, State, PLAIN, reads=reads)
+    return viewer(compiled.channels, State, PLAIN, reads=reads)()
 
 
 def test_only_what_is_looked_at_is_read() -> None:

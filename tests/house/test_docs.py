@@ -146,7 +146,7 @@ def test_every_reducer_is_in_its_table_with_what_binds() -> None:
 
 
 def test_everything_that_a_node_finds_in_its_context_is_documented() -> None:
-    context = Context(run_id=UUID(int=0), key="k", task=Task("n", 1), idempotency_key="", input=None)
+    context = Context(run_id=UUID(int=0), key="k", line=1, task=Task("n", 1), read_input=str, open_log=str)
     (table,) = re.findall(r"^## What `ctx` has\n\n(\|.*(?:\n\|.*)*)", GRAPHS, re.MULTILINE)
     told = {name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])}
     assert told == {name for name in {*vars(context), *dir(type(context))} if not name.startswith("_")}
