@@ -5,9 +5,10 @@ PostgreSQL reads the text of a check anew whenever a row is written. The 18 of a
 its work there.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 HASH = 64
 """Characters of a SHA-256 in hexadecimal."""
@@ -16,6 +17,21 @@ HASH = 64
 def hash_field() -> "models.CharField[str, str]":
     """A SHA-256 in hexadecimal; empty where the row carries none."""
     return models.CharField(max_length=HASH, blank=True, default="")
+
+
+if TYPE_CHECKING:
+    BigAutoField = models.BigAutoField[int, int]
+else:
+    BigAutoField = models.BigAutoField  # generic in its stubs only
+
+
+class RowId(BigAutoField):
+    """An id that SQLite makes without AUTOINCREMENT, which would write a page more in each commit, only so that the id
+    of a newest row that was deleted is never given again.
+    """
+
+    def db_type_suffix(self, connection: BaseDatabaseWrapper) -> str | None:
+        return None if connection.vendor == "sqlite" else super().db_type_suffix(connection)
 
 
 class Sealed(models.Model):

@@ -14,7 +14,7 @@ class Run(Sealed):
     PAYLOADS = ("input", "error", "progress")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    key = models.CharField(max_length=200, unique=True)
+    key = models.CharField(max_length=200)
     graph = models.CharField(max_length=200)
     version = models.CharField(max_length=50)
     fingerprint = hash_field()
@@ -53,10 +53,10 @@ class Run(Sealed):
     input = models.BinaryField(default=b"")
     input_hash = hash_field()
     started_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
     )
     on_behalf_of = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
     )
     parent_run = models.UUIDField(null=True, blank=True)
     parent_task = models.CharField(max_length=240, blank=True, default="")
@@ -84,11 +84,17 @@ class Run(Sealed):
             ("import_run", "Can import runs"),
             ("manage_retention", "Can manage retention"),
         ]
+        # `unique=True` would add an index for LIKE, which no query has.
+        constraints = [models.UniqueConstraint(fields=["key"], name="run_key")]
+        # Each change of status writes to all of them, so those that most runs have no value for leave them out.
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="run_newest"),
             models.Index(fields=["status", "-created_at"], name="run_by_status"),
             models.Index(fields=["graph", "-created_at"], name="run_by_graph"),
-            models.Index(fields=["parent_run"], name="run_by_parent"),
+            *(
+                models.Index(fields=[field], name=f"run_by_{field}", condition=models.Q(**{f"{field}__isnull": False}))
+                for field in ("started_by", "on_behalf_of", "parent_run")
+            ),
             # What the queue looks at: few rows at any time, however many runs have ended.
             models.Index(
                 fields=["-priority", "due_at"],

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from checkpoints.models.fields import Sealed, hash_field
+from checkpoints.models.fields import RowId, Sealed, hash_field
 from checkpoints.models.run import Run
 
 
@@ -12,7 +12,7 @@ class RunEvent(Sealed):
     PAYLOADS = ("payload",)
     IDENTITY = ("run_id", "seq")
 
-    id = models.BigAutoField(primary_key=True)
+    id = RowId(primary_key=True)
     # No constraint in the database, and no index: see Checkpoint.run.
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False, db_index=False)
     seq = models.BigIntegerField()
