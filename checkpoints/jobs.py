@@ -91,7 +91,7 @@ def _live(name: str) -> UUID | None:
 
 def claim(*, worker: UUID | None, limit: int) -> list[tuple[UUID, int]]:
     """Take up to `limit` jobs that are due, or whose worker is gone. Gives (id, epoch). One statement."""
-    return take(Job, _queue(limit), worker=worker)
+    return [(job_id, epoch) for job_id, epoch in take(Job, _queue(limit), worker=worker, look=_anything)]
 
 
 @cache

@@ -66,7 +66,7 @@ def update_returning(
     update = Update(model, where, tuple(returning), values)
     with now.cursor() as cursor:
         cursor.execute(*update.sql(now.vendor))
-        return _converted(update, cursor.fetchall())
+        return converted(model, update.returning, cursor.fetchall())
 
 
 def new(model: type[Row], **values: Any) -> Row:
@@ -137,7 +137,7 @@ def _in_several(
 ) -> list[tuple[Any, ...]]:
     with now.cursor() as cursor:
         cursor.execute(*fence.sql(now.vendor))
-        met = _converted(fence, cursor.fetchall())
+        met = converted(fence.model, fence.returning, cursor.fetchall())
         if met and gone is not None:
             cursor.execute(f"DELETE FROM {quoted(gone._meta.db_table)} WHERE id = %s", [plain(gone.pk, now.vendor)])  # noqa: S608
         for some in rows if met else ():
@@ -157,7 +157,7 @@ def _in_one_statement(
     text = _fenced_sql(sql, fence.model, fence.returning, shape, type(gone) if gone is not None else None)
     with now.cursor() as cursor:
         cursor.execute(text, params)
-        return _converted(fence, cursor.fetchall())
+        return converted(fence.model, fence.returning, cursor.fetchall())
 
 
 Shape = tuple[tuple[type[Model], int, Shared], ...]
@@ -347,10 +347,9 @@ def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[
     return sql, list(params)
 
 
-def _converted(update: Update, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The returned rows as the ORM would give them."""
-    names = update.returning
-    return [tuple(_python(update.model, name, value) for name, value in zip(names, row, strict=True)) for row in rows]
+def converted(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows that a statement returned, these fields of each, as the ORM would give them."""
+    return [tuple(_python(model, name, value) for name, value in zip(names, row, strict=True)) for row in rows]
 
 
 def _python(model: type[Model], name: str, value: Any) -> Any:

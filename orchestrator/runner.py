@@ -56,19 +56,23 @@ def never() -> bool:
 def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
     """One slice of one run. Leaves quietly where the lease is not, or no longer, his."""
     hold = leases.begin(run_id, epoch, worker=worker)
-    if hold is None:
-        return
+    if hold is not None:
+        work_on(hold, draining=draining)
+
+
+def work_on(hold: Hold, *, draining: Callable[[], bool] = never) -> None:
+    """One slice of a run that was begun."""
     try:
         with Heartbeat(hold) as heart:
             _slice(hold, heart, draining)
     except StaleLease:
-        log.info("lease_lost", run=str(run_id), epoch=hold.epoch)
+        log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
     except (TamperedRow, WrongKey) as error:
         ledger.condemn(hold, opened.error_of(error) | {"cure": inspect.getdoc(type(error))})
     except Drained:
         leases.give_back(hold.id, hold.epoch, counts=False)
     except PayloadsUnavailable as error:
-        log.warning("payloads_unavailable", run=str(run_id), error=str(error))
+        log.warning("payloads_unavailable", run=str(hold.id), error=str(error))
         leases.give_back(hold.id, hold.epoch, counts=False, due_in=conf().lease_seconds)
     except UnknownBackend as error:
         _stop_at_last(hold, opened.error_of(error) | {"cure": inspect.getdoc(UnknownBackend)}, draining)

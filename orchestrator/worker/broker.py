@@ -26,12 +26,11 @@ from orchestrator.worker.board import Board, install
 from orchestrator.worker.listening import Ear
 from orchestrator.worker.presence import Presence
 from orchestrator.worker.tasks import ADVANCE, WORK
+from orchestrator.worker.turns import Turns
 
 UNBEGUN_SECONDS = 10.0
 """A claim waits for a worker that is free already; after this long, no worker reads the queue any more."""
 NO_SLOT_SECONDS = 0.5
-JOBS_SECONDS = 1.0
-"""Between two looks for jobs, unless one is rung for or the last look found some: most looks cost nothing more."""
 NO_DATABASE_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
@@ -48,8 +47,7 @@ class RunBroker(Broker):
         self._ear = Ear()
         self._can = leases.Claimable(frozenset(), frozenset())
         self._renew_at = 0.0
-        self._jobs_at = 0.0
-        self._jobs_first = False
+        self._turns = Turns()
         self._info = "Countersign: the run table is the queue"
 
     def enqueue(self, task: Any) -> NoReturn:
@@ -88,30 +86,22 @@ class RunBroker(Broker):
 
     def _look(self, free: int) -> list[Claim]:
         self._ear.listen()
-        kinds = [self._runs]
-        if time.monotonic() >= self._jobs_at:
-            # In turns, so that many of the one never keep the other waiting.
-            kinds = [self._jobs, self._runs] if self._jobs_first else [self._runs, self._jobs]
-            self._jobs_first = not self._jobs_first
         claims: list[Claim] = []
-        for find in kinds:
+        for find in self._turns.next(self._runs, self._jobs):
             found = find(free - len(claims)) if free > len(claims) else []
             for claim in found:
                 self.board.slots.claim(claim)
             claims += found
         if not claims and self._ear.wait(self.board):
-            self._jobs_at = 0.0
+            self._turns.jobs_rung()
         return claims
 
     def _runs(self, limit: int) -> list[Claim]:
-        # On SQLite a look that finds nothing must not take the write lock.
-        look = connection.vendor == "postgresql" or leases.any_due(self._can)
-        return leases.claim(worker=self.board.worker, limit=limit, only=self._can) if look else []
+        return leases.claim(worker=self.board.worker, limit=limit, only=self._can)
 
     def _jobs(self, limit: int) -> list[Claim]:
-        look = connection.vendor == "postgresql" or jobs.any_due()
-        found = jobs.claim(worker=self.board.worker, limit=limit) if look else []
-        self._jobs_at = 0.0 if found else time.monotonic() + JOBS_SECONDS
+        found = jobs.claim(worker=self.board.worker, limit=limit)
+        self._turns.jobs_seen(found=bool(found))
         return [Claim(job_id, epoch, job=True) for job_id, epoch in found]
 
     def _keep(self) -> None:

@@ -18,13 +18,13 @@ def look(most: int = MOST) -> int:
     kinds.ensure_standing()
     can, done = abilities.claimable(), 0
     while done < most:
-        runs = leases.claim(worker=None, limit=1, only=can)
-        for claim in runs:
-            runner.work(claim.id, claim.epoch)
+        hold = leases.begin_next(worker=None, only=can)
+        if hold is not None:
+            runner.work_on(hold)
         found = jobs.claim(worker=None, limit=1)
         for job_id, epoch in found:
             kinds.work(job_id, epoch)
-        done += len(runs) + len(found)
-        if not runs and not found:
+        if hold is None and not found:
             break
+        done += (hold is not None) + len(found)
     return done

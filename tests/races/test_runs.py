@@ -11,6 +11,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from orchestrator import runner, runs
 from orchestrator.engine.errors import KeyConflict, WrongStatus
+from orchestrator.worker import abilities
 from tests import cast
 from tests.crash import graphs
 from tests.processes import calls
@@ -61,6 +62,16 @@ def test_of_two_workers_that_claim_one_run_one_has_it(tmp_path: Path) -> None:
         run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
         claims = meet(chance, *[lambda run=run: leases.claim_one(run.id) for _ in range(2)], apart=0.0)
         assert sorted(bool(claim) for claim in claims) == [False, True]
+
+
+def test_of_two_workers_that_look_for_the_next_run_one_has_it(tmp_path: Path) -> None:
+    chance = random.Random(16)
+    only = abilities.claimable()
+    for trial in range(TRIALS):
+        run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
+        holds = meet(chance, *[lambda: leases.begin_next(worker=None, only=only) for _ in range(2)], apart=0.0)
+        (hold,) = [hold for hold in holds if hold is not None]
+        assert (hold.id, hold.epoch) == (run.id, 2)
 
 
 def test_of_two_workers_that_are_given_one_run_one_proceeds(tmp_path: Path) -> None:

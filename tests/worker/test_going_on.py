@@ -1,0 +1,154 @@
+"""A worker that has worked on what it was told of goes on to what is due next, in the same slot, without a message."""
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from checkpoints import jobs, leases
+from checkpoints.models import Job, Run
+from orchestrator import runner
+from orchestrator.worker import abilities, tasks
+from tests.worker.clusters import slow, status
+from tests.worker.test_broker import broker, handed_out  # noqa: F401 - a fixture
+from tests.worker.test_jobs import counting  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def told(broker):  # noqa: F811
+    """What a worker process does that is told of one run: call it when others are due."""
+    first = slow()
+    (claim,) = handed_out(broker)
+    assert str(first.id) == claim.id
+    return partial(tasks.advance, claim.id, claim.epoch)
+
+
+def statuses(*begun):
+    return [status(run) for run in begun]
+
+
+def expire(run):
+    Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+
+
+def hold_next():
+    return leases.begin_next(worker=None, only=abilities.claimable())
+
+
+def test_a_worker_goes_on_to_what_is_due_and_then_leaves_its_slot(broker, told):  # noqa: F811
+    others = [slow() for _ in range(3)]
+    told()
+    assert statuses(*others) == ["completed"] * 3
+    assert broker.board.slots.free() == len(broker.board.slots)
+    assert set(Run.objects.values_list("epoch", "leased_by")) == {(2, None)}, "each was claimed and begun once"
+
+
+def test_it_takes_the_most_urgent_first_and_leaves_what_is_not_due_and_what_it_does_not_know(broker, told):  # noqa: F811
+    later, foreign = slow(), slow()
+    Run.objects.filter(id=later.id).update(due_at=timezone.now() + timedelta(hours=1))
+    Run.objects.filter(id=foreign.id).update(graph="elsewhere", fingerprint="0" * 64)
+    common, urgent = slow(), slow()
+    Run.objects.filter(id=urgent.id).update(priority=5)
+    told()
+    assert statuses(common, urgent, later, foreign) == ["completed", "completed", "queued", "queued"]
+    urgent.refresh_from_db()
+    common.refresh_from_db()
+    assert urgent.started_at < common.started_at
+
+
+def test_it_goes_on_for_so_long_only_that_the_cluster_sees_it_live(monkeypatch, told):
+    other = slow()
+    monkeypatch.setattr(tasks, "GOING_ON_SECONDS", 0.0)
+    told()
+    assert status(other) == "queued"
+
+
+def test_a_worker_that_drains_goes_on_to_nothing(broker, told, monkeypatch):  # noqa: F811
+    work_on = runner.work_on
+
+    def and_drain(hold, **how):
+        work_on(hold, **how)
+        broker.board.drain()
+
+    monkeypatch.setattr(runner, "work_on", and_drain)
+    other = slow()
+    told()
+    assert status(other) == "queued"
+
+
+@pytest.mark.parametrize("broken", ["runner.work_on", "leases.begin_next"])
+def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(broker, told, monkeypatch, broken):  # noqa: F811
+    def fail(*given, **how):
+        raise OperationalError("gone")
+
+    slow()
+    where, name = {"runner.work_on": (runner, "work_on"), "leases.begin_next": (leases, "begin_next")}[broken]
+    monkeypatch.setattr(where, name, fail)
+    told()
+    assert broker.board.slots.free() == len(broker.board.slots)
+
+
+def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, told):  # noqa: F811
+    for _ in range(8):
+        slow()
+        jobs.add("count")
+    told()
+    ended = sorted(
+        [(at, "run") for at in Run.objects.values_list("ended_at", flat=True)]
+        + [(at, "job") for at in Job.objects.filter(kind="count").values_list("ended_at", flat=True)]
+    )
+    first = [what for _, what in ended[:9]]
+    assert first.count("run") >= 4
+    assert first.count("job") >= 4
+
+
+def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_statement():
+    one, other = slow(), slow()
+    (claim,) = leases.claim(worker=None, limit=1, only=abilities.claimable())
+    assert claim.id == one.id
+    in_two = leases.begin(claim.id, claim.epoch)
+    only = abilities.claimable()
+    with CaptureQueriesContext(connection) as seen:
+        at_once = leases.begin_next(worker=None, only=only)
+    assert sum("UPDATE" in query["sql"] for query in seen) == 1
+    assert at_once.id == other.id
+    own = {"id", "key", "label", "head", "head_hash", "end", "seal", "cover", "skew"}
+    for name in set(leases.Hold.__slots__) - own:
+        assert getattr(at_once, name) == getattr(in_two, name), name
+    rows = [Run.objects.values("status", "epoch", "claims_since_progress").get(id=run.id) for run in (one, other)]
+    assert rows == [{"status": "running", "epoch": 2, "claims_since_progress": 1}] * 2
+    assert hold_next() is None, "both are leased"
+    runner.work_on(at_once)
+    assert status(other) == "completed"
+
+
+def test_what_was_taken_and_begun_at_once_counts_towards_poison():
+    run = slow()
+    for begun in range(1, 4):
+        assert hold_next().claims == begun
+        expire(run)
+
+
+def test_who_lost_the_run_to_one_that_took_and_began_it_at_once_changes_nothing():
+    run = slow()
+    late = hold_next()
+    expire(run)
+    hold = hold_next()
+    assert (late.epoch, hold.epoch) == (2, 4)
+    runner.work_on(late)
+    assert not leases.heartbeat(run.id, late.epoch)
+    assert status(run) == "running"
+    runner.work_on(hold)
+    assert status(run) == "completed"
+
+
+def test_on_sqlite_a_look_that_finds_nothing_writes_nothing(django_assert_num_queries):
+    only = abilities.claimable()
+    with django_assert_num_queries(1), CaptureQueriesContext(connection) as seen:
+        assert leases.begin_next(worker=None, only=only) is None
+    assert connection.vendor == "postgresql" or "UPDATE" not in seen[0]["sql"]
