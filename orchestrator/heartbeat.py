@@ -1,6 +1,8 @@
 """The heartbeat of one slice: a thread with its own connection that lengthens the lease and writes progress.
 
-It tells the slice what it finds: that the lease is lost, or that somebody wants the run to be cancelled.
+It tells the slice what it finds: that the lease is lost, or that somebody wants the run to be cancelled. Most slices
+are over before a first beat is due, and to start and end a thread costs them as much as a statement; so it starts when
+there is something to report, or when the slice is seen at work by a watch that all slices of a process share.
 """
 
 import threading
@@ -23,6 +25,40 @@ log = structlog.get_logger(__name__)
 
 PROGRESS_SECONDS = 1.0
 """At most so often a node's report reaches the run's row."""
+WATCH_SECONDS = 0.1
+"""How long a slice may be without its thread: short beside any lease."""
+
+
+class _Watch:
+    """Starts the heartbeats of slices that last. A thread that ends when no slice has begun for a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._young: set[Heartbeat] = set()
+        self._thread: threading.Thread | None = None
+
+    def add(self, heart: "Heartbeat") -> None:
+        """See to it that it starts, unless it is over by then."""
+        with self._lock:
+            self._young.add(heart)
+            # A thread does not live through a fork, and its object does.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._watch, name="heartbeats", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(WATCH_SECONDS)
+            with self._lock:
+                old, self._young = self._young, set()
+                if not old:
+                    self._thread = None
+                    return
+            for heart in old:
+                heart.start()
+
+
+_watch = _Watch()
 
 
 class Heartbeat:
@@ -39,29 +75,41 @@ class Heartbeat:
         self._wake = threading.Event()
         self._progress: dict[str, Any] | None = None
         self._written = 0.0
-        self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{hold.id}", daemon=True)
+        self._begun = time.monotonic()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> "Heartbeat":
-        self._thread.start()
+        _watch.add(self)
         return self
+
+    def start(self) -> None:
+        """Start the thread, if it is not there and the block still runs. Called from any thread."""
+        with self._starting:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{self._hold.id}", daemon=True)
+                self._thread.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        with self._starting:
+            self._stop.set()
         self._wake.set()
-        self._thread.join(timeout=1)
+        if self._thread is not None:
+            self._thread.join(timeout=1)
 
     def report(self, progress: dict[str, Any]) -> None:
         """Keep what a node reports until the next beat; the first report is a beat. Called from node threads."""
         first = self._progress is None and self._written == 0.0
         self._progress = progress
         if first:
+            self.start()
             self._wake.set()
 
     def _beat(self) -> None:
         interval = conf().lease_seconds / 3
-        beaten = time.monotonic()
+        beaten = self._begun
         while not self._stop.is_set():
             self._wake.wait(min(interval, PROGRESS_SECONDS))
             self._wake.clear()

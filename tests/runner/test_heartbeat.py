@@ -1,0 +1,83 @@
+"""The lease of a slice that lasts is kept; a slice that is over at once has cost no thread."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from checkpoints import leases, packed
+from checkpoints.leases import Hold
+from checkpoints.models import Run
+from orchestrator import heartbeat
+from orchestrator.engine import END, START
+from orchestrator.heartbeat import Heartbeat
+from tests.contract.small import graph, held, started
+from tests.processes import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def hold() -> Hold:
+    made = graph("beating")
+    made.node("work")(lambda state, ctx: None)
+    made.edge(START, "work")
+    made.edge("work", END)
+    return held(started(made))
+
+
+def _beats(hold: Hold) -> bool:
+    return any(thread.name == f"heartbeat-{hold.id}" for thread in threading.enumerate())
+
+
+def test_a_slice_that_lasts_keeps_its_lease(settings: Any, hold: Hold) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.6}
+    assert leases.heartbeat(hold.id, hold.epoch)
+    with Heartbeat(hold) as heart:
+        time.sleep(2.0)
+        assert leases.is_held(hold.id)
+        assert not heart.lost.is_set()
+    assert not _beats(hold)
+
+
+def test_slices_of_several_threads_keep_their_leases_each(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.6}
+    made = graph("side-by-side")
+    made.node("work")(lambda state, ctx: None)
+    made.edge(START, "work")
+    made.edge("work", END)
+    holds = [held(started(made)) for _ in range(3)]
+    with Heartbeat(holds[0]), Heartbeat(holds[1]), Heartbeat(holds[2]):
+        time.sleep(1.5)
+        assert [leases.is_held(one.id) for one in holds] == [True] * 3
+
+
+def test_a_short_slice_starts_no_thread(hold: Hold) -> None:
+    with Heartbeat(hold):
+        assert not _beats(hold)
+    time.sleep(3 * heartbeat.WATCH_SECONDS)
+    assert not _beats(hold)
+
+
+def test_who_works_again_after_a_rest_is_watched_again(settings: Any, hold: Hold) -> None:
+    with Heartbeat(hold):
+        pass
+    until(lambda: not any(thread.name == "heartbeats" for thread in threading.enumerate()), seconds=10)
+    with Heartbeat(hold):
+        until(lambda: _beats(hold), seconds=10)
+
+
+def test_the_first_report_is_written_at_once_and_not_when_a_beat_is_due(hold: Hold) -> None:
+    with Heartbeat(hold) as heart:
+        heart.report({"task": "work:1:0", "done": 1, "total": 2, "note": ""})
+        until(lambda: bytes(Run.objects.get(id=hold.id).progress), seconds=3)
+    assert packed.value(Run.objects.get(id=hold.id), "progress")["done"] == 1
+
+
+def test_a_report_after_the_slice_starts_nothing(hold: Hold) -> None:
+    with Heartbeat(hold) as heart:
+        pass
+    heart.report({"task": "work:1:0", "done": 1, "total": 2, "note": ""})
+    assert not _beats(hold)
+    assert not bytes(Run.objects.get(id=hold.id).progress)
