@@ -69,6 +69,8 @@ def prepare(
 ) -> Opening:
     """The requests of these tasks. Raises `InvalidValue` where a function for reviewers fails or names nobody."""
     opening = Opening()
+    if not reached:
+        return opening
     for task, gating in reached.items():
         proposal = [write for write in held if write.task == task]
         _open(opening, hold, compiled, task, gating, proposal, moment)

@@ -42,17 +42,18 @@ class Update:
 
     def sql(self, vendor: str, *, also: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
         """The statement, returning `also` some fields more. Names come from the models; every value is a parameter."""
+        as_it_is = _AS_IT_IS[vendor]
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
         for name, value in self.values.items():
-            if type(value) in _AS_IT_IS:
+            if type(value) in as_it_is:
                 texts.append((name, "%s"))
                 params.append(value)
                 continue
             text, more = assigned(self.model, name, value, vendor)
             texts.append((name, text))
             params += more
-        params += [plain(value, vendor) for value in self.where.values()]
+        params += [value if type(value) in as_it_is else plain(value, vendor) for value in self.where.values()]
         return _update_sql(self.model, tuple(texts), tuple(self.where), (*self.returning, *also)), params
 
 
@@ -84,7 +85,7 @@ def new(model: type[Row], **values: Any) -> Row:
 def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
     """The defaults of a model's fields: values, and functions that make one."""
     fields = model._meta.concrete_fields
-    made = {f.attname: f.get_default for f in fields if callable(f.default)}
+    made = {f.attname: f.get_default for f in fields if f.has_default() and callable(f.default)}
     return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
 
 
@@ -292,19 +293,20 @@ of an enumeration, which a driver may take by its name.
 """
 
 
-_AS_IT_IS = frozenset({str, int, bytes, bool, type(None)})
-"""Types of values that every driver takes for any column, but for JSON in text."""
+_PLAIN = frozenset({str, int, bytes, bool, type(None)})
+_AS_IT_IS = {"sqlite": _PLAIN, "postgresql": _PLAIN | {UUID, datetime}}
+"""Types, by vendor, whose values a driver takes as they are."""
 
 
 def plain(value: Any, vendor: str) -> Any:
     """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
     kind = type(value)
-    if kind in _AS_IT_IS:
+    if kind in _AS_IT_IS[vendor]:
         return value
     if kind is UUID:
-        return value.hex if vendor == "sqlite" else value
+        return value.hex
     if kind is datetime:
-        return str(value.astimezone(UTC).replace(tzinfo=None)) if vendor == "sqlite" else value
+        return str(value.astimezone(UTC).replace(tzinfo=None))
     # Members of text enumerations: a driver may take them by name.
     return str.__str__(value) if isinstance(value, str) else value
 
@@ -347,25 +349,35 @@ def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[
     return sql, list(params)
 
 
-def converted(model: type[Model], names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def converted(model: type[Model], names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows that a statement returned, these fields of each, as the ORM would give them."""
-    return [tuple(_python(model, name, value) for name, value in zip(names, row, strict=True)) for row in rows]
+    columns = _converters(model, tuple(names))
+    return [tuple(map(_python, columns, row)) for row in rows] if columns else rows
 
 
-def _python(model: type[Model], name: str, value: Any) -> Any:
+Converters = tuple[Any, Sequence[Callable[..., Any]]]
+"""Of one column: as the converters of the database and of the field want to know it; and these."""
+
+
+def _python(of: Converters, value: Any) -> Any:
     """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on
     PostgreSQL.
     """
-    column, converters = _converters(model, name)
+    column, converters = of
     for convert in converters:
         value = convert(value, column, connection)
     return bytes(value) if isinstance(value, memoryview) else value
 
 
 @cache
-def _converters(model: type[Model], name: str) -> tuple[Any, Sequence[Callable[..., Any]]]:
-    field = _field(model, name)
-    column = field.get_col(model._meta.db_table)
-    if isinstance(field, IntegerField):
-        return column, ()
-    return column, (*connection.ops.get_db_converters(column), *field.get_db_converters(connection))
+def _converters(model: type[Model], names: tuple[str, ...]) -> list[Converters]:
+    """Of these columns; none where all are numbers, which come as they are."""
+    fields = [_field(model, name) for name in names]
+    if all(isinstance(field, IntegerField) for field in fields):
+        return []
+    columns = [field.get_col(model._meta.db_table) for field in fields]
+    given = [
+        (*connection.ops.get_db_converters(c), *f.get_db_converters(connection))
+        for f, c in zip(fields, columns, strict=True)
+    ]
+    return list(zip(columns, given, strict=True))

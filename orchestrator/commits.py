@@ -365,7 +365,7 @@ def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int
 
 
 def _settings(graph: Compiled, planned: Planned) -> tuple[str | None, ...]:
-    return tuple(graph.nodes[start.task.node].checkpoint for start in planned.starts)
+    return tuple([graph.nodes[start.task.node].checkpoint for start in planned.starts])
 
 
 def _inside(

@@ -67,7 +67,7 @@ def settled(gates: Sequence[Settled]) -> list[dict[str, Any]]:
 
 def word(entries: Sequence[dict[str, Any]]) -> str:
     """The word on the tape of a superstep with these `nodes`."""
-    return tape.word(entry["effect"] for entry in entries)
+    return tape.word([entry["effect"] for entry in entries])
 
 
 def at_node(frontier: Frontier, after: Planned | None) -> str:

@@ -3,12 +3,10 @@
 Every superstep commits. A row that does not stay is the recovery point, which the next commit replaces.
 """
 
-from collections.abc import Iterable
-
 from orchestrator.engine.frozen import frozen
 
-BEFORE = frozenset({"before", "both"})
-AFTER = frozenset({"after", "both"})
+BEFORE = frozenset[str | None]({"before", "both"})
+AFTER = frozenset[str | None]({"after", "both"})
 
 
 @frozen
@@ -31,18 +29,14 @@ def stays(policy: str | int, step: Superstep) -> bool:
     `policy` is the graph's: "every_node", "explicit", "none", "manual", or n for `Interval(n)`. A node's own setting
     overrides it; one task that asks is enough. A superstep that opens a gate, and the end, always stay.
     """
-    if step.asked or step.opens_gate or step.ends or not BEFORE.isdisjoint(_named(step.next)):
+    if step.asked or step.opens_gate or step.ends or not BEFORE.isdisjoint(step.next):
         return True
-    return any(_after(policy, setting, step.number) for setting in step.ran)
+    own = set(step.ran)
+    return not AFTER.isdisjoint(own) or (None in own and _is_due(policy, step.number))
 
 
-def _after(policy: str | int, setting: str | None, number: int) -> bool:
-    if setting is not None:
-        return setting in AFTER
+def _is_due(policy: str | int, number: int) -> bool:
+    """What the graph's policy says of a superstep, a node of which has no setting of its own."""
     if isinstance(policy, int):
         return policy > 0 and number % policy == 0
     return policy == "every_node"
-
-
-def _named(settings: Iterable[str | None]) -> set[str]:
-    return {setting for setting in settings if setting}

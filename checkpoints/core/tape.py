@@ -15,7 +15,7 @@ LETTERS = {"pure": "p", "read": "r", "write": "w", "external": "x", "human": "h"
 
 def word(effects: Iterable[str]) -> str:
     """The word of a superstep whose nodes have these effects, at most eight letters long."""
-    return "".join(LETTERS[effect] for effect in effects)[:8]
+    return "".join([LETTERS[effect] for effect in effects])[:8]
 
 
 def extend(tape: str, new: str) -> str:

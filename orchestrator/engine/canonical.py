@@ -87,7 +87,8 @@ def _quick(value: Any) -> Json:
     if b"-0.0" in data or b"\\u0000" in data:
         return _SLOW
     back = orjson.loads(data)
-    return back if back == value and (type(back) not in (dict, list) or is_flat(back)) else _SLOW
+    shallow = data.count(b"[") + data.count(b"{") < DEEPEST
+    return back if back == value and (shallow or is_flat(back)) else _SLOW
 
 
 def is_flat(value: Json) -> bool:

@@ -78,15 +78,21 @@ def between(before: Json, after: Json) -> Op | None:
     return put(after)
 
 
+_BOXES = frozenset({dict, list})
+
+
 def _keys_between(before: dict[str, Json], after: dict[str, Json]) -> dict[str, Op]:
     keys: dict[str, Op] = {}
     for key, value in after.items():
         old = before.get(key)
-        if old is value and (value is not None or key in before):
-            continue
-        op = between(old, value) if key in before else put(value)
-        if op is not None:
-            keys[key] = op
+        if type(old) is not type(value) or key not in before:
+            keys[key] = put(value)
+        elif type(value) in _BOXES:
+            op = between(old, value) if old or value else None
+            if op is not None:
+                keys[key] = op
+        elif old != value:
+            keys[key] = put(value)
     return keys
 
 
@@ -96,7 +102,7 @@ def same(one: Json, other: Json) -> bool:
         return True
     if one != other or type(one) is not type(other):
         return False
-    return not one or type(one) not in (dict, list) or encode(one) == encode(other)
+    return not one or type(one) not in _BOXES or encode(one) == encode(other)
 
 
 def in_order(items: list[Json]) -> list[Json]:

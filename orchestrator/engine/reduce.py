@@ -89,6 +89,9 @@ class Step:
     memory: tuple[Landing, ...] = ()
 
 
+NOTHING = Output()
+
+
 def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
     """Reduce a superstep, all of whose tasks have a result.
 
@@ -98,7 +101,8 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
     if missing:
         raise InvalidValue(f"no result for {', '.join(missing)}", tasks=missing)
     given = [(start.task, results[start.task]) for start in planned.starts]
-    applied = [(task, write) for task, result in given if _flows(result) for write in _output(result).writes]
+    flowing = [(task, result.output) for task, result in given if not result.gated and result.error is None]
+    applied = [(task, write) for task, output in flowing if output for write in output.writes]
     _refuse_conflicts(compiled, applied)
     applied, memory = apart(applied)
     after, changes, written = _reduced(compiled, planned.frontier, state, applied)
@@ -113,7 +117,7 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
             HeldWrite(task, n, write.channel, write.value, write.label, write.version)
             for task, result in given
             if result.gated and not result.error
-            for n, write in enumerate(_output(result).writes)
+            for n, write in enumerate(result.output.writes if result.output else ())
         ]
     )
     return Step(after, flow.frontier(), changes, held, tuple(flow.finished), memory)
@@ -174,18 +178,10 @@ def _at(state: State, channel: str) -> Json:
     return state["artifacts" if channel in state["artifacts"] else "scratch"][channel]
 
 
-def _flows(result: Result) -> bool:
-    return not result.gated and result.error is None
-
-
-def _output(result: Result) -> Output:
-    return result.output or Output()
-
-
 def _part(compiled: Compiled, task: Task, result: Result) -> Part:
     if result.error is not None:
         return Part(ERROR, error=result.error)
-    output = _output(result)
+    output = result.output or NOTHING
     status = "gated" if result.gated else APPROVED if compiled.nodes[task.node].gated else "done"
     return Part(status, output.goto, output.sends)
 
