@@ -31,7 +31,7 @@ def range_with_input(checkpoint: UUID) -> list[Any]:
     return reads.read(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
 
 
-_FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot")
+_FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snapshot_hash")
 
 
 @cache
@@ -61,18 +61,28 @@ def bytes_of(row: Checkpoint, column: str, cover: Cover | None = None) -> bytes:
 
 
 def parts_of(rows: Sequence[Checkpoint], cover: Cover | None = None) -> list[bytes]:
-    """What a range of rows is folded from: the snapshot of the first, and the changes of those after it. Raises
-    `TamperedRow` where the snapshot is gone.
+    """What a range of rows is folded from: the snapshot of the first, or its change where that is the whole, and the
+    changes of those after it. Raises `TamperedRow` where the snapshot is gone.
     """
-    if not rows[0].snapshot:
-        raise TamperedRow(f"{rows[0]} has no snapshot to load from", checkpoint=str(rows[0].id))
-    return [bytes_of(rows[0], "snapshot", cover), *(bytes_of(row, "change", cover) for row in rows[1:])]
+    if rows[0].snapshot_hash:
+        if not rows[0].snapshot:
+            raise TamperedRow(f"{rows[0]} has lost its snapshot", checkpoint=str(rows[0].id))
+        return [bytes_of(rows[0], "snapshot", cover), *(bytes_of(row, "change", cover) for row in rows[1:])]
+    parts = [bytes_of(row, "change", cover) for row in rows]
+    if not parts[0].startswith(WHOLE):
+        raise TamperedRow(f"{rows[0]} is not the whole of a state to load from", checkpoint=str(rows[0].id))
+    return parts
+
+
+WHOLE = b'[{"op":"set",'
+"""How the canonical bytes of a change begin that sets the whole document."""
 
 
 def folded(parts: Sequence[bytes]) -> Document:
     """The document that these parts come to."""
-    document: Document = canonical.loads(parts[0])
-    for change in parts[1:]:
+    whole = parts[0].startswith(WHOLE)
+    document: Document = {} if whole else canonical.loads(parts[0])
+    for change in parts if whole else parts[1:]:
         document = reduce(ops.apply_to_own, canonical.loads(change), document)
     return document
 
@@ -128,7 +138,7 @@ def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], cover: Cover) ->
     for row in {rows[0].id: rows[0], rows[-1].id: rows[-1]}.values():
         sealing.verify(row, cover)
     for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
-        if cover.digest(part) != (row.change_hash if n else row.snapshot_hash):
+        if cover.digest(part) != (row.change_hash if n else row.snapshot_hash or row.change_hash):
             raise _tampered(row, f"the payload of {row} is not what was sealed")
         if n and row.seq != rows[n - 1].seq + 1:
             raise _tampered(row, f"checkpoints before {row} are missing")

@@ -2,7 +2,8 @@
 ledger writes with it; `folding` reads rows back.
 
 A change is a list of ops on the document {scratch, artifacts, diagnostics, frontier, versions, open}. A row's `anchor`
-is the seq of the newest row of its line, up to it, that holds a snapshot; so one range of rows is enough to load it.
+is the seq of the newest row of its line, up to it, that needs no other: it has a snapshot, or its change sets the whole
+document. So one range of rows is enough to load any row.
 """
 
 from collections.abc import Mapping
@@ -124,7 +125,7 @@ class Place:
 @frozen
 class Change:
     """What a row changes against its parent: encoded ops, their bytes as one list, its hash; and what comes of it, the
-    bytes of each channel's entry and of the whole document.
+    bytes of each channel's entry and of the whole document. `whole`: it sets the document, whatever was before.
     """
 
     steps: tuple[bytes, ...]
@@ -132,29 +133,31 @@ class Change:
     hash: str
     sizes: Mapping[str, int]
     size: int
+    whole: bool
 
 
 def whole(point: Point, cover: Cover) -> Change:
     """The change that sets the whole document: no other row is needed to read it."""
-    sizes = sizes_of(point.payload)
-    return _change((canonical.encode(ops.put(point.payload.document())),), sizes, _size(point.payload, sizes), cover)
+    return _whole(point, sizes := sizes_of(point.payload), _size(point.payload, sizes), cover)
 
 
 def change_after(head: Head, point: Point, cover: Cover) -> Change:
-    """The change of the row after `head`. Where that one is not kept it is what changed since the row before it, or the
-    whole document where that is smaller.
+    """The change of the row after `head`: what changed since the kept row before it, or the whole document where that
+    is smaller. Where snapshots are counted, a step after a kept row never is the whole.
     """
     steps = (*head.loose, canonical.encode(step_change(head.payload, point)))
     sizes = _sizes_after(head, point)
     size = _size(point.payload, sizes)
-    if len(steps) > 1 and sum(map(len, steps)) > size:
-        return whole(point, cover)
-    return _change(steps, sizes, size, cover)
-
-
-def _change(steps: tuple[bytes, ...], sizes: Mapping[str, int], size: int, cover: Cover) -> Change:
+    if (len(steps) > 1 or point.snapshot == "bytes") and sum(map(len, steps)) > size:
+        return _whole(point, sizes, size, cover)
     data = b"[" + b",".join(steps) + b"]"
-    return Change(steps, data, cover.digest(data), sizes, size)
+    return Change(steps, data, cover.digest(data), sizes, size, whole=False)
+
+
+def _whole(point: Point, sizes: Mapping[str, int], size: int, cover: Cover) -> Change:
+    step = canonical.encode(ops.put(point.payload.document()))
+    data = b"[" + step + b"]"
+    return Change((step,), data, cover.digest(data), sizes, size, whole=True)
 
 
 def first(
@@ -193,11 +196,12 @@ def following(
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
     row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
     since = head.since + len(change.data)
-    full = point.kept and _is_due(point, seq - head.anchor, since=since, size=change.size)
-    row.anchor = seq if full else head.anchor
+    full = point.kept and not change.whole and _is_due(point, seq - head.anchor, since=since, size=change.size)
+    alone = full or (point.kept and change.whole)
+    row.anchor = seq if alone else head.anchor
     _finish(place, row, head.hash, change, snapshot=point.payload if full else None)
     # The next change is against the newest kept row.
-    kept = (row.content_hash, row.anchor, 0 if full else since) if point.kept else (head.hash, head.anchor, head.since)
+    kept = (row.content_hash, row.anchor, 0 if alone else since) if point.kept else (head.hash, head.anchor, head.since)
     loose = () if point.kept else change.steps
     return row, Head(new, seq, parent, point.kept, point.source, point.payload, *kept, change.sizes, end.seq, loose)
 

@@ -35,6 +35,7 @@ from orchestrator.engine import (
     play,
     registry,
 )
+from orchestrator.engine.errors import TamperedRow
 
 pytestmark = pytest.mark.django_db
 
@@ -143,6 +144,32 @@ def test_by_bytes_a_snapshot_is_written_at_the_latest_after_so_many_rows(monkeyp
     monkeypatch.setattr(points, "MOST_ROWS", 4)
     monkeypatch.setattr(points, "_size", lambda payload, sizes: 10**9)
     assert [row.seq for row in rows_of(done(graph)) if row.snapshot][:4] == [0, 4, 8, 12]
+
+
+class Blob(BaseModel):
+    number: int = 0
+    body: str = ""
+
+
+def test_by_bytes_a_state_that_each_step_replaces_is_stored_once_a_row_and_loads_from_one_row() -> None:
+    graph = Graph("replaced", input=Nothing, state=Blob, max_supersteps=50)
+    graph.node("step")(lambda state, ctx: {"number": state.number + 1, "body": f"{state.number}" * 3000})
+    graph.edge(START, "step")
+    graph.branch("step", lambda state: "on" if state.number < 9 else "done", {"on": "step", "done": END})
+    registry.replace(graph)
+    rows = rows_of(done(graph))
+    assert [row.seq for row in rows if row.snapshot] == [0]
+    assert [len(folding.range_of(row.id)) for row in rows[2:]] == [1] * 8
+    for row in rows[2:]:
+        assert len(folding.bytes_of(row, "change")) < row.state_size + 30
+        assert timeline.state_at(row.id)["scratch"]["body"] == f"{row.superstep - 1}" * 3000
+
+
+def test_a_row_that_is_alone_and_is_not_the_whole_state_is_refused() -> None:
+    row = rows_of(done(looping(12, snapshot=5)))[8]
+    Checkpoint.objects.filter(id=row.id).update(anchor=row.seq)
+    with pytest.raises(TamperedRow, match="not the whole of a state"):
+        timeline.state_at(row.id)
 
 
 def test_by_bytes_storage_grows_with_what_changed_and_not_with_the_state() -> None:

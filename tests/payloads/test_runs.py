@@ -158,7 +158,7 @@ def test_a_recovery_point_takes_its_bytes_with_it_when_it_is_replaced(cellar: Pa
 
 
 def test_a_row_that_points_to_another_payload_does_not_open(cellar: Path) -> None:
-    run = advanced(chain("pointed", "a", "b"))
+    run = advanced(chain("pointed", "a", "b", snapshot=1))
     first, second = Checkpoint.objects.filter(run=run, seq__gt=0).order_by("seq")[:2]
     Checkpoint.objects.filter(id=first.id).update(snapshot=bytes(second.snapshot))
     with pytest.raises(PayloadLost, match=f"{first.id}/snapshot"):

@@ -34,7 +34,7 @@ def failed(run: Run) -> dict[str, Any]:
 
 
 def test_a_full_disk_stops_the_run_by_name_with_nothing_half_written_and_it_can_be_resumed(cellar: Path) -> None:
-    run = started(chain("stops", "a", "b", "c"))
+    run = started(chain("stops", "a", "b", "c", snapshot=1))
     Full.left = 2  # change and snapshot of the first superstep
     before = len(kept_files(cellar))
     run = runs.advance(run.id)

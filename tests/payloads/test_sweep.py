@@ -65,7 +65,7 @@ def test_bytes_that_a_row_points_to_stay_however_old_they_are(cellar: Path) -> N
 
 
 def test_a_column_that_its_row_does_not_have_goes_and_its_other_one_stays(cellar: Path) -> None:
-    run = advanced(chain("half", "a"))
+    run = advanced(chain("half", "a", snapshot=1))
     Checkpoint.objects.filter(id=run.head).update(snapshot=b"")
     aged(cellar, TOMORROW)
     assert swept() == 1

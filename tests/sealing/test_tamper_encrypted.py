@@ -101,7 +101,7 @@ def test_a_key_that_is_missing_or_wrong_is_named_and_never_called_tampering(
     assert reason in faults[0].reason
 
 
-@pytest.mark.parametrize("column", ["snapshot", "value"])
+@pytest.mark.parametrize("column", ["change", "value"])
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_worker_refuses_an_encrypted_value_that_is_broken(
     how: str, column: str, tmp_path: Path, people: cast.People, settings: Any
@@ -110,7 +110,7 @@ def test_a_worker_refuses_an_encrypted_value_that_is_broken(
     full.encrypted_gated()
     run = desk.start("secret", tmp_path)
     desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
-    model: type[Model] = Checkpoint if column == "snapshot" else PendingWrite
+    model: type[Model] = Checkpoint if column == "change" else PendingWrite
     row = _last(model, run, column)
     full.put(row, model._meta.get_field(column), BROKEN[how][0](bytes(getattr(row, column))))
     run = runs.advance(run.id)

@@ -71,7 +71,7 @@ def _by_hand(run: Run) -> None:
 
 
 USED_NEXT = {
-    "the state": _changed(Checkpoint, "snapshot", anchor=F("seq")),
+    "the state": _changed(Checkpoint, "change", anchor=F("seq")),
     "the head's header": _changed(Checkpoint, "superstep"),
     "the head is gone": _gone(Checkpoint),
     "a held write's value": _changed(PendingWrite, "value"),

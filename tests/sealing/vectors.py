@@ -34,6 +34,7 @@ def rows() -> list[Checkpoint]:
             _payload(notes, {"tokens": [f"step {n}"]}),
             n,
             ops={"notes": {"op": "append", "items": [note]}},
+            snapshot=10,
         )
         change, end = points.change_after(head, step, Cover()), LogEnd(n + 1, "bc"[n - 1] * 64)
         row, head = points.following(PLACE, UUID(int=10 + n), head, step, change, end=end, at=AT)
