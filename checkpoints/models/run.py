@@ -2,10 +2,17 @@
 
 from django.conf import settings
 from django.db import models
+from django.db.models import F
+from django.db.models.lookups import IsNull
 
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.models.fields import Sealed, hash_field
+
+CLAIMABLE = (Status.QUEUED, Status.RUNNING, Status.WAITING)
+"""The statuses in which a worker may have to do something."""
+CLAIM_ORDER = (F("priority").desc(), IsNull(F("due_at"), True).desc(), F("due_at").asc(), F("created_at").asc())
+"""Who is claimed first. Both databases order empty values by default, each in its own way; so that is said."""
 
 
 class Run(Sealed):
@@ -95,11 +102,12 @@ class Run(Sealed):
                 models.Index(fields=[field], name=f"run_by_{field}", condition=models.Q(**{f"{field}__isnull": False}))
                 for field in ("started_by", "on_behalf_of", "parent_run")
             ),
-            # What the queue looks at: few rows at any time, however many runs have ended.
+            # What the queue looks at: few rows at any time, however many runs have ended; in the order of a claim, so
+            # that a claim reads few of them, however many wait.
             models.Index(
-                fields=["-priority", "due_at"],
+                *CLAIM_ORDER,
                 name="run_claimable",
-                condition=models.Q(status__in=["queued", "running", "waiting"]),
+                condition=models.Q(status__in=[status.value for status in CLAIMABLE]),
             ),
         ]
 
