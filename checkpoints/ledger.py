@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Case, F, Model, Q, Value, When
+from django.db.models import F, Model
 from django.utils import timezone
 
 from checkpoints import events, folding, points, run_seal, sealing, sql, wakes
@@ -64,7 +64,9 @@ _OF_POINTS = (
 
 
 class Moved(Exception):
-    """Somebody else wrote to the log since the holder looked; he must look again and build his commit anew."""
+    """Somebody else wrote to the log, or woke the run, since the holder looked; he must look again and build his commit
+    anew.
+    """
 
 
 @frozen
@@ -194,10 +196,10 @@ def commit(
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
-    woken = _fenced(
+    _fenced(
         hold, fence, [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)], gone=gone, inside=inside
     )
-    _settle_hold(hold, end, woken, tape=turn.tape, superstep=point.superstep)
+    _settle_hold(hold, end, tape=turn.tape, superstep=point.superstep)
     hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
     if not head.kept:
         points.forget(place, head.id)
@@ -208,10 +210,8 @@ def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[],
     """Change a held run's status without a checkpoint: poison, incompatible, or rest again. Raises as `commit` does."""
     at = timezone.now()
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=at, cover=hold.cover)
-    woken = _fenced(
-        hold, _fence(hold, end, **_columns(hold, turn, at)), [Rows(RunEvent, rows, _OF_LINES)], inside=inside
-    )
-    _settle_hold(hold, end, woken, tape=turn.tape, superstep=hold.superstep)
+    _fenced(hold, _fence(hold, end, **_columns(hold, turn, at)), [Rows(RunEvent, rows, _OF_LINES)], inside=inside)
+    _settle_hold(hold, end, tape=turn.tape, superstep=hold.superstep)
 
 
 def condemn(hold: Hold, error: dict[str, Any]) -> None:
@@ -239,8 +239,8 @@ def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | N
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=timezone.now(), cover=hold.cover)
     fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
-    woken = _fenced(hold, fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)
-    _settle_hold(hold, end, woken, tape=hold.tape, superstep=hold.superstep)
+    _fenced(hold, fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)
+    _settle_hold(hold, end, tape=hold.tape, superstep=hold.superstep)
 
 
 def look_again(hold: Hold) -> None:
@@ -258,12 +258,13 @@ def look_again(hold: Hold) -> None:
 
 def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
     """The conditional UPDATE that opens each of the holder's transactions, with the run's new seal."""
-    known = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING, "event_seq": hold.end.seq}
+    seen = {"event_seq": hold.end.seq, "wakes": hold.wakes}
+    known = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING, **seen}
     head, head_hash = values.get("head", hold.head), values.get("head_hash", hold.head_hash)
     sealed = _seal(hold, end, head=head, head_hash=head_hash, decisions=hold.decisions)
     if hold.unsaved:
         values["durable"] = False
-    return Update(Run, known, ("wakes",), {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
+    return Update(Run, known, {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
 
 
 def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
@@ -279,21 +280,18 @@ def _fenced(
     *,
     gone: Model | None = None,
     inside: Callable[[], None] | None = None,
-) -> int:
-    """One commit: the fence, the rows behind it, and what rides with them. Gives the run's `wakes`."""
-    met = sql.fenced(fence, rows, gone=gone, inside=inside)
-    if met:
+) -> None:
+    """One commit: the fence, the rows behind it, and what rides with them."""
+    if sql.fenced(fence, rows, gone=gone, inside=inside):
         hold.seal, hold.seal_key = fence.values["seal"], fence.values["seal_key"]
-        return int(met[0][0])
+        return
     if Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).exists():
         raise Moved
     raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
 
 
-def _settle_hold(hold: Hold, end: LogEnd, woken: int, *, tape: str, superstep: int) -> None:
+def _settle_hold(hold: Hold, end: LogEnd, *, tape: str, superstep: int) -> None:
     hold.end, hold.tape, hold.superstep, hold.unsaved = end, tape, superstep, []
-    hold.moved = hold.moved or woken != hold.wakes
-    hold.wakes = woken
 
 
 def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
@@ -302,12 +300,8 @@ def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
     if turn.status == Status.RUNNING:
         return values
     values |= {"status": turn.status, "lease_until": None, "leased_by": None, "progress": b"", "due_at": None}
-    if turn.status in (Status.PAUSED, Status.WAITING):
-        # A wake that came after the last look cannot set `queued` on a leased run; this statement does it for him.
-        unchanged = Q(wakes=hold.wakes)
-        values["status"] = Case(When(unchanged, then=Value(turn.status)), default=Value(Status.QUEUED))
-        rest = db_in(turn.due_in) if turn.due_in is not None else Value(None)
-        values["due_at"] = Case(When(unchanged, then=rest), default=db_now())
+    if turn.due_in is not None:
+        values["due_at"] = db_in(turn.due_in)
     if hold.cancelling and turn.status in _NOT_YET_CANCELLED:
         # Should this process end here, whoever claims the run next cancels it.
         values |= {"status": Status.QUEUED, "due_at": db_now()}

@@ -37,11 +37,10 @@ class Update:
 
     model: type[Model]
     where: Mapping[str, Any]
-    returning: tuple[str, ...]
     values: Mapping[str, Any]
 
-    def sql(self, vendor: str, *, also: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
-        """The statement, returning `also` some fields more. Names come from the models; every value is a parameter."""
+    def sql(self, vendor: str, *, returning: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
+        """The statement, and its parameters. Names come from the models; every value is a parameter."""
         as_it_is = _AS_IT_IS[vendor]
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
@@ -54,7 +53,7 @@ class Update:
             texts.append((name, text))
             params += more
         params += [value if type(value) in as_it_is else plain(value, vendor) for value in self.where.values()]
-        return _update_sql(self.model, tuple(texts), tuple(self.where), (*self.returning, *also)), params
+        return _update_sql(self.model, tuple(texts), tuple(self.where), returning), params
 
 
 def update_returning(
@@ -64,10 +63,9 @@ def update_returning(
     did not hold.
     """
     now = connections[DEFAULT_DB_ALIAS]
-    update = Update(model, where, tuple(returning), values)
     with now.cursor() as cursor:
-        cursor.execute(*update.sql(now.vendor))
-        return converted(model, update.returning, cursor.fetchall())
+        cursor.execute(*Update(model, where, values).sql(now.vendor, returning=tuple(returning)))
+        return converted(model, returning, cursor.fetchall())
 
 
 def new(model: type[Row], **values: Any) -> Row:
@@ -116,9 +114,9 @@ class Rows:
 
 def fenced(
     fence: Update, rows: Sequence[Rows], *, gone: Model | None = None, inside: Callable[[], None] | None = None
-) -> list[tuple[Any, ...]]:
+) -> bool:
     """One transaction: the update; and where it met a row, these inserts, after `gone` is deleted, and `inside`. Gives
-    what `update_returning` gives.
+    whether it met one.
     """
     now = connections[DEFAULT_DB_ALIAS]
     whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= MOST_ROWS
@@ -133,12 +131,10 @@ def fenced(
     return met
 
 
-def _in_several(
-    now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None
-) -> list[tuple[Any, ...]]:
+def _in_several(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None) -> bool:
     with now.cursor() as cursor:
         cursor.execute(*fence.sql(now.vendor))
-        met = converted(fence.model, fence.returning, cursor.fetchall())
+        met = bool(cursor.rowcount)
         if met and gone is not None:
             cursor.execute(f"DELETE FROM {quoted(gone._meta.db_table)} WHERE id = %s", [plain(gone.pk, now.vendor)])  # noqa: S608
         for some in rows if met else ():
@@ -146,19 +142,17 @@ def _in_several(
     return met
 
 
-def _in_one_statement(
-    now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None
-) -> list[tuple[Any, ...]]:
+def _in_one_statement(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None) -> bool:
     shape = tuple([(some.model, len(some.rows), some.shared) for some in rows if some.rows])
-    sql, params = fence.sql(now.vendor, also=_all_shared(shape))
+    sql, params = fence.sql(now.vendor, returning=_all_shared(shape))
     if gone is not None:
         params.append(gone.pk)
     for some in rows:
         params += _params(some.model, some.rows, now.vendor, some.shared)
-    text = _fenced_sql(sql, fence.model, fence.returning, shape, type(gone) if gone is not None else None)
+    text = _fenced_sql(sql, fence.model, shape, type(gone) if gone is not None else None)
     with now.cursor() as cursor:
         cursor.execute(text, params)
-        return converted(fence.model, fence.returning, cursor.fetchall())
+        return bool(cursor.rowcount)
 
 
 Shape = tuple[tuple[type[Model], int, Shared], ...]
@@ -167,14 +161,14 @@ Shape = tuple[tuple[type[Model], int, Shared], ...]
 
 @lru_cache(maxsize=500)
 def _all_shared(shape: Shape) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(field for *_, shared in shape for _, field in shared))
+    """The fields of the fence's row that rows behind it share; one at least, for to know whether it met a row."""
+    return tuple(dict.fromkeys(field for *_, shared in shape for _, field in shared)) or ("id",)
 
 
 @lru_cache(maxsize=500)
 def _fenced_sql(
     sql: str,
     model: type[Model],
-    returning: tuple[str, ...],
     shape: Shape,
     gone: type[Model] | None,
 ) -> str:
@@ -190,7 +184,7 @@ def _fenced_sql(
         given = f"(VALUES {_values_sql(of, count, shared)}) AS given"
         taken = "".join(f", fence.{column(model, field)}" for _, field in shared)
         parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
-    return f"WITH {', '.join(parts)} SELECT {_columns_sql(model, returning)} FROM fence"  # noqa: S608
+    return f"WITH {', '.join(parts)} SELECT 1 FROM fence"  # noqa: S608
 
 
 @frozen
@@ -243,7 +237,8 @@ def _update_sql(
     sets = ", ".join(f"{column(model, name)} = {text}" for name, text in values)
     wheres = " AND ".join(f"{column(model, name)} = %s" for name in where)
     table = quoted(model._meta.db_table)
-    return f"UPDATE {table} SET {sets} WHERE {wheres} RETURNING {_columns_sql(model, returning)}"  # noqa: S608
+    given = f" RETURNING {_columns_sql(model, returning)}" if returning else ""
+    return f"UPDATE {table} SET {sets} WHERE {wheres}{given}"  # noqa: S608
 
 
 @cache

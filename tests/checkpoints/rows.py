@@ -66,7 +66,8 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         "version": run.version,
         **columns,
     }
-    made = Checkpoint.objects.create(run=run, seq=seq, anchor=seq, snapshot=pack(payload), snapshot_hash="5" * 64, **given)
+    full = {"snapshot": pack(payload), "snapshot_hash": "5" * 64}
+    made = Checkpoint.objects.create(run=run, seq=seq, anchor=seq, **full, **given)
     sealed(run, head=made.id, head_seq=seq)
     return made
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from checkpoints import leases, ledger, wakes
+from checkpoints import ledger, wakes
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
@@ -155,16 +155,18 @@ def test_whose_run_was_stopped_under_him_has_lost_it(act: Callable[[Hold], None]
 
 
 @pytest.mark.parametrize("status", [Status.PAUSED, Status.WAITING])
-def test_a_run_that_was_woken_while_it_turned_to_rest_is_queued_and_due_at_once(status: Status) -> None:
+def test_a_run_that_was_woken_while_it_turned_to_rest_is_looked_at_before_it_rests(status: Status) -> None:
     run = started(_one("woken"))
     hold = held(run)
     wakes.wake(run.id)
-    ledger.stop(hold, Turn(status, due_in=3600.0), lines=[])
+    before = columns(run)
+    with pytest.raises(Moved):
+        ledger.stop(hold, Turn(status), lines=[])
+    assert columns(run) == before
+    ledger.look_again(hold)
+    ledger.stop(hold, Turn(status), lines=[])
     run.refresh_from_db()
-    assert run.status == Status.QUEUED
-    assert run.due_at is not None
-    assert run.due_at <= timezone.now()
-    assert leases.claim_one(run.id) is not None
+    assert run.status == status
 
 
 def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:

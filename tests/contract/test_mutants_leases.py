@@ -13,7 +13,7 @@ from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.journal import Ending, Intent
 from checkpoints.leases import Claimable, Hold
-from checkpoints.ledger import Point, Turn
+from checkpoints.ledger import Moved, Point, Turn
 from checkpoints.models import AuditLine, Checkpoint, LateResult, Run, RunEvent, TaskResult
 from orchestrator import runs
 from orchestrator.engine import END, START, Task
@@ -195,16 +195,19 @@ def test_a_wake_queues_a_run_that_rests_and_moves_no_other(status: str) -> None:
 
 @pytest.mark.parametrize("rest", [Turn(Status.PAUSED), Turn(Status.WAITING, due_in=3600.0)])
 @pytest.mark.parametrize("woken", [False, True])
-def test_a_worker_that_rests_after_a_wake_that_he_has_not_seen_queues_the_run_instead(rest: Turn, woken: bool) -> None:
+def test_a_worker_cannot_let_a_run_rest_after_a_wake_that_he_has_not_seen(rest: Turn, woken: bool) -> None:
     run = _run()
     hold = held(run)
     if woken:
         wakes.wake(run.id)
+        with pytest.raises(Moved):
+            ledger.stop(hold, rest, lines=[])
+        ledger.look_again(hold)
     ledger.stop(hold, rest, lines=[])
     run.refresh_from_db()
-    assert run.status == (Status.QUEUED if woken else rest.status)
+    assert run.status == rest.status
     assert (run.lease_until, run.leased_by) == (None, None)
-    assert (leases.claim_one(run.id) is not None) is woken
+    assert leases.claim_one(run.id) is None
 
 
 def test_progress_sets_the_count_of_claims_back() -> None:
