@@ -49,7 +49,7 @@ class Job(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["name"], condition=Q(status__in=["queued", "running"]), name="job_live_name"
+                fields=["name"], condition=Q(status__in=[status.value for status in LIVE]), name="job_live_name"
             ),
         ]
         indexes = [
@@ -57,7 +57,9 @@ class Job(models.Model):
             models.Index(fields=["-ended_at"], name="job_ended"),
             # What the queue looks at: few rows at any time, however many jobs are done.
             models.Index(
-                fields=["-priority", "due_at"], name="job_claimable", condition=Q(status__in=["queued", "running"])
+                fields=["-priority", "due_at"],
+                name="job_claimable",
+                condition=Q(status__in=[status.value for status in LIVE]),
             ),
         ]
 

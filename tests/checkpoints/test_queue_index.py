@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from checkpoints import leases
+from checkpoints import jobs, leases
 from checkpoints.leases import Claimable
-from checkpoints.models import Run
+from checkpoints.models import Job, Run
 from checkpoints.sql import new
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,6 +23,19 @@ def runs() -> None:
     names = [(f"ended-{n}", "completed") for n in range(2000)] + [(f"waits-{n}", "queued") for n in range(300)]
     shared = {"graph": "g", "version": "1", "fingerprint": "f", "created_at": AT}
     Run.objects.bulk_create([new(Run, key=key, status=status, **shared) for key, status in names], batch_size=500)
+    _analyze()
+
+
+@pytest.fixture
+def many_jobs() -> None:
+    """Two thousand jobs that are done, and ten that wait."""
+    states = ["done"] * 2000 + ["queued"] * 10
+    made = [new(Job, kind="sweep", status=status, due_at=AT, created_at=AT) for status in states]
+    Job.objects.bulk_create(made, batch_size=500)
+    _analyze()
+
+
+def _analyze() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 
@@ -67,3 +80,11 @@ def test_a_claim_reads_as_many_runs_as_it_takes() -> None:
 def test_a_look_whether_something_is_due_reads_no_run_that_has_ended() -> None:
     plan = _plan(*_asked(lambda: leases.any_due(OURS)))
     assert "run_claimable" in plan or "run_by_status" in plan
+
+
+@pytest.mark.usefixtures("many_jobs")
+@pytest.mark.parametrize("ask", [lambda: jobs.claim(worker=None, limit=2), jobs.any_due])
+def test_a_look_for_jobs_reads_none_that_is_done(ask: Callable[[], Any]) -> None:
+    text, params = _asked(ask)
+    assert "IN ('queued', 'running')" in text
+    assert "job_claimable" in _plan(text, params)
