@@ -7,26 +7,27 @@ line. A result is accepted only for the attempt whose intent is open; one that c
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q, QuerySet, Subquery
 from django.utils import timezone
 
-from checkpoints import ledger, packed, sealing, sql, statements
+from checkpoints import batches, ledger, packed, sealing, sql, statements
 from checkpoints.conf import conf
+from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.packed import pack
 from checkpoints.processes import this_process
 from checkpoints.sealing import Cover
-from orchestrator.engine import Task
+from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
 
@@ -58,7 +59,9 @@ class Entry:
 
 @frozen
 class Ending:
-    """How an attempt ended. `output` as JSON of the engine's Output, `error` as {type, message, traceback}."""
+    """How an attempt ended. `output` as JSON of the engine's Output, `error` as {type, message, traceback}. `intent` is
+    its row as `begin` gave it, where that was in this process.
+    """
 
     task: Task
     attempt: int
@@ -66,7 +69,8 @@ class Ending:
     output: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     took_ms: int = 0
-    thread_ended: bool = field(default=True)
+    thread_ended: bool = True
+    intent: TaskResult | None = None
 
 
 def in_hand(hold: Hold, head: ledger.Head) -> dict[Task, Entry]:
@@ -120,8 +124,8 @@ def _entry(row: TaskResult) -> Entry:
     )
 
 
-def begin(hold: Hold, intents: Sequence[Intent]) -> None:
-    """One commit: the intents of a superstep with their lines. The lease is whole afterwards.
+def begin(hold: Hold, intents: Sequence[Intent]) -> dict[Task, TaskResult]:
+    """One commit: the intents of a superstep with their lines. The lease is whole afterwards. Gives the rows.
 
     Earlier attempts of these tasks that are still open are closed as failed: their result, should it come, is late.
     Raises `StaleLease`. A log that moved meanwhile is followed; the hold says so.
@@ -130,39 +134,61 @@ def begin(hold: Hold, intents: Sequence[Intent]) -> None:
         Draft("effects_started", {"attempt": i.attempt, "effect": i.effect}, node=i.task.node, task=str(i.task))
         for i in intents
     ]
+    rows = _intent_rows(hold, intents)
+
+    def insert() -> None:
+        _end(hold, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)
+        batches.insert_all(rows, _OF_AN_INTENT)
+
     while True:
         try:
-            return ledger.append(hold, lines, inside=lambda: _insert(hold, intents))
+            ledger.append(hold, lines, inside=insert)
         except ledger.Moved:
             ledger.look_again(hold)
             hold.moved = True
+        else:
+            return {intent.task: row for intent, row in zip(intents, rows, strict=True)}
 
 
-def _insert(hold: Hold, intents: Sequence[Intent]) -> None:
-    at, me = hold.now(), this_process()
-    _end(hold, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)
+_OF_AN_INTENT = ("node", "visit", "index", "attempt", "effect", "input_hash", "over_at", "seal")
+"""The fields in which the intents of one commit differ."""
+
+
+def _intent_rows(hold: Hold, intents: Sequence[Intent]) -> Sequence[TaskResult]:
+    at, me, lease = hold.now(), this_process(), conf().lease_seconds
+    common = sql.new(
+        TaskResult,
+        run_id=hold.id,
+        line=hold.line,
+        epoch=hold.epoch,
+        worker=hold.worker,
+        host=me.host,
+        pid=me.pid,
+        process_started=me.started,
+        superstep=hold.superstep + 1,
+        intent_at=at,
+    )
     rows = [
-        TaskResult(
-            run_id=hold.id,
-            line=hold.line,
+        _like(
+            common,
             node=i.task.node,
             visit=i.task.visit,
             index=i.task.index,
             attempt=i.attempt,
             effect=i.effect,
-            epoch=hold.epoch,
-            worker=hold.worker,
-            host=me.host,
-            pid=me.pid,
-            process_started=me.started,
-            superstep=hold.superstep + 1,
             input_hash=i.input_hash,
-            intent_at=at,
-            over_at=at + timedelta(seconds=conf().lease_seconds + i.timeout),
+            over_at=at + timedelta(seconds=lease + i.timeout),
         )
         for i in intents
     ]
-    sql.insert(TaskResult, sealing.finish(rows, hold.cover))
+    return sealing.finish(rows, hold.cover)
+
+
+def _like(row: TaskResult, **values: Any) -> TaskResult:
+    """A row that differs from another in these fields."""
+    other = TaskResult.__new__(TaskResult)
+    other.__dict__.update(row.__dict__, **values)
+    return other
 
 
 def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
@@ -172,16 +198,46 @@ def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     ending is kept as evidence.
     """
     try:
-        with transaction.atomic():
-            mine = statements.is_met(_locked, hold.id, hold.epoch)
-            late = _close(hold, endings) if mine else list(endings)
-            keep_late(hold, late)
+        if all(ending.intent is not None and ending.thread_ended for ending in endings):
+            with suppress(_NotAsBegun):
+                return _recorded(hold, endings, _close_as_begun)
+        return _recorded(hold, endings, _close)
     except (TamperedRow, WrongKey):
         keep_late(hold, endings)
         raise
+
+
+Close = Callable[[Hold, Sequence[Ending]], list[Ending]]
+"""Writes endings to their open intents, in the caller's transaction; gives those whose attempt is not open any more."""
+
+
+def _recorded(hold: Hold, endings: Sequence[Ending], close: Close) -> list[Ending]:
+    with transaction.atomic():
+        mine = statements.is_met(_locked, hold.id, hold.epoch)
+        late = close(hold, endings) if mine else list(endings)
+        keep_late(hold, late)
     if not mine:
         raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
     return late
+
+
+class _NotAsBegun(Exception):
+    """An intent is not any more what this process wrote: its row must be looked at."""
+
+
+def _close_as_begun(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
+    """In one statement: a row that is in all its fields as this process sealed it verifies, and is open."""
+    before = [ending.intent for ending in endings if ending.intent is not None]
+    after = [_like(row) for row in before]
+    for row, ending in zip(after, endings, strict=True):
+        sealing.seal_again(row, hold.cover, **_ended(ending))
+    if batches.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING) != len(endings):
+        raise _NotAsBegun
+    return []
+
+
+_OF_AN_ENDING = ("outcome", "output", "error", "result_at", "took_ms", "thread_ended_at", "seal", "seal_key")
+"""The fields that change when an attempt ends."""
 
 
 def _locked(run: UUID, epoch: int) -> "QuerySet[Run, Any]":
@@ -215,12 +271,17 @@ def _ended(ending: Ending) -> dict[str, Any]:
     now = timezone.now()
     return {
         "outcome": ending.outcome,
-        "output": pack(ending.output) if ending.output is not None else b"",
-        "error": pack(ending.error) if ending.error is not None else b"",
+        "output": _packed(ending.output),
+        "error": _packed(ending.error),
         "result_at": now,
         "took_ms": ending.took_ms,
         "thread_ended_at": now if ending.thread_ended else None,
     }
+
+
+def _packed(value: dict[str, Any] | None) -> bytes:
+    """What a payload column keeps of an output or an error, both of which were made canonical where they arose."""
+    return codec.pack(canonical.encode(value)) if value is not None else b""
 
 
 def amend(row: TaskResult, cover: Cover, **values: Any) -> bool:
@@ -263,8 +324,10 @@ def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str
     return output
 
 
-def keep_late(hold: Hold, endings: Iterable[Ending]) -> None:
+def keep_late(hold: Hold, endings: Sequence[Ending]) -> None:
     """Keep endings that nobody applies: the one insert without a fence. The attempts are marked as over."""
+    if not endings:
+        return
     rows = [
         LateResult(
             run_id=hold.id,
@@ -274,17 +337,18 @@ def keep_late(hold: Hold, endings: Iterable[Ending]) -> None:
             index=ending.task.index,
             attempt=ending.attempt,
             epoch=hold.epoch,
-            output=pack(ending.output) if ending.output is not None else b"",
-            error=pack(ending.error) if ending.error is not None else b"",
+            output=_packed(ending.output),
+            error=_packed(ending.error),
             at=timezone.now(),
         )
         for ending in endings
     ]
-    sql.insert(LateResult, sealing.finish(rows, hold.cover))
     over = Q(pk__in=[])
     for row in rows:
         over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
-    TaskResult.objects.filter(over, run=hold.id, line=hold.line).update(thread_ended_at=timezone.now())
+    with transaction.atomic():
+        sql.insert(LateResult, sealing.finish(rows, hold.cover))
+        TaskResult.objects.filter(over, run=hold.id, line=hold.line).update(thread_ended_at=timezone.now())
 
 
 def thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
@@ -313,8 +377,19 @@ def _end(hold: Hold, tasks: Iterable[Task], those: Sequence[Outcome], outcome: O
 
 def list_in(hold: Hold, seq: int, *, done_only: bool = False) -> None:
     """Note the checkpoint that lists the journaled results of the superstep in hand. In the commit's transaction."""
-    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, seq__isnull=True)
-    (rows.filter(outcome=Outcome.DONE) if done_only else rows).update(seq=seq)
+    vendor = connection.vendor
+    given: list[Any] = [seq, hold.id, hold.line, *([Outcome.DONE] if done_only else [])]
+    with connection.cursor() as cursor:
+        cursor.execute(_list_sql(done_only=done_only), [sql.plain(value, vendor) for value in given])
+
+
+@cache
+def _list_sql(*, done_only: bool) -> str:
+    table, run, line, seq, outcome = (
+        sql.quoted(name) for name in (TaskResult._meta.db_table, "run_id", "line", "seq", "outcome")
+    )
+    which = f" AND {outcome} = %s" if done_only else ""
+    return f"UPDATE {table} SET {seq} = %s WHERE {run} = %s AND {line} = %s AND {seq} IS NULL{which}"  # noqa: S608
 
 
 def _of(run: UUID, line: int, task: Task) -> Any:

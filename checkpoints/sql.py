@@ -18,6 +18,7 @@ from django.db.models.sql import UpdateQuery
 from django.utils import timezone
 
 from checkpoints.clock import STANDS_FOR_NOW
+from checkpoints.relations import FEW, document, relation
 from orchestrator.engine.frozen import frozen
 
 Row = TypeVar("Row", bound=Model)
@@ -143,12 +144,16 @@ def _in_several(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], g
 
 
 def _in_one_statement(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None) -> bool:
-    shape = tuple([(some.model, len(some.rows), some.shared) for some in rows if some.rows])
+    shape = tuple([(some.model, min(len(some.rows), FEW + 1), some.shared) for some in rows if some.rows])
     sql, params = fence.sql(now.vendor, returning=_all_shared(shape))
     if gone is not None:
         params.append(gone.pk)
     for some in rows:
-        params += _params(some.model, some.rows, now.vendor, some.shared)
+        if len(some.rows) <= FEW:
+            params += _params(some.model, some.rows, now.vendor, some.shared)
+        else:
+            read, _ = _values_of(some.model, now.vendor, some.shared)
+            params.append(document([read(row) for row in some.rows]))
     text = _fenced_sql(sql, fence.model, shape, type(gone) if gone is not None else None)
     with now.cursor() as cursor:
         cursor.execute(text, params)
@@ -156,7 +161,7 @@ def _in_one_statement(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Ro
 
 
 Shape = tuple[tuple[type[Model], int, Shared], ...]
-"""Of the rows behind a fence: models, how many rows, what is shared."""
+"""Of the rows behind a fence: models, how many (one more than few stands for whatever is more), what is shared."""
 
 
 @lru_cache(maxsize=500)
@@ -181,7 +186,8 @@ def _fenced_sql(
         after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
     for n, (of, count, shared) in enumerate(shape):
         into = f"INSERT INTO {quoted(of._meta.db_table)} ({_names(of, shared)})"
-        given = f"(VALUES {_values_sql(of, count, shared)}) AS given"
+        casts = [one.cast for one in _columns(of, shared)]
+        given = f"(VALUES {_values_sql(count, casts)}) AS given" if count <= FEW else relation(casts, count)
         taken = "".join(f", fence.{column(model, field)}" for _, field in shared)
         parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
     return f"WITH {', '.join(parts)} SELECT 1 FROM fence"  # noqa: S608
@@ -224,9 +230,9 @@ def _insert_sql(model: type[Model], rows: int) -> str:
     return f"INSERT INTO {quoted(model._meta.db_table)} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
 
 
-def _values_sql(model: type[Model], rows: int, shared: Shared) -> str:
+def _values_sql(rows: int, casts: Sequence[str]) -> str:
     """Rows of a VALUES list with casts: in a SELECT nothing else tells the types of parameters."""
-    one = f"({', '.join(f'%s::{column.cast}' for column in _columns(model, shared))})"
+    one = f"({', '.join(f'%s::{cast}' for cast in casts)})"
     return ", ".join([one] * rows)
 
 

@@ -19,7 +19,7 @@ from checkpoints import journal
 from checkpoints.conf import Conf, conf
 from checkpoints.journal import Ending
 from checkpoints.leases import Hold
-from checkpoints.models.task_result import Outcome
+from checkpoints.models.task_result import Outcome, TaskResult
 from orchestrator.engine import NotDone, Retry, Task, canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
@@ -103,6 +103,7 @@ class Attempt:
     tries: int
     timeout: float
     results: "queue.SimpleQueue[Attempt]"
+    intent: TaskResult | None = None
     begun: float | None = None
     outcome: str = Outcome.OPEN
     output: Output | None = None
@@ -131,9 +132,8 @@ class Attempt:
     def ending(self) -> Ending:
         """For the journal."""
         output = self.output.to_json() if self.output else None
-        return Ending(
-            self.task, self.number, self.outcome, output, self.error, self.ms, thread_ended=not self._given_up
-        )
+        over = not self._given_up
+        return Ending(self.task, self.number, self.outcome, output, self.error, self.ms, over, self.intent)
 
     def retriable(self, retry: Retry) -> bool:
         """Whether `retry` covers what was raised, and no thread of this attempt can still be at work."""

@@ -34,16 +34,18 @@ _idle: "deque[queue.SimpleQueue[Iterator[Job]]]" = deque()
 
 
 class Shift(Generic[J]):
-    """Jobs that may begin, in order, and the threads that do them, at most so many at once. Whoever is done takes the
-    next job himself, and calls one more thread in case it takes long; so nobody is woken for each of many short ones.
+    """Jobs in order, and the threads that do them. So many have a place at once: they are at work, or begin as soon as
+    a thread comes to it. Whoever is done takes the next one himself, and calls one more thread in case it takes long;
+    so nobody is woken for each of many short ones.
 
-    No job begins while `stopped` says so.
+    While `stopped` says so, who is done gives his place to nobody.
     """
 
-    def __init__(self, most: int, stopped: Callable[[], bool]) -> None:
-        self._most = most
+    def __init__(self, places: int, stopped: Callable[[], bool]) -> None:
+        self._most = places
         self._stopped = stopped
         self._waiting: deque[J] = deque()
+        self._placed = 0
         self._at_work: set[J] = set()
         self._coming = False
         self._lock = threading.Lock()
@@ -52,22 +54,26 @@ class Shift(Generic[J]):
         """Let these be done, beginning now. Raises `RuntimeError` where there is no thread to be had."""
         with self._lock:
             self._waiting.extend(jobs)
+            self._give_places()
+            self._call()
+
+    def give_up(self, job: J) -> None:
+        """Do not wait for this one: its place is free."""
+        with self._lock:
+            self._at_work.discard(job)
+            self._give_places()
             self._call()
 
     def take_back(self) -> list[J]:
         """Gives the jobs that have no place yet: they do not begin."""
         with self._lock:
-            places = self._most - len(self._at_work)
-            return [self._waiting.pop() for _ in range(len(self._waiting) - places)]
+            return [self._waiting.pop() for _ in range(len(self._waiting) - self._placed)]
 
-    def give_up(self, job: J) -> None:
-        """Do not wait for this one: another may be done in its stead."""
-        with self._lock:
-            self._at_work.discard(job)
-            self._call()
+    def _give_places(self) -> None:
+        self._placed = min(len(self._waiting), self._most - len(self._at_work))
 
     def _call(self) -> None:
-        if self._waiting and not self._coming and len(self._at_work) < self._most and not self._stopped():
+        if self._placed and not self._coming:
             run(self._jobs())
             self._coming = True
 
@@ -82,17 +88,19 @@ class Shift(Generic[J]):
         with self._lock:
             if done is None:
                 self._coming = False
-            elif done in self._at_work:
-                self._at_work.remove(done)
             else:
-                return None  # given up: somebody else has this thread's place
-            if not self._waiting or self._stopped():
-                return None
-            job = self._waiting.popleft()
-            self._at_work.add(job)
-            with suppress(RuntimeError):  # no thread to be had: those at work do the rest
-                self._call()
-            return job
+                self._at_work.discard(done)
+            if len(self._waiting) > self._placed and not self._stopped():
+                self._give_places()
+            return self._begun() if self._placed else None
+
+    def _begun(self) -> J:
+        job = self._waiting.popleft()
+        self._placed -= 1
+        self._at_work.add(job)
+        with suppress(RuntimeError):  # no thread to be had: those at work do the rest
+            self._call()
+        return job
 
 
 def run(jobs: Iterator[Job]) -> None:

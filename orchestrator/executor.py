@@ -15,7 +15,7 @@ from typing import Any
 from checkpoints import journal
 from checkpoints.journal import Entry, Intent
 from checkpoints.leases import Hold
-from checkpoints.models.task_result import Outcome
+from checkpoints.models.task_result import Outcome, TaskResult
 from orchestrator.attempt import Attempt, Setting
 from orchestrator.crew import Shift
 from orchestrator.engine import Task
@@ -80,7 +80,7 @@ class Executor:
     _shift: Shift[Attempt] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._shift = Shift(MOST_AT_ONCE, self.heart.lost.is_set)
+        self._shift = Shift(MOST_AT_ONCE, self._stopped)
 
     def run(
         self,
@@ -142,17 +142,16 @@ class Executor:
         if not begin:
             return
         intents = self._intents(begin)
-        if intents:
-            journal.begin(self.hold, intents)
-        made = [self._attempt(start, number, tried + 1) for start, number, tried in begin]
+        written = journal.begin(self.hold, intents) if intents else {}
+        made = [self._attempt(start, number, tried + 1, written.get(start.task)) for start, number, tried in begin]
         self._running.update((one.task, one) for one in made)
         self._shift.put(made)
 
-    def _attempt(self, start: Start, number: int, tries: int) -> Attempt:
+    def _attempt(self, start: Start, number: int, tries: int, intent: TaskResult | None) -> Attempt:
         timeout = self.setting.timeout(start.task.node)
         # None is out of time earlier, for it has yet to begin.
         self._look_at = min(self._look_at, time.monotonic() + timeout)
-        return Attempt(self.setting, start, number, tries, timeout, self._results)
+        return Attempt(self.setting, start, number, tries, timeout, self._results, intent)
 
     def _intents(self, begin: Sequence[Next]) -> list[Intent]:
         return [
@@ -266,6 +265,10 @@ class Executor:
                 self._collect([one])
         ends = [(now if one.begun is None else one.begun) + one.timeout for one in self._running.values()]
         self._look_at = min(ends, default=math.inf)
+
+    def _stopped(self) -> bool:
+        """Whether no attempt may begin that has no place yet."""
+        return self.heart.lost.is_set() or self.draining()
 
     def _watch(self) -> None:
         if self.heart.lost.is_set():

@@ -14,8 +14,9 @@ from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
-from checkpoints import audit, files, leases, ledger, payloads, wakes
+from checkpoints import audit, files, leases, ledger, payloads, statements, wakes
 from checkpoints.clock import db_in
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
@@ -167,8 +168,7 @@ def advance(run_id: UUID | str) -> Run:
     run = get(run_id)
     while claim := leases.claim_one(run.id):
         runner.work(claim.id, claim.epoch)
-    run.refresh_from_db()
-    return run
+    return get(run.id)
 
 
 def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
@@ -252,11 +252,19 @@ def settle(
 def get(run_id: UUID | str) -> Run:
     """The run of that id or key. Raises `UnknownThing`."""
     text = str(run_id)
-    found = Run.objects.filter(id=UUID(text)) if _LIKE_UUID.fullmatch(text) else Run.objects.filter(key=text)
-    run = found.first()
-    if run is None:
+    like_uuid = _LIKE_UUID.fullmatch(text)
+    found = statements.whole(Run, _of_id, UUID(text)) if like_uuid else statements.whole(Run, _of_key, text)
+    if not found:
         raise UnknownThing(f"there is no run {text[:80]!r}", run=text[:80])
-    return run
+    return found[0]
+
+
+def _of_id(run: UUID) -> "QuerySet[Run]":
+    return Run.objects.filter(id=run).order_by()
+
+
+def _of_key(key: str) -> "QuerySet[Run]":
+    return Run.objects.filter(key=key).order_by()
 
 
 def input_of(run: Run) -> Any:

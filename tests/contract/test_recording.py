@@ -1,0 +1,135 @@
+"""Results that the process which wrote the intents records: in one statement, and only where each row still is, in all
+its fields, what was sealed.
+"""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from checkpoints import batches, journal, sealing
+from checkpoints.journal import Ending, Intent
+from checkpoints.leases import Hold
+from checkpoints.models import LateResult, Run, TaskResult
+from orchestrator.engine import END, START, Send, Task
+from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
+from tests.contract.small import graph, held, started
+from tests.forging import tamper
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def hold() -> Hold:
+    made = graph("recorded")
+    made.node("split", sends=["leaf"])(lambda state, ctx: [Send("leaf", n) for n in range(3)])
+    made.node("leaf", effect="external")(lambda state, ctx: {})
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    return held(started(made))
+
+
+def _leaf(n: int) -> Task:
+    return Task("leaf", 1, n)
+
+
+def _begun(hold: Hold, leaves: int = 3) -> list[Ending]:
+    """Endings of leaves that have begun, with their intents."""
+    intents = [Intent(_leaf(n), 1, "external", f"{n:064}", 1.0 + n) for n in range(leaves)]
+    rows = journal.begin(hold, intents)
+    return [Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n, intent=rows[_leaf(n)]) for n in range(leaves)]
+
+
+def _rows() -> list[TaskResult]:
+    return list(TaskResult.objects.order_by("index"))
+
+
+@pytest.mark.parametrize("leaves", [1, 3, 600])
+def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_rows(hold: Hold, leaves: int) -> None:
+    endings = _begun(hold, leaves)
+    with CaptureQueriesContext(connection) as seen:
+        assert journal.record(hold, endings) == []
+    said = [one["sql"].split()[0] for one in seen if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}]
+    assert said == ["SELECT", *["UPDATE"] * (1 + (leaves > 500))], "the run's row is locked, the results are written"
+    rows = _rows()
+    sealing.verify_all(rows, hold.cover)
+    assert [journal.entries(hold)[_leaf(n)].output for n in range(leaves)] == [{"writes": [n]} for n in range(leaves)]
+    assert [(row.outcome, row.took_ms, row.seq) for row in rows] == [("done", n, None) for n in range(leaves)]
+    assert all(row.thread_ended_at == row.result_at is not None for row in rows)
+
+
+def test_what_begin_gives_is_what_is_in_the_table(hold: Hold) -> None:
+    endings = _begun(hold)
+    for row, ending in zip(_rows(), endings, strict=True):
+        for field in TaskResult._meta.concrete_fields:
+            if not field.primary_key:
+                kept, given = getattr(row, field.attname), getattr(ending.intent, field.attname)
+                assert kept == given, field.attname
+
+
+CHANGED: dict[str, Any] = {
+    "node": "other", "visit": 2, "index": 7, "attempt": 2, "effect": "write", "epoch": 99, "worker": uuid4(),
+    "host": "elsewhere", "pid": 1, "process_started": 1, "superstep": 9, "input_hash": "f" * 64,
+    "intent_at": timezone.now() - timedelta(days=1), "over_at": timezone.now(), "outcome": "not_done",
+    "output": b"\x01{}", "error": b"\x01{}", "result_at": timezone.now(), "took_ms": 5, "settled_reason": b"\x01\"x\"",
+    "seal": b"0" * 32, "seal_key": "another",
+}  # fmt: skip
+
+
+def test_every_sealed_field_is_among_those_that_are_changed_here() -> None:
+    sealed = {f.name for f in TaskResult._meta.concrete_fields if f.name not in TaskResult.UNSEALED}
+    assert sealed - {"id", "run", "line", "settled_by"} == set(CHANGED)
+
+
+@pytest.mark.parametrize("field", list(CHANGED))
+def test_where_one_of_the_intents_was_changed_no_result_is_written_over_it(hold: Hold, field: str) -> None:
+    endings = _begun(hold)
+    tamper(_rows()[1], **{field: CHANGED[field]})
+    before = {row.pk: row.seal for row in _rows()}
+    try:
+        late = journal.record(hold, endings)
+    except (TamperedRow, WrongKey):
+        assert {row.outcome for row in _rows()} == {"open"}
+        assert LateResult.objects.count() == 3
+    else:
+        # Moved away from its task, or no longer open: nothing that this process may close.
+        assert field in {"node", "visit", "index", "attempt", "outcome"}
+        assert late == [endings[1]]
+        assert [row.outcome for row in _rows()].count("done") == 2
+        changed = next(row for row in _rows() if row.outcome != "done")
+        assert changed.seal == before[changed.pk]
+        assert LateResult.objects.count() == 1
+
+
+def test_a_result_whose_attempt_was_closed_by_somebody_else_is_late_and_the_others_are_taken(hold: Hold) -> None:
+    endings = _begun(hold)
+    journal.mark_unknown(hold, [_leaf(1)])
+    assert journal.record(hold, endings) == [endings[1]]
+    assert [row.outcome for row in _rows()] == ["done", "unknown", "done"]
+    sealing.verify_all(_rows(), hold.cover)
+
+
+def test_of_two_results_of_one_attempt_the_first_is_taken(hold: Hold) -> None:
+    (first,) = _begun(hold, 1)
+    twice = Ending(first.task, 1, "done", {"writes": ["twice"]}, intent=first.intent)
+    assert journal.record(hold, [first, twice]) == [twice]
+    assert journal.entries(hold)[first.task].output == {"writes": [0]}
+
+
+def test_without_the_lease_nothing_is_written(hold: Hold) -> None:
+    endings = _begun(hold)
+    Run.objects.filter(id=hold.id).update(epoch=hold.epoch + 1)
+    with pytest.raises(StaleLease):
+        journal.record(hold, endings)
+    assert {row.outcome for row in _rows()} == {"open"}
+    assert LateResult.objects.count() == 3
+
+
+def test_no_rows_cost_no_statement(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        batches.insert_all([], ("node",))
+        assert batches.update_all([], [], own=("node",), names=("seal",)) == 0
