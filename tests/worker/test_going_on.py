@@ -9,7 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from checkpoints import jobs, leases
+from checkpoints.jobs import Step
 from checkpoints.models import Job, Run
+from orchestrator import jobs as kinds
 from orchestrator import runner
 from orchestrator.worker import abilities, tasks
 from tests.worker.clusters import slow, status
@@ -68,17 +70,61 @@ def test_it_goes_on_for_so_long_only_that_the_cluster_sees_it_live(monkeypatch, 
     assert status(other) == "queued"
 
 
-def test_a_worker_that_drains_goes_on_to_nothing(broker, told, monkeypatch):  # noqa: F811
-    work_on = runner.work_on
+@pytest.fixture
+def at_work(monkeypatch):
+    """Have something done before the slices of other runs than the first, and after each. Gives the holds."""
+    work_on, holds = runner.work_on, []
 
-    def and_drain(hold, **how):
-        work_on(hold, **how)
-        broker.board.drain()
+    def between(before=lambda: None, after=lambda: None):
+        def work(hold, **how):
+            holds.append(hold)
+            if len(holds) > 1:
+                before()
+            work_on(hold, **how)
+            after()
 
-    monkeypatch.setattr(runner, "work_on", and_drain)
+        monkeypatch.setattr(runner, "work_on", work)
+        return holds
+
+    return between
+
+
+def test_a_worker_that_drains_goes_on_to_nothing(broker, told, at_work):  # noqa: F811
+    at_work(after=broker.board.drain)
     other = slow()
     told()
-    assert status(other) == "queued"
+    other.refresh_from_db()
+    assert (other.status, other.epoch) == ("queued", 0)
+
+
+def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, told, at_work):  # noqa: F811
+    at_work(before=broker.board.drain)
+    other = slow()
+    told()
+    other.refresh_from_db()
+    assert (other.status, other.epoch, other.claims_since_progress) == ("queued", 2, 0)
+
+
+def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(broker, told, monkeypatch):  # noqa: F811
+    def long(hold):
+        broker.board.drain()
+        yield Step(1, 2, "half", place=1)
+        yield Step(2, 2, "all", place=2)
+
+    monkeypatch.setitem(kinds.KINDS, "long", long)
+    job_id = jobs.add("long")
+    told()
+    job = Job.objects.get(id=job_id)
+    assert (job.status, job.progress["place"]) == ("queued", 1)
+
+
+def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, told, at_work):  # noqa: F811
+    leased = []
+    holds = at_work(before=lambda: leased.extend(Run.objects.filter(status="running").values_list("leased_by")))
+    slow()
+    told()
+    assert [hold.worker for hold in holds] == [broker.board.worker] * 2
+    assert leased == [(broker.board.worker,)]
 
 
 @pytest.mark.parametrize("broken", ["runner.work_on", "leases.begin_next"])
