@@ -3,6 +3,7 @@ knows no table.
 """
 
 from collections.abc import Sequence
+from enum import Enum
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
@@ -30,26 +31,31 @@ def insert_all(rows: Sequence[Model], own: Names) -> None:
             cursor.execute(_insert_sql(model, own, shared, len(some)), [*common, *given])
 
 
-def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, names: Names) -> int:
+def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, names: Names, alike: Names = ()) -> int:
     """Give rows these attributes of theirs in `after`, where all their sealed fields are in the table as in `before`;
     so it needs no look at the rows, and never writes to one that was changed. Gives how many were written.
 
-    `own` are the attributes in which the rows of `before` differ; the others are those of the first.
+    `own` are the attributes in which the rows of `before` differ; the others are those of the first. `alike` is given
+    to all as the first of `after` has it.
     """
     if not before:
         return 0
-    model, vendor, written = type(before[0]), connections[DEFAULT_DB_ALIAS].vendor, 0
+    model, vendor = type(before[0]), connections[DEFAULT_DB_ALIAS].vendor
     known = [(name, getattr(before[0], name)) for name in _sealed(model) if name not in own]
-    empty = tuple(name for name, value in known if value is None)
-    common = [sql.plain(value, vendor) for _, value in known if value is not None]
+    # Words of ours stand in the text: an index over some of them only would have SQLite read it anew for every value.
+    fixed = tuple((name, value) for name, value in known if value is None or isinstance(value, Enum))
+    first = [sql.plain(getattr(after[0], name), vendor) for name in alike]
+    last = [sql.plain(value, vendor) for name, value in known if (name, value) not in fixed]
     was, now = attrgetter(*own), attrgetter(*names)
-    rows = [(*was(old), *now(new)) for old, new in zip(before, after, strict=True)]
-    for begin in range(0, len(rows), sql.MOST_ROWS):
-        some = rows[begin : begin + sql.MOST_ROWS]
-        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-            cursor.execute(_update_sql(model, own, names, empty, len(some)), [*_given(some, vendor), *common])
-            written += cursor.rowcount
-    return written
+    rows = [(*now(new), *was(old)) for old, new in zip(before, after, strict=True)]
+    text = _update_sql(model, alike, names, own, fixed)
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        if vendor == "sqlite":
+            # To read one text with so many rows would take it longer than to do one after another.
+            cursor.executemany(text, [(*first, *(sql.plain(value, vendor) for value in row), *last) for row in rows])
+        else:
+            cursor.execute(text, [*first, document(rows), *last])
+        return int(cursor.rowcount)
 
 
 def _given(rows: Sequence[tuple[Any, ...]], vendor: str) -> list[Any]:
@@ -67,14 +73,20 @@ def _insert_sql(model: type[Model], own: Names, shared: Names, rows: int) -> str
 
 
 @lru_cache(maxsize=500)
-def _update_sql(model: type[Model], own: Names, names: Names, empty: Names, rows: int) -> str:
-    table = sql.quoted(model._meta.db_table)
-    sets = ", ".join(f"{_column(model, name)} = given.c{n}" for n, name in enumerate(names, start=len(own)))
-    met = [f"{table}.{_column(model, name)} = given.c{n}" for n, name in enumerate(own)]
+def _update_sql(
+    model: type[Model], alike: Names, names: Names, own: Names, fixed: tuple[tuple[str, Enum | None], ...]
+) -> str:
+    """On SQLite for one row, on PostgreSQL for those of a relation."""
+    table, one = sql.quoted(model._meta.db_table), connection.vendor == "sqlite"
+    places = ["%s" if one else f"given.c{n}" for n in range(len(names) + len(own))]
+    given = "" if one else f" FROM {relation(_casts(model, (*names, *own)), 0)}"
+    sets = [f"{_column(model, name)} = %s" for name in alike]
+    sets += [f"{_column(model, name)} = {place}" for name, place in zip(names, places, strict=False)]
+    met = [f"{table}.{_column(model, name)} = {place}" for name, place in zip(own, places[len(names) :], strict=True)]
+    words = {name: f"= '{word.value}'" if word else "IS NULL" for name, word in fixed}
     known = [name for name in _sealed(model) if name not in own]
-    met += [f"{table}.{_column(model, name)} {'IS NULL' if name in empty else '= %s'}" for name in known]
-    given = relation(_casts(model, (*own, *names)), rows)
-    return f"UPDATE {table} SET {sets} FROM {given} WHERE {' AND '.join(met)}"  # noqa: S608
+    met += [f"{table}.{_column(model, name)} {words.get(name, '= %s')}" for name in known]
+    return f"UPDATE {table} SET {', '.join(sets)}{given} WHERE {' AND '.join(met)}"  # noqa: S608
 
 
 @cache

@@ -8,7 +8,7 @@ line. A result is accepted only for the attempt whose intent is open; one that c
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -228,16 +228,18 @@ class _NotAsBegun(Exception):
 def _close_as_begun(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     """In one statement: a row that is in all its fields as this process sealed it verifies, and is open."""
     before = [ending.intent for ending in endings if ending.intent is not None]
-    after = [_like(row) for row in before]
-    for row, ending in zip(after, endings, strict=True):
-        sealing.seal_again(row, hold.cover, **_ended(ending))
-    if batches.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING) != len(endings):
+    now = timezone.now()
+    after = [_like(row, **_ended(ending, now)) for row, ending in zip(before, endings, strict=True)]
+    # Nothing of an intent is encrypted, for all its payloads are empty.
+    sealing.finish(after, hold.cover)
+    if batches.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING, alike=_OF_ALL) != len(endings):
         raise _NotAsBegun
     return []
 
 
-_OF_AN_ENDING = ("outcome", "output", "error", "result_at", "took_ms", "thread_ended_at", "seal", "seal_key")
-"""The fields that change when an attempt ends."""
+_OF_AN_ENDING = ("outcome", "output", "error", "took_ms", "seal")
+_OF_ALL = ("result_at", "thread_ended_at", "seal_key")
+"""The fields that change when attempts end: those of each, and those in which endings of one commit are alike."""
 
 
 def _locked(run: UUID, epoch: int) -> "QuerySet[Run, Any]":
@@ -263,12 +265,12 @@ def _close(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     open_now = {(Task(row.node, row.visit, row.index), row.attempt): row for row in rows}
     # Taken out, so that of two endings of one attempt only the first is for it.
     found = [(ending, open_now.pop((ending.task, ending.attempt), None)) for ending in endings]
-    written = amend_all([(row, _ended(ending)) for ending, row in found if row is not None], hold.cover)
+    now = timezone.now()
+    written = amend_all([(row, _ended(ending, now)) for ending, row in found if row is not None], hold.cover)
     return [ending for ending, row in found if row is None or row.pk not in written]
 
 
-def _ended(ending: Ending) -> dict[str, Any]:
-    now = timezone.now()
+def _ended(ending: Ending, now: datetime) -> dict[str, Any]:
     return {
         "outcome": ending.outcome,
         "output": _packed(ending.output),

@@ -282,6 +282,7 @@ class Executor:
         self._drained_at = self._drained_at or time.monotonic()
         for one in self._shift.take_back():
             del self._running[one.task]
+            self._queue((one.start, one.number, one.tries - 1), 0.0)
         # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
         if time.monotonic() - self._drained_at > self.setting.conf.grace_seconds or not self._running:
             self.setting.cancelled.set()

@@ -2,6 +2,7 @@
 its fields, what was sealed.
 """
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -53,8 +54,8 @@ def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_
     endings = _begun(hold, leaves)
     with CaptureQueriesContext(connection) as seen:
         assert journal.record(hold, endings) == []
-    said = [one["sql"].split()[0] for one in seen if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}]
-    assert said == ["SELECT", *["UPDATE"] * (1 + (leaves > 500))], "the run's row is locked, the results are written"
+    said = [word for one in seen for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])]
+    assert said == ["SELECT", "UPDATE"], "the run's row is locked, the results are written"
     rows = _rows()
     sealing.verify_all(rows, hold.cover)
     assert [journal.entries(hold)[_leaf(n)].output for n in range(leaves)] == [{"writes": [n]} for n in range(leaves)]

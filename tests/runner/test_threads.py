@@ -1,5 +1,6 @@
 """What one node leaves behind in its thread is not the next node's to find; what it reports never costs the lease."""
 
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +9,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from checkpoints import leases
+from checkpoints import leases, ledger
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult
-from orchestrator.engine import END, START, Graph
+from orchestrator.attempt import Attempt, Setting
+from orchestrator.engine import END, START, Graph, Task, registry
+from orchestrator.engine.plan import Start
 from orchestrator.heartbeat import Heartbeat
 from tests.contract.small import advanced, graph, held, started
 from tests.processes import until
@@ -77,3 +80,19 @@ def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(settings: Any,
         heart.report({"task": "work:1:0", "done": report, "total": 1, "note": ""})
         threading.Event().wait(2.0)
         assert leases.is_held(run.id)
+
+
+def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
+    called: list[str] = []
+    hold = held(started(_one("given-up", lambda state, ctx: called.append("work"))))
+    compiled, head = registry.by_fingerprint(hold.fingerprint), ledger.load(hold)
+    setting = Setting(hold, compiled, head.payload.state, {}, Heartbeat(hold))
+    results: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
+    for give_up in (True, False):
+        one = Attempt(setting, Start(Task("work", 1)), 1, 1, 60.0, results)
+        if give_up:
+            one.leave()
+        one.work()
+        assert called == ([] if give_up else ["work"])
+    assert results.get_nowait() is one
+    assert results.empty()
