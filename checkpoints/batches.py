@@ -22,7 +22,7 @@ def insert_all(rows: Sequence[Model], own: Names) -> None:
     if not rows:
         return
     model, vendor = type(rows[0]), connections[DEFAULT_DB_ALIAS].vendor
-    shared = tuple(name for name in _attributes(model) if name not in own)
+    shared = tuple(name for name in _fields(model) if name not in own)
     common = [sql.plain(getattr(rows[0], name), vendor) for name in shared]
     for begin in range(0, len(rows), sql.MOST_ROWS):
         some = rows[begin : begin + sql.MOST_ROWS]
@@ -32,7 +32,7 @@ def insert_all(rows: Sequence[Model], own: Names) -> None:
 
 
 def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, names: Names, alike: Names = ()) -> int:
-    """Give rows these attributes of theirs in `after`, where all their sealed fields are in the table as in `before`;
+    """Give rows these attributes of theirs in `after`, where all their fields are in the table as in `before`;
     so it needs no look at the rows, and never writes to one that was changed. Gives how many were written.
 
     `own` are the attributes in which the rows of `before` differ; the others are those of the first. `alike` is given
@@ -41,7 +41,7 @@ def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, n
     if not before:
         return 0
     model, vendor = type(before[0]), connections[DEFAULT_DB_ALIAS].vendor
-    known = [(name, getattr(before[0], name)) for name in _sealed(model) if name not in own]
+    known = [(name, getattr(before[0], name)) for name in _fields(model) if name not in own]
     # Words of ours stand in the text: an index over some of them only would have SQLite read it anew for every value.
     fixed = tuple((name, value) for name, value in known if value is None or isinstance(value, Enum))
     first = [sql.plain(getattr(after[0], name), vendor) for name in alike]
@@ -84,7 +84,7 @@ def _update_sql(
     sets += [f"{_column(model, name)} = {place}" for name, place in zip(names, places, strict=False)]
     met = [f"{table}.{_column(model, name)} = {place}" for name, place in zip(own, places[len(names) :], strict=True)]
     words = {name: f"= '{word.value}'" if word else "IS NULL" for name, word in fixed}
-    known = [name for name in _sealed(model) if name not in own]
+    known = [name for name in _fields(model) if name not in own]
     met += [f"{table}.{_column(model, name)} {words.get(name, '= %s')}" for name in known]
     return f"UPDATE {table} SET {', '.join(sets)}{given} WHERE {' AND '.join(met)}"  # noqa: S608
 
@@ -93,15 +93,6 @@ def _update_sql(
 def _fields(model: type[Model]) -> dict[str, Any]:
     """By attribute, the fields that are not made by the database."""
     return {f.attname: f for f in model._meta.concrete_fields if not f.primary_key}
-
-
-def _attributes(model: type[Model]) -> Names:
-    return tuple(_fields(model))
-
-
-@cache
-def _sealed(model: Any) -> Names:
-    return tuple(name for name in _fields(model) if name not in model.UNSEALED)
 
 
 def _casts(model: type[Model], names: Names) -> list[str]:
