@@ -6,7 +6,8 @@ asked by the faces; what is refused here is refused to everybody.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -184,8 +185,7 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
     run = get(run_id)
     if run.status == Status.TAMPERED:
         _require_whole(run, by=by)
-    with transaction.atomic():
-        run = ledger.lock(run.id)
+    with _locked(run.id, by=by) as run:
         if run.status == Status.PAUSED:
             raise WrongStatus(
                 f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
@@ -218,8 +218,8 @@ def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: st
     changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
     """
     run = get(run_id)
-    with transaction.atomic():
-        cancelling.request(ledger.lock(run.id), by=by, reason=reason)
+    with _locked(run.id, by=by) as run:
+        cancelling.request(run, by=by, reason=reason)
     run.refresh_from_db()
     return run
 
@@ -242,11 +242,24 @@ def settle(
     only time speaks for its end). The last settling queues the run.
     """
     run = get(run_id)
-    with transaction.atomic():
-        run = ledger.lock(run.id)
+    with _locked(run.id, by=by) as run:
         settling.settle(run, task, happened=happened, output=output, accept_risk=accept_risk, by=by, reason=reason)
     run.refresh_from_db()
     return run
+
+
+@contextmanager
+def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
+    """The run's row, locked for one act of one transaction. Where a row is met that is not as it was sealed, the run is
+    tampered from then on, with an audit line, and that is raised.
+    """
+    try:
+        with transaction.atomic():
+            yield ledger.lock(run_id)
+    except TamperedRow as found:
+        ledger.mark_tampered(run_id, found)
+        audit.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
+        raise
 
 
 def get(run_id: UUID | str) -> Run:
