@@ -132,6 +132,8 @@ def _base(row: PendingWrite, compiled: Compiled, state: State) -> writes.Base:
 def rebase(asked: Sequence[Asked], compiled: Compiled, state: State, *, at: datetime, cover: Cover) -> Rebasing:
     """The re-basing of held writes that `state`, about to be committed, asks for. A rejected write stays rejected."""
     result = Rebasing()
+    if not asked:
+        return result
     for one in asked:
         moved = [
             row

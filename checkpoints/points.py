@@ -332,7 +332,7 @@ def sizes_of(payload: Payload) -> dict[str, int]:
 
 
 def _entry(name: str, value: Any) -> int:
-    return len(canonical.encode(name)) + 1 + len(canonical.encode(value))
+    return len(canonical.encode({name: value})) - len("{}")
 
 
 def _sizes_after(head: Head, point: Point) -> dict[str, int]:
@@ -350,5 +350,5 @@ def _sizes_after(head: Head, point: Point) -> dict[str, int]:
 def _size(payload: Payload, sizes: Mapping[str, int]) -> int:
     """The bytes of the canonical document."""
     rest = {**payload.document(), "scratch": {}, "artifacts": {}}
-    commas = sum(max(len(values) - 1, 0) for values in payload.state.values())
+    commas = sum([len(values) - 1 for values in payload.state.values() if values])
     return len(canonical.encode(rest)) + commas + sum(sizes.values())

@@ -169,8 +169,8 @@ def _stays(desk: Desk, worked: Worked, after: Planned, *, opens_gate: bool, ends
     """Whether the row of this superstep stays in the timeline."""
     superstep = policy.Superstep(
         desk.hold.superstep + 1,
-        ran=_settings(desk.graph, worked.planned),
-        next=_settings(desk.graph, after),
+        ran=[desk.graph.nodes[start.task.node].checkpoint for start in worked.planned.starts],
+        next=[desk.graph.nodes[start.task.node].checkpoint for start in after.starts],
         asked=worked.asks_checkpoint,
         opens_gate=opens_gate,
         ends=ends,
@@ -320,6 +320,8 @@ def _stopped(desk: Desk, left: Mapping[Task, Finish], error: dict[str, Any] | No
 def _reached(desk: Desk, kept: Mapping[Task, Kept], before: Open) -> dict[Task, Reached]:
     """The gates that are asked now: those of kept tasks whose requests are not open yet."""
     asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
+    if not asked:
+        return {}
     gates = {task: desk.graph.nodes[one.guard or task.node].gate for task, one in asked.items()}
     return {
         task: Reached(gate, asked[task].why, all_or_nothing=_as_a_whole(desk, task, asked[task]))
@@ -342,7 +344,10 @@ def _decided(desk: Desk, step: Step, at: datetime) -> Remembered:
 
 def _seen(desk: Desk, step: Step, memory: Remembered, held: Sequence[HeldWrite] = ()) -> State:
     """The state after the step, with what memory then holds for writes that gates hold."""
-    channels = remembering.held_channels(desk.look(), held)
+    asked = desk.look()
+    if not (asked or held):
+        return step.state
+    channels = remembering.held_channels(asked, held)
     return remembering.seen(desk.hold, step.state, channels, memory.landings)
 
 
@@ -362,10 +367,6 @@ def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int
         step.frontier.to_json(),
         {**before.versions, **dict.fromkeys(step.changes, seq)},
     )
-
-
-def _settings(graph: Compiled, planned: Planned) -> tuple[str | None, ...]:
-    return tuple([graph.nodes[start.task.node].checkpoint for start in planned.starts])
 
 
 def _inside(

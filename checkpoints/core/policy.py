@@ -3,6 +3,8 @@
 Every superstep commits. A row that does not stay is the recovery point, which the next commit replaces.
 """
 
+from collections.abc import Sequence
+
 from orchestrator.engine.frozen import frozen
 
 BEFORE = frozenset[str | None]({"before", "both"})
@@ -16,8 +18,8 @@ class Superstep:
     """
 
     number: int
-    ran: tuple[str | None, ...]
-    next: tuple[str | None, ...]
+    ran: Sequence[str | None]
+    next: Sequence[str | None]
     asked: bool = False
     opens_gate: bool = False
     ends: bool = False

@@ -4,7 +4,9 @@ UTF-8, keys sorted, no spaces, numbers as orjson writes them. It never guesses: 
 """
 
 import hashlib
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -28,16 +30,11 @@ def dumps(value: Any) -> bytes:
     return encode(normalised(value))
 
 
-def encode(value: Json) -> bytes:
-    """The canonical bytes of a value that is known to be normalised: staged here before, or read from canonical
-    bytes.
-    """
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+encode: Callable[[Json], bytes] = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
+"""The canonical bytes of a value that is known to be normalised: staged here before, or read from canonical bytes."""
 
-
-def loads(data: bytes) -> Json:
-    """The value of canonical bytes."""
-    return orjson.loads(data)
+loads: Callable[[bytes], Json] = orjson.loads
+"""The value of canonical bytes."""
 
 
 def digest(data: bytes) -> str:

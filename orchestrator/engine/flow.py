@@ -7,7 +7,7 @@ A visit ends with its last task. Its edges are evaluated once, on the state afte
 from typing import Any
 
 from orchestrator.engine.canonical import Json
-from orchestrator.engine.compile import Compiled, State, Ways
+from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.definition import label_text
 from orchestrator.engine.effect import APPROVED, ERROR, REJECTED
 from orchestrator.engine.errors import InvalidValue
@@ -83,13 +83,10 @@ class Flow:
         if outcome == REJECTED:
             self._rejected = self._rejected or not named
             return named
-        goto = dict.fromkeys(target for part in going for target in part.goto or ())
+        goto = dict.fromkeys([target for part in going for target in part.goto or ()])
         if goto:
             return tuple(ways.goto[target] for target in goto)
-        return (*ways.plain, *named, *self._routed(node, ways))
-
-    def _routed(self, node: str, ways: Ways) -> list[Edge]:
-        return [self._route(node, branch) for branch in ways.branches]
+        return (*ways.plain, *named, *[self._route(node, branch) for branch in ways.branches])
 
     def _route(self, node: str, branch: Branch) -> Edge:
         answer: Any = None
@@ -113,7 +110,7 @@ class Flow:
             self._tokens[edge.id] = self._tokens.get(edge.id, 0) + 1
             if error is not None:
                 self._errors[edge.id] = [*self._errors.get(edge.id, []), error]
-        return tuple(edge.id for edge in edges)
+        return tuple([edge.id for edge in edges])
 
 
 def _outcome(statuses: list[str]) -> str | None:

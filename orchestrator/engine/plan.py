@@ -64,8 +64,10 @@ def plan(compiled: Compiled, frontier: Frontier) -> Planned:
         draft.send(target, payloads)
     for node in _ready(compiled, frontier, held):
         draft.consume(compiled, node, held[node])
-    starts = tuple(sorted(draft.starts, key=lambda start: compiled.task_order(start.task)))
-    seen = dict.fromkeys((*frontier.visited, *(start.task.node for start in starts)))
+    starts = draft.starts
+    if len(starts) > 1:
+        starts.sort(key=lambda start: compiled.task_order(start.task))
+    seen = dict.fromkeys((*frontier.visited, *[start.task.node for start in starts]))
     after = Frontier(
         tokens={edge: n for edge, n in draft.tokens.items() if n},
         errors={edge: errors for edge, errors in draft.errors.items() if errors},
@@ -76,7 +78,7 @@ def plan(compiled: Compiled, frontier: Frontier) -> Planned:
         visited=tuple(seen),
         written=frontier.written,
     )
-    return Planned(starts, after)
+    return Planned(tuple(starts), after)
 
 
 @dataclass(slots=True)
@@ -101,8 +103,10 @@ class _Draft:
                 for _ in range(self.tokens[edge.id]):
                     self.starts.append(Start(Task(node, self._visit(node)), error=self._take(edge)))
         else:
-            errors = [self._take(edge) for edge in edges]
-            first = next((error for error in errors if error), None)
+            first = None
+            for edge in edges:
+                carried = self._take(edge)
+                first = first or carried
             self.starts.append(Start(Task(node, self._visit(node)), error=first))
 
     def _take(self, edge: Edge) -> ErrorInfo | None:
