@@ -2,7 +2,7 @@
 
 It tells the slice what it finds: that the lease is lost, or that somebody wants the run to be cancelled. Most slices
 are over before a first beat is due, and to start and end a thread costs them as much as a statement; so it starts when
-the slice is seen at work by a watch that all slices of a process share.
+there is something to report, or when the slice is seen at work by a watch that all slices of a process share.
 """
 
 import threading
@@ -100,10 +100,11 @@ class Heartbeat:
             self._thread.join(timeout=1)
 
     def report(self, progress: dict[str, Any]) -> None:
-        """Keep what a node reports until the next beat; the first report makes one. Called from node threads."""
+        """Keep what a node reports until the next beat; the first report is a beat. Called from node threads."""
         first = self._progress is None and self._written == 0.0
         self._progress = progress
         if first:
+            self.start()
             self._wake.set()
 
     def _beat(self) -> None:

@@ -82,10 +82,14 @@ def test_who_works_again_after_a_rest_is_watched_again(settings: Any, hold: Hold
         until(lambda: _beats(hold), seconds=10)
 
 
-def test_the_first_report_is_written_soon_and_not_when_a_beat_is_due(hold: Hold) -> None:
+def test_the_first_report_is_a_beat_at_once_whenever_a_watch_would_look(
+    hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "_watch", heartbeat._Watch())
+    monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 4.0)
     with Heartbeat(hold) as heart:
         heart.report({"task": "work:1:0", "done": 1, "total": 2, "note": ""})
-        until(lambda: bytes(Run.objects.get(id=hold.id).progress), seconds=4)
+        until(lambda: bytes(Run.objects.get(id=hold.id).progress), seconds=3)
     assert packed.value(Run.objects.get(id=hold.id), "progress")["done"] == 1
 
 
