@@ -72,7 +72,7 @@ class Compiled:
     def state_model(self) -> type[BaseModel]:
         return self.graph.state
 
-    @property
+    @cached_property
     def checkpoints(self) -> str | int:
         """The checkpoint policy: a word, or n for every n-th superstep."""
         return policy(self.graph.checkpoints)
