@@ -8,7 +8,7 @@ changes neither seals nor hashes. A model says what its payload columns are (`PA
 import hmac
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -216,10 +216,16 @@ def _sealed(row: Model, cover: Cover, payloads: Sequence[bytes]) -> bytes:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return _moment(value)
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     raise TypeError(f"a {type(value).__name__} cannot be sealed")
+
+
+@lru_cache(maxsize=100)
+def _moment(at: datetime) -> str:
+    """Rows of one commit share their moment. Equal datetimes of other zones are the same moment, and the same text."""
+    return at.astimezone(UTC).isoformat()
 
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
