@@ -161,7 +161,7 @@ def input_of(hold: Hold) -> Any:
     """The input of a begun run, as it was staged. Raises `TamperedRow` where it is not what the run was started with,
     `WrongKey`.
     """
-    row = Run(id=hold.id, input=hold.input)
+    row = sql.new(Run, id=hold.id, input=hold.input)
     given = value(row, "input")
     if hold.cover.encrypted and hold.input[:1] != LOCKED:
         raise TamperedRow(f"the input of run {hold.key} is not encrypted, but the run is", run=str(hold.id))

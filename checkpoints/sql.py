@@ -46,6 +46,9 @@ class Update:
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
         for name, value in self.values.items():
+            if value is None:
+                texts.append((name, "NULL"))
+                continue
             if type(value) in as_it_is:
                 texts.append((name, "%s"))
                 params.append(value)
@@ -92,13 +95,13 @@ def insert(model: type[Model], rows: Sequence[Model]) -> None:
     """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:
-        _insert(cursor, model, rows, now.vendor)
+        for text, params in _inserts(model, rows, now.vendor):
+            cursor.execute(text, params)
 
 
-def _insert(cursor: Any, model: type[Model], rows: Sequence[Model], vendor: str) -> None:
-    for begin in range(0, len(rows), MOST_ROWS):
-        some = rows[begin : begin + MOST_ROWS]
-        cursor.execute(_insert_sql(model, len(some)), _params(model, some, vendor))
+def _inserts(model: type[Model], rows: Sequence[Model], vendor: str) -> "list[Statement]":
+    parts = [rows[begin : begin + MOST_ROWS] for begin in range(0, len(rows), MOST_ROWS)]
+    return [(_insert_sql(model, len(part)), _params(model, part, vendor)) for part in parts]
 
 
 @frozen
@@ -121,43 +124,53 @@ def fenced(
     """
     now = connections[DEFAULT_DB_ALIAS]
     whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= MOST_ROWS
-    write = _in_one_statement if whole else _in_several
+    # Made before the transaction begins: while one is open on SQLite, nobody else can write.
+    said = [_one_statement(fence, rows, gone)] if whole else _statements(now.vendor, fence, rows, gone)
     if whole and inside is None:
         # One statement is a transaction by itself, in one round trip.
-        return write(now, fence, rows, gone)
+        return _execute(now, said)
     with transaction.atomic():
-        met = write(now, fence, rows, gone)
+        met = _execute(now, said)
         if met and inside:
             inside()
     return met
 
 
-def _in_several(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None) -> bool:
+Statement = tuple[str, list[Any]]
+
+
+def _execute(now: BaseDatabaseWrapper, said: list[Statement]) -> bool:
+    """Execute the first statement; where it met a row, the others too."""
     with now.cursor() as cursor:
-        cursor.execute(*fence.sql(now.vendor))
-        met = bool(cursor.rowcount)
-        if met and gone is not None:
-            cursor.execute(f"DELETE FROM {quoted(gone._meta.db_table)} WHERE id = %s", [plain(gone.pk, now.vendor)])  # noqa: S608
-        for some in rows if met else ():
-            _insert(cursor, some.model, some.rows, now.vendor)
-    return met
+        cursor.execute(*said[0])
+        if not cursor.rowcount:
+            return False
+        for text, params in said[1:]:
+            cursor.execute(text, params)
+    return True
 
 
-def _in_one_statement(now: BaseDatabaseWrapper, fence: Update, rows: Sequence[Rows], gone: Model | None) -> bool:
+def _statements(vendor: str, fence: Update, rows: Sequence[Rows], gone: Model | None) -> list[Statement]:
+    said = [fence.sql(vendor)]
+    if gone is not None:
+        said.append((f"DELETE FROM {quoted(gone._meta.db_table)} WHERE id = %s", [plain(gone.pk, vendor)]))  # noqa: S608
+    for some in rows:
+        said += _inserts(some.model, some.rows, vendor)
+    return said
+
+
+def _one_statement(fence: Update, rows: Sequence[Rows], gone: Model | None) -> Statement:
     shape = tuple([(some.model, min(len(some.rows), FEW + 1), some.shared) for some in rows if some.rows])
-    sql, params = fence.sql(now.vendor, returning=_all_shared(shape))
+    sql, params = fence.sql("postgresql", returning=_all_shared(shape))
     if gone is not None:
         params.append(gone.pk)
     for some in rows:
         if len(some.rows) <= FEW:
-            params += _params(some.model, some.rows, now.vendor, some.shared)
+            params += _params(some.model, some.rows, "postgresql", some.shared)
         else:
-            read, _ = _values_of(some.model, now.vendor, some.shared)
+            read, _ = _values_of(some.model, "postgresql", some.shared)
             params.append(document([read(row) for row in some.rows]))
-    text = _fenced_sql(sql, fence.model, shape, type(gone) if gone is not None else None)
-    with now.cursor() as cursor:
-        cursor.execute(text, params)
-        return bool(cursor.rowcount)
+    return _fenced_sql(sql, fence.model, shape, type(gone) if gone is not None else None), params
 
 
 Shape = tuple[tuple[type[Model], int, Shared], ...]
