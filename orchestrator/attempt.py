@@ -105,6 +105,7 @@ class Attempt:
     results: "queue.SimpleQueue[Attempt]"
     intent: TaskResult | None = None
     begun: float | None = None
+    deadline: float | None = None
     outcome: str = Outcome.OPEN
     output: Output | None = None
     error: dict[str, Any] | None = None
@@ -151,13 +152,16 @@ class Attempt:
             self._broke(TimeoutError(why))
             return True
 
-    def leave(self) -> None:
-        """Nobody waits for it any more: what it still brings, or has brought already, is evidence."""
+    def leave(self) -> bool:
+        """Nobody waits for it any more: what it still brings is evidence. Gives whether it has brought some already."""
         with self._lock:
             ended = self.outcome != Outcome.OPEN and not self._given_up
             self._given_up = True
-        if ended and not self.recorded:
-            self._late(self.output, self._raised)
+        return ended and not self.recorded
+
+    def keep(self) -> None:
+        """Keep what it has brought as evidence."""
+        self._late(self.output, self._raised)
 
     def work(self) -> None:
         """The body of the thread."""
@@ -165,6 +169,7 @@ class Attempt:
             if self._given_up:
                 return
             self.begun = begun = time.monotonic()
+            self.deadline = time.time() + self.timeout
         output: Output | None = None
         raised: BaseException | None = None
         try:
@@ -266,7 +271,7 @@ class Attempt:
             payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
             error=self.start.error,
             open_log=self._log,
-            deadline=time.time() + self.timeout,
+            deadline=self.deadline,
             secrets=setting.conf.secrets,
             cancelled=setting.cancelled.is_set,
             report=self._report,

@@ -245,7 +245,7 @@ def fail(desk: Desk, error: dict[str, Any]) -> bool:
     status = Status.UNKNOWN if lost else Status.FAILED
     turn = Turn(status, str(error.get("node", "")), tape.extend(desk.hold.tape, "!"), error=error)
     lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    point = Point(Source.FAILURE, desk.head.payload, desk.hold.superstep, committed=False)
+    point = Point(Source.FAILURE, desk.head.payload, desk.hold.superstep, committed=False, snapshot=desk.graph.snapshot)
 
     def mark() -> None:
         journal.mark_unknown(desk.hold, lost)
@@ -281,7 +281,12 @@ def leave_open(
         opening = prepare(desk.hold, desk.graph, reached, held, moment)
         still = replace(payload, open=open_.to_json())
         point = Point(
-            Source.FAILURE, still, desk.hold.superstep, nodes=shown.left(desk.graph, kept, left), committed=False
+            Source.FAILURE,
+            still,
+            desk.hold.superstep,
+            nodes=shown.left(desk.graph, kept, left),
+            committed=False,
+            snapshot=desk.graph.snapshot,
         )
         lines = [*shown.unfinished([*desk.retried, *ended]), *opening.lines, *shown.stopped(turn)]
 

@@ -9,7 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import Context
 from typing import Generic, Protocol, TypeVar
 
@@ -61,8 +61,11 @@ class Shift(Generic[J]):
         """Do not wait for this one: its place is free."""
         with self._lock:
             self._at_work.discard(job)
-            self._give_places()
-            self._call()
+            if len(self._waiting) > self._placed and not self._stopped():
+                self._give_places()
+            # Where no thread is to be had, those at work do the rest; where nobody is, nobody would.
+            with suppress(RuntimeError) if self._at_work else nullcontext():
+                self._call()
 
     def take_back(self) -> list[J]:
         """Gives the jobs that have no place yet: they do not begin."""

@@ -103,8 +103,10 @@ class Executor:
         try:
             return self._sit()
         except BaseException:
-            for one in self._running.values():
-                one.leave()
+            # First nobody begins any more; only then what may fail: to keep evidence.
+            ended = [one for one in self._running.values() if one.leave()]
+            for one in ended:
+                one.keep()
             raise
 
     def _queue(self, attempt: Next, wait: float) -> None:
@@ -118,9 +120,10 @@ class Executor:
     def _sit(self) -> dict[Task, Finish]:
         self._begin(self._due())
         while self._running or self._later:
-            self._watch()
             self._collect(self._wait())
             self._time_out()
+            if self._running or self._later:
+                self._watch()
             self._begin(self._due())
         return self.finished
 
@@ -195,6 +198,7 @@ class Executor:
             raise
         for one in mine:
             del self._running[one.task]
+            self._shift.give_up(one)
             if one.task in late:
                 self._take_recorded(one)
             else:
@@ -261,13 +265,12 @@ class Executor:
         for one in list(self._running.values()):
             over = one.begun is not None and now > one.begun + one.timeout
             if over and one.abandon(f"no result within {one.timeout:g} s"):
-                self._shift.give_up(one)
                 self._collect([one])
         ends = [(now if one.begun is None else one.begun) + one.timeout for one in self._running.values()]
         self._look_at = min(ends, default=math.inf)
 
     def _stopped(self) -> bool:
-        """Whether no attempt may begin that has no place yet."""
+        """Whether no attempt may begin any more that has no place yet."""
         return self.heart.lost.is_set() or self.draining()
 
     def _watch(self) -> None:

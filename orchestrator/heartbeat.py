@@ -8,6 +8,7 @@ there is something to report, or when the slice is seen at work by a watch that 
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -55,7 +56,12 @@ class _Watch:
                     self._thread = None
                     return
             for heart in old:
-                heart.start()
+                try:
+                    heart.start()
+                except RuntimeError:
+                    # No thread to be had now: this one stays among the young, the others are not kept waiting.
+                    with self._lock:
+                        self._young.add(heart)
 
 
 _watch = _Watch()
@@ -87,8 +93,9 @@ class Heartbeat:
         """Start the thread, if it is not there and the block still runs. Called from any thread."""
         with self._starting:
             if self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{self._hold.id}", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._beat, name=f"heartbeat-{self._hold.id}", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -104,7 +111,8 @@ class Heartbeat:
         first = self._progress is None and self._written == 0.0
         self._progress = progress
         if first:
-            self.start()
+            with suppress(RuntimeError):  # the watch tries again
+                self.start()
             self._wake.set()
 
     def _beat(self) -> None:

@@ -5,7 +5,7 @@ Planner and reducer make new frontiers from old ones; the ledger keeps them as J
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.engine.canonical import Json
@@ -13,7 +13,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.identity import Task
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ErrorInfo:
     """What the node behind an error edge reads as `ctx.error`."""
 

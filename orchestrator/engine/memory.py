@@ -95,6 +95,7 @@ class Memory:
         trace.checked(namespace, "any")
         if not isinstance(text, str):
             raise InvalidValue("memory: what is searched for must be a text", path="text")
+        normalised(text, path=("text",))
         most = trace.checked_limit(limit)
         words = trace.words_in(text)
         own = [address for address in self._wishes if address[0] == namespace]

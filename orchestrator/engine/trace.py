@@ -8,6 +8,7 @@ A wish to change memory travels as a write to the channel `$memory:<namespace>/<
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -36,7 +37,7 @@ _WORD = re.compile(r"[^\W_]+")
 LIVE, SNAPSHOT, JOURNALED = "live", "snapshot", "journaled"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One remembered thing. `run`, `node`, `superstep` and `at` say who remembered it; `at` is None while it is staged.
 

@@ -1,0 +1,88 @@
+"""A heartbeat whose thread could not be had at once: the slice must not work on without one, nor may others."""
+
+import threading
+import time
+
+import pytest
+from django.utils import timezone
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine import END, START
+from orchestrator.heartbeat import Heartbeat
+from tests.contract.small import graph, held, registered, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def short_of_threads(monkeypatch):
+    """The first thread of a heartbeat is refused, as by a limit on processes."""
+    start, refused = threading.Thread.start, []
+
+    def once(self):
+        if self.name.startswith("heartbeat-") and not refused:
+            refused.append(self.name)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", once)
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    return refused
+
+
+def simple(name="beats"):
+    made = graph(name)
+    made.node("a")(lambda state, ctx: None)
+    made.edge(START, "a")
+    made.edge("a", END)
+    return made
+
+
+def leased(hold):
+    return Run.objects.get(id=hold.id).lease_until > timezone.now()
+
+
+def test_it_is_tried_again_while_the_slice_lasts(short_of_threads, settings):
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+    hold = held(started(simple()))
+    heart = Heartbeat(hold)
+    heart.__enter__()
+    time.sleep(1.5)
+    assert short_of_threads
+    assert leased(hold), "the slice works on, and its lease has run out"
+
+
+def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(short_of_threads, settings):
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+    made = registered(simple())
+    holds = [held(runs.start(made.name, {})) for _ in range(6)]
+    hearts = [Heartbeat(hold) for hold in holds]
+    for heart in hearts:
+        heart.__enter__()
+    time.sleep(1.5)
+    assert short_of_threads
+    lost = [hold for hold in holds if not leased(hold) and f"heartbeat-{hold.id}" not in short_of_threads]
+    assert not lost, f"{len(lost)} slices lost their lease because another's thread could not start"
+
+
+def test_the_end_of_the_slice_is_no_error(short_of_threads):
+    hold = held(started(simple()))
+    with Heartbeat(hold):
+        time.sleep(0.4)
+    assert short_of_threads
+
+
+def test_a_report_costs_the_node_nothing(short_of_threads):
+    made = graph("reports")
+
+    @made.node(effect="external")
+    def a(state, ctx):
+        ctx.report(1, 2)
+
+    made.edge(START, "a")
+    made.edge("a", END)
+    run = runs.advance(started(made).id)
+    assert short_of_threads
+    assert run.status == Status.COMPLETED, run.status
