@@ -2,8 +2,7 @@
 once.
 
 Where somebody else wrote to the log meanwhile (a decision, an edit), the commit is built anew from what is there now
-and
-tried again; the nodes do not run again, for the state's change stands.
+and tried again; the nodes do not run again, for the state's change stands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -245,13 +244,18 @@ def fail(desk: Desk, error: dict[str, Any]) -> bool:
     status = Status.UNKNOWN if lost else Status.FAILED
     turn = Turn(status, str(error.get("node", "")), tape.extend(desk.hold.tape, "!"), error=error)
     lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    point = Point(Source.FAILURE, desk.head.payload, desk.hold.superstep, committed=False, snapshot=desk.graph.snapshot)
+    point = _failure(desk, desk.head.payload, [])
 
     def mark() -> None:
         journal.mark_unknown(desk.hold, lost)
 
     repeated(desk.hold, lambda: ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=mark))
     return False
+
+
+def _failure(desk: Desk, payload: Payload, nodes: list[dict[str, Any]]) -> Point:
+    number, snapshot = desk.hold.superstep, desk.graph.snapshot
+    return Point(Source.FAILURE, payload, number, nodes=nodes, committed=False, snapshot=snapshot)
 
 
 def leave_open(
@@ -279,15 +283,7 @@ def leave_open(
         seen = remembering.about_to_hold(desk.hold, desk.graph, payload.state, held, at)
         moment = Moment(seen, desk.hold.superstep, desk.input, at)
         opening = prepare(desk.hold, desk.graph, reached, held, moment)
-        still = replace(payload, open=open_.to_json())
-        point = Point(
-            Source.FAILURE,
-            still,
-            desk.hold.superstep,
-            nodes=shown.left(desk.graph, kept, left),
-            committed=False,
-            snapshot=desk.graph.snapshot,
-        )
+        point = _failure(desk, replace(payload, open=open_.to_json()), shown.left(desk.graph, kept, left))
         lines = [*shown.unfinished([*desk.retried, *ended]), *opening.lines, *shown.stopped(turn)]
 
         def inside() -> None:

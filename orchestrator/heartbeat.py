@@ -5,6 +5,7 @@ are over before a first beat is due, and to start and end a thread costs them as
 there is something to report, or when the slice is seen at work by a watch that all slices of a process share.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,12 @@ class _Watch:
     """Starts the heartbeats of slices that last. A thread that ends when no slice has begun for a while."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without any slice; in a forked child too, for its parent's are not his to keep, and the lock may have
+        been held.
+        """
         self._lock = threading.Lock()
         self._young: set[Heartbeat] = set()
         self._thread: threading.Thread | None = None
@@ -42,8 +49,7 @@ class _Watch:
         """See to it that it starts, unless it is over by then."""
         with self._lock:
             self._young.add(heart)
-            # A thread does not live through a fork, and its object does.
-            if self._thread is None or not self._thread.is_alive():
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="heartbeats", daemon=True)
                 self._thread.start()
 
@@ -65,6 +71,7 @@ class _Watch:
 
 
 _watch = _Watch()
+os.register_at_fork(after_in_child=_watch.forget)
 
 
 class Heartbeat:

@@ -1,5 +1,6 @@
 """A heartbeat whose thread could not be had at once: the slice must not work on without one, nor may others."""
 
+import os
 import threading
 import time
 
@@ -8,7 +9,7 @@ from django.utils import timezone
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator import runs
+from orchestrator import heartbeat, runs
 from orchestrator.engine import END, START
 from orchestrator.heartbeat import Heartbeat
 from tests.contract.small import graph, held, registered, started
@@ -86,3 +87,15 @@ def test_a_report_costs_the_node_nothing(short_of_threads):
     run = runs.advance(started(made).id)
     assert short_of_threads
     assert run.status == Status.COMPLETED, run.status
+
+
+def test_a_forked_child_keeps_no_lease_of_its_parent(settings):
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+    hold = held(started(simple()))
+    told, tells = os.pipe()
+    with Heartbeat(hold):
+        if os.fork() == 0:
+            os.write(tells, str(len(heartbeat._watch._young)).encode())
+            os._exit(0)
+        os.wait()
+    assert os.read(told, 10) == b"0"
