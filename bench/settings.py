@@ -8,3 +8,5 @@ from orchestrator.settings import INSTALLED_APPS, SILENCED_SYSTEM_CHECKS
 INSTALLED_APPS = [*INSTALLED_APPS, "bench"]
 # Leases of half a second, so that the death of a process is soon noticed.
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "orchestrator.E002"]
+# A debugging Django notes every statement, and that would be measured too.
+DEBUG = False
