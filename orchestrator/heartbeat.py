@@ -49,7 +49,7 @@ class _Watch:
         """See to it that it starts, unless it is over by then."""
         with self._lock:
             self._young.add(heart)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._watch, name="heartbeats", daemon=True)
                 self._thread.start()
 

@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 from checkpoints import ledger, timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, TaskResult
-from orchestrator import runs
+from orchestrator import runs, saving
 from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
 from tests.contract.small import graph, slice_of, started
@@ -155,10 +155,8 @@ def _two(node: str) -> Callable[[Any, Any], dict[str, Any]]:
 def test_a_worker_that_dies_behind_a_missing_point_loses_it_and_the_next_one_makes_it_again(cellar: Path) -> None:
     made = _chain("dies", "a", "b", "c", full="b")
     run = started(made)
-    # It drains when b has run and was not saved.
-    run = slice_of(run, draining=lambda: not Run.objects.get(id=run.id).durable)
-    saved = Checkpoint.objects.filter(run=run).order_by("-seq").first()
-    assert saved is not None
+    run = slice_of(run, draining=lambda: not Run.objects.get(id=run.id).durable)  # b has run and was not saved
+    saved = Checkpoint.objects.filter(run=run).latest("seq")
     assert (run.status, saved.superstep, run.durable) == (Status.QUEUED, 1, False)
     run = runs.advance(run.id)
     assert (run.status, notes(run)) == (Status.COMPLETED, ["a", "b", "c"])
@@ -212,8 +210,9 @@ def test_a_settlement_is_never_left_out(cellar: Path, people: Any) -> None:
 
 @contextmanager
 def _full_database() -> Iterator[threading.Event]:
-    """SQLite may not grow by a page until the event is set; each connection that is made meanwhile is limited too."""
+    """SQLite may not grow by a page, and has none free, until the event is set; each new connection is limited too."""
     mended = threading.Event()
+    connection.cursor().execute("VACUUM")
 
     def limit(connection: Any, **_: Any) -> None:
         with connection.cursor() as cursor:
@@ -242,8 +241,8 @@ def test_a_database_that_is_full_stops_the_run_where_there_is_room_for_that() ->
 
     @made.node()
     def grow(state: Any, ctx: Any) -> dict[str, Any]:
-        if full:
-            threading.Timer(1.0, full.pop().set).start()
+        for mended in full:
+            threading.Timer(1.0, mended.set).start()
         return {"letter": "".join(map(str, range(200_000)))}
 
     made.edge(START, "grow")
@@ -378,13 +377,8 @@ def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeate
     assert (run.status, notes(run), len(paid)) == (Status.COMPLETED, ["paid"], 1)
 
 
-def test_a_connection_that_broke_is_no_refusal_and_nothing_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator import saving
-
+def test_a_connection_that_broke_is_no_refusal_and_nothing_is_skipped() -> None:
     assert not saving.is_refusal(OperationalError("server closed the connection unexpectedly"))
-
-
-# What people see
 
 
 def test_the_run_page_and_the_api_say_that_a_point_is_missing_and_why_a_save_failed(
