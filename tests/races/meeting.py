@@ -21,7 +21,7 @@ from orchestrator import runner
 from orchestrator.engine.errors import CountersignError
 from tests.processes import calls
 
-TRIALS = int(os.environ.get("COUNTERSIGN_RACE_TRIALS", "30"))
+TRIALS = int(os.environ.get("COUNTERSIGN_RACE_TRIALS", "20"))
 """Of each race; `make sweep` makes 200."""
 WON = "won"
 
