@@ -48,10 +48,12 @@ class _Watch:
     def add(self, heart: "Heartbeat") -> None:
         """See to it that it starts, unless it is over by then."""
         with self._lock:
-            self._young.add(heart)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._watch, name="heartbeats", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name="heartbeats", daemon=True)
+                thread.start()
+                self._thread = thread
+            # Last: where there is no thread the slice does not begin, and nobody may keep its lease.
+            self._young.add(heart)
 
     def _watch(self) -> None:
         while True:

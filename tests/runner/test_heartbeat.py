@@ -62,13 +62,10 @@ def test_a_short_slice_starts_no_thread(hold: Hold, monkeypatch: pytest.MonkeyPa
     assert started == []
 
 
-def test_a_process_that_was_forked_from_one_at_work_has_a_watch_of_its_own(
-    hold: Hold, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watch_whose_thread_is_gone_gets_another(hold: Hold, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Thread(target=lambda: None)
     ended.start()
     ended.join()
-    # What a fork leaves of a thread.
     monkeypatch.setattr(heartbeat._watch, "_thread", ended)
     with Heartbeat(hold):
         until(lambda: _beats(hold), seconds=10)

@@ -99,3 +99,18 @@ def test_a_forked_child_keeps_no_lease_of_its_parent(settings):
             os._exit(0)
         os.wait()
     assert os.read(told, 10) == b"0"
+
+
+def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its_lease(monkeypatch):
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(heartbeat, "_watch", heartbeat._Watch())
+    hold = held(started(simple()))
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", none)
+        with pytest.raises(RuntimeError), Heartbeat(hold):
+            pytest.fail("the slice began")
+    with Heartbeat(held(started(simple("other")))):
+        time.sleep(3 * heartbeat.WATCH_SECONDS)
+        assert not any(thread.name == f"heartbeat-{hold.id}" for thread in threading.enumerate())
