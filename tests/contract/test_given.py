@@ -15,12 +15,21 @@ from tests.contract.small import Order, advanced, graph, registered
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_error_edge() -> None:
-    made, first, seen = graph("errors-shared"), threading.Event(), list[str]()
+def failing(name: str) -> Graph:
+    """A graph whose first node fails; what stands behind its error edge is to be added."""
+    made = graph(name)
 
     @made.node()
     def breaks(state: Any, ctx: Any) -> None:
         raise ValueError("as it was")
+
+    made.edge(START, "breaks")
+    made.edge("breaks", END)
+    return made
+
+
+def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_error_edge() -> None:
+    made, first, seen = failing("errors-shared"), threading.Event(), list[str]()
 
     @made.node()
     def one(state: Any, ctx: Any) -> None:
@@ -33,8 +42,6 @@ def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_
         first.wait(5)
         seen.append(ctx.error.message)
 
-    made.edge(START, "breaks")
-    made.edge("breaks", END)
     made.edge("breaks", "one", when="error")
     made.edge("breaks", "two", when="error")
     made.edge("one", END)
@@ -44,11 +51,7 @@ def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_
 
 
 def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_committed() -> None:
-    made, seen = graph("errors-kept"), list[str]()
-
-    @made.node()
-    def breaks(state: Any, ctx: Any) -> None:
-        raise ValueError("as it was")
+    made, seen = failing("errors-kept"), list[str]()
 
     @made.node()
     def one(state: Any, ctx: Any) -> None:
@@ -63,8 +66,6 @@ def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_commi
     def two(state: Any, ctx: Any) -> None:
         seen.append(ctx.error.message)
 
-    made.edge(START, "breaks")
-    made.edge("breaks", END)
     made.edge("breaks", "one", when="error")
     made.edge("breaks", "two", when="error")
     made.edge("one", "middle")
