@@ -8,33 +8,31 @@ knows about people's decisions: what must ride in a commit is handed in as `insi
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Model
+from django.db.models import F
 from django.utils import timezone
 
-from checkpoints import events, folding, points, run_seal, sealing, sql, wakes
+from checkpoints import events, fencing, points, run_seal, sealing, wakes
 from checkpoints.clock import db_in, db_now
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
-from checkpoints.core.keyring import LOCKED
 from checkpoints.core.status import ENDS, Status
 from checkpoints.events import Draft, LogEnd
+from checkpoints.fencing import Rows
 from checkpoints.leases import Hold
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.packed import pack, value
 from checkpoints.points import Head, Payload, Place, Point
 from checkpoints.sealing import Cover, cover_of
-from checkpoints.sql import Rows, Update
-from orchestrator.engine import canonical
+from checkpoints.sql import Update
 from orchestrator.engine.errors import (
     CountersignError,
-    PayloadLost,
     StaleLease,
-    TamperedRow,
     UnknownThing,
     WrongKey,
     WrongStatus,
@@ -135,41 +133,6 @@ def _insert_run(run: Run, place: Place, head: UUID, head_hash: str, end: LogEnd)
     run.save(force_insert=True)
 
 
-def load(hold: Hold) -> Head:
-    """The head of a begun run, once its rows prove to be what was sealed. One query. Raises `UnknownThing` where its
-    row is gone, `TamperedRow`, `WrongKey`.
-    """
-    try:
-        return _loaded(hold)
-    except PayloadLost:
-        # A rotation of keys may have put the bytes elsewhere since the rows were read.
-        return _loaded(hold)
-
-
-def _loaded(hold: Hold) -> Head:
-    rows = list(folding.range_of(hold.head))
-    if not rows:
-        raise TamperedRow(f"checkpoint {hold.head} of run {hold.key} is gone", run=str(hold.id))
-    newest = rows[-1]
-    run_seal.verify(hold, event_seq=hold.end.seq, event_hash=hold.end.hash)
-    if (newest.run_id, newest.line, newest.content_hash) != (hold.id, hold.line, hold.head_hash):
-        raise TamperedRow(f"{newest} is not the head that run {hold.key} names", checkpoint=str(newest.id))
-    return folding.head_of(rows, hold.cover)
-
-
-def input_of(hold: Hold) -> Any:
-    """The input of a begun run, as it was staged. Raises `TamperedRow` where it is not what the run was started with,
-    `WrongKey`.
-    """
-    row = sql.new(Run, id=hold.id, input=hold.input)
-    given = value(row, "input")
-    if hold.cover.encrypted and hold.input[:1] != LOCKED:
-        raise TamperedRow(f"the input of run {hold.key} is not encrypted, but the run is", run=str(hold.id))
-    if hold.cover.digest(canonical.encode(given)) != hold.input_hash:
-        raise TamperedRow(f"the input of run {hold.key} is not what it was started with", run=str(hold.id))
-    return given
-
-
 def commit(
     hold: Hold,
     head: Head,
@@ -184,6 +147,31 @@ def commit(
     `inside` does what must ride in it. Raises `StaleLease` where another epoch has the run, `Moved` where the log has
     newer lines, `SaveFailed` where the payload backend refuses; then nothing was written.
     """
+    sent = send(hold, head, point, turn, lines=lines, inside=inside)
+    sent.land()
+    return sent.head
+
+
+@frozen
+class Sent:
+    """A commit that may still be on its way. `head` is what it makes; `land` waits for it and raises as `commit` does.
+    Until then nobody may use this thread's connection.
+    """
+
+    head: Head
+    land: Callable[[], None]
+
+
+def send(
+    hold: Hold,
+    head: Head,
+    point: Point,
+    turn: Turn,
+    *,
+    lines: Sequence[Draft],
+    inside: Callable[[], None] | None = None,
+) -> Sent:
+    """Begin a `commit`. The hold is at once as it will be; where the commit fails, `land` makes it what it was."""
     at, new = datetime.now(UTC), uuid7()
     place = Place.of(hold)
     change = points.change_after(head, point, place.cover)
@@ -196,22 +184,33 @@ def commit(
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
-    _fenced(
-        hold, fence, [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)], gone=gone, inside=inside
+    met = fencing.send(
+        fence, [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)], gone=gone, inside=inside
     )
-    _settle_hold(hold, end, tape=turn.tape, superstep=point.superstep)
+    was = _standing(hold)
+    _settle_hold(hold, fence, end, tape=turn.tape, superstep=point.superstep)
     hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
-    if not head.kept:
-        points.forget(place, head.id)
-    return after
+
+    def land() -> None:
+        try:
+            _require(hold, met())
+        except BaseException:
+            for name, value in zip(_STANDING, was, strict=True):
+                setattr(hold, name, value)
+            raise
+        if not head.kept:
+            points.forget(place, head.id)
+
+    return Sent(after, land)
 
 
 def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[], None] | None = None) -> None:
     """Change a held run's status without a checkpoint: poison, incompatible, or rest again. Raises as `commit` does."""
     at = timezone.now()
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=at, cover=hold.cover)
-    _fenced(hold, _fence(hold, end, **_columns(hold, turn, at)), [Rows(RunEvent, rows, _OF_LINES)], inside=inside)
-    _settle_hold(hold, end, tape=turn.tape, superstep=hold.superstep)
+    fence = _fence(hold, end, **_columns(hold, turn, at))
+    _require(hold, fencing.send(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)())
+    _settle_hold(hold, fence, end, tape=turn.tape, superstep=hold.superstep)
 
 
 def condemn(hold: Hold, error: dict[str, Any]) -> None:
@@ -239,8 +238,8 @@ def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | N
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=timezone.now(), cover=hold.cover)
     fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
-    _fenced(hold, fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)
-    _settle_hold(hold, end, tape=hold.tape, superstep=hold.superstep)
+    _require(hold, fencing.send(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)())
+    _settle_hold(hold, fence, end, tape=hold.tape, superstep=hold.superstep)
 
 
 def look_again(hold: Hold) -> None:
@@ -273,25 +272,22 @@ def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, de
     )
 
 
-def _fenced(
-    hold: Hold,
-    fence: Update,
-    rows: Sequence[Rows],
-    *,
-    gone: Model | None = None,
-    inside: Callable[[], None] | None = None,
-) -> None:
-    """One commit: the fence, the rows behind it, and what rides with them."""
-    if sql.fenced(fence, rows, gone=gone, inside=inside):
-        hold.seal, hold.seal_key = fence.values["seal"], fence.values["seal_key"]
-        return
-    if Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).exists():
-        raise Moved
-    raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
+def _require(hold: Hold, met: bool) -> None:
+    """The fence must have met the run as its holder knows it."""
+    if not met:
+        if Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).exists():
+            raise Moved
+        raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
 
 
-def _settle_hold(hold: Hold, end: LogEnd, *, tape: str, superstep: int) -> None:
+_STANDING = ("end", "tape", "superstep", "unsaved", "seal", "seal_key", "head", "head_seq", "head_hash")
+_standing = attrgetter(*_STANDING)
+"""What a commit changes of a hold."""
+
+
+def _settle_hold(hold: Hold, fence: Update, end: LogEnd, *, tape: str, superstep: int) -> None:
     hold.end, hold.tape, hold.superstep, hold.unsaved = end, tape, superstep, []
+    hold.seal, hold.seal_key = fence.values["seal"], fence.values["seal_key"]
 
 
 def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:

@@ -10,19 +10,20 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
-from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import IntegerField, JSONField, Model, Value
 from django.db.models.base import ModelState
 from django.db.models.sql import UpdateQuery
 from django.utils import timezone
 
 from checkpoints.clock import STANDS_FOR_NOW
-from checkpoints.relations import FEW, document, relation
 from orchestrator.engine.frozen import frozen
 
 Row = TypeVar("Row", bound=Model)
 Shared = tuple[tuple[str, str], ...]
+"""Attributes of a row that equal a field of another one, and which."""
+Statement = tuple[str, list[Any]]
+"""A text and its parameters."""
 
 _EXPRESSION = "resolve_expression"
 _STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
@@ -95,115 +96,13 @@ def insert(model: type[Model], rows: Sequence[Model]) -> None:
     """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:
-        for text, params in _inserts(model, rows, now.vendor):
+        for text, params in inserts(model, rows, now.vendor):
             cursor.execute(text, params)
 
 
-def _inserts(model: type[Model], rows: Sequence[Model], vendor: str) -> "list[Statement]":
+def inserts(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Statement]:
     parts = [rows[begin : begin + MOST_ROWS] for begin in range(0, len(rows), MOST_ROWS)]
-    return [(_insert_sql(model, len(part)), _params(model, part, vendor)) for part in parts]
-
-
-@frozen
-class Rows:
-    """Rows of one model to insert behind a fence. `shared` names attributes that equal a field of the fence's row as it
-    is after the update: one statement takes them from there, and so has fewer parameters than make a driver read its
-    text anew each time (psycopg: 50).
-    """
-
-    model: type[Model]
-    rows: Sequence[Model]
-    shared: Shared = ()
-
-
-def fenced(
-    fence: Update, rows: Sequence[Rows], *, gone: Model | None = None, inside: Callable[[], None] | None = None
-) -> bool:
-    """One transaction: the update; and where it met a row, these inserts, after `gone` is deleted, and `inside`. Gives
-    whether it met one.
-    """
-    now = connections[DEFAULT_DB_ALIAS]
-    whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= MOST_ROWS
-    # Made before the transaction begins: while one is open on SQLite, nobody else can write.
-    said = [_one_statement(fence, rows, gone)] if whole else _statements(now.vendor, fence, rows, gone)
-    if whole and inside is None:
-        # One statement is a transaction by itself, in one round trip.
-        return _execute(now, said)
-    with transaction.atomic():
-        met = _execute(now, said)
-        if met and inside:
-            inside()
-    return met
-
-
-Statement = tuple[str, list[Any]]
-
-
-def _execute(now: BaseDatabaseWrapper, said: list[Statement]) -> bool:
-    """Execute the first statement; where it met a row, the others too."""
-    with now.cursor() as cursor:
-        cursor.execute(*said[0])
-        if not cursor.rowcount:
-            return False
-        for text, params in said[1:]:
-            cursor.execute(text, params)
-    return True
-
-
-def _statements(vendor: str, fence: Update, rows: Sequence[Rows], gone: Model | None) -> list[Statement]:
-    said = [fence.sql(vendor)]
-    if gone is not None:
-        said.append((f"DELETE FROM {quoted(gone._meta.db_table)} WHERE id = %s", [plain(gone.pk, vendor)]))  # noqa: S608
-    for some in rows:
-        said += _inserts(some.model, some.rows, vendor)
-    return said
-
-
-def _one_statement(fence: Update, rows: Sequence[Rows], gone: Model | None) -> Statement:
-    shape = tuple([(some.model, min(len(some.rows), FEW + 1), some.shared) for some in rows if some.rows])
-    sql, params = fence.sql("postgresql", returning=_all_shared(shape))
-    if gone is not None:
-        params.append(gone.pk)
-    for some in rows:
-        if len(some.rows) <= FEW:
-            params += _params(some.model, some.rows, "postgresql", some.shared)
-        else:
-            read, _ = _values_of(some.model, "postgresql", some.shared)
-            params.append(document([read(row) for row in some.rows]))
-    return _fenced_sql(sql, fence.model, shape, type(gone) if gone is not None else None), params
-
-
-Shape = tuple[tuple[type[Model], int, Shared], ...]
-"""Of the rows behind a fence: models, how many (one more than few stands for whatever is more), what is shared."""
-
-
-@lru_cache(maxsize=500)
-def _all_shared(shape: Shape) -> tuple[str, ...]:
-    """The fields of the fence's row that rows behind it share; one at least, for to know whether it met a row."""
-    return tuple(dict.fromkeys(field for *_, shared in shape for _, field in shared)) or ("id",)
-
-
-@lru_cache(maxsize=500)
-def _fenced_sql(
-    sql: str,
-    model: type[Model],
-    shape: Shape,
-    gone: type[Model] | None,
-) -> str:
-    parts = [f"fence AS ({sql})"]
-    # Parts of one statement run in no given order; to read what `gone` returns is to wait for it.
-    after = "fence"
-    if gone is not None:
-        table = quoted(gone._meta.db_table)
-        parts.append(f"gone AS (DELETE FROM {table} USING fence WHERE {table}.id = %s RETURNING 1)")  # noqa: S608
-        after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
-    for n, (of, count, shared) in enumerate(shape):
-        into = f"INSERT INTO {quoted(of._meta.db_table)} ({_names(of, shared)})"
-        casts = [one.cast for one in _columns(of, shared)]
-        given = f"(VALUES {_values_sql(count, casts)}) AS given" if count <= FEW else relation(casts, count)
-        taken = "".join(f", fence.{column(model, field)}" for _, field in shared)
-        parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
-    return f"WITH {', '.join(parts)} SELECT 1 FROM fence"  # noqa: S608
+    return [(_insert_sql(model, len(part)), params_of(model, part, vendor)) for part in parts]
 
 
 @frozen
@@ -217,7 +116,7 @@ class _Column:
 
 
 @cache
-def _columns(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
+def columns_of(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
     """The columns that an INSERT gives, but for those that come from the fence."""
     fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
     fields = [f for f in fields if f.attname not in dict(shared)]
@@ -231,19 +130,19 @@ def cast(field: Any) -> str:
 
 
 @cache
-def _names(model: type[Model], shared: Shared = ()) -> str:
+def names_of(model: type[Model], shared: Shared = ()) -> str:
     """The columns of an INSERT, those that come from the fence last."""
-    own = [quoted(column.name) for column in _columns(model, shared)]
+    own = [quoted(column.name) for column in columns_of(model, shared)]
     return ", ".join([*own, *(column(model, attname.removesuffix("_id")) for attname, _ in shared)])
 
 
 @lru_cache(maxsize=500)
 def _insert_sql(model: type[Model], rows: int) -> str:
-    one = f"({', '.join(['%s'] * len(_columns(model)))})"
-    return f"INSERT INTO {quoted(model._meta.db_table)} ({_names(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
+    one = f"({', '.join(['%s'] * len(columns_of(model)))})"
+    return f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
 
 
-def _values_sql(rows: int, casts: Sequence[str]) -> str:
+def values_sql(rows: int, casts: Sequence[str]) -> str:
     """Rows of a VALUES list with casts: in a SELECT nothing else tells the types of parameters."""
     one = f"({', '.join(f'%s::{cast}' for cast in casts)})"
     return ", ".join([one] * rows)
@@ -274,9 +173,9 @@ def quoted(name: str) -> str:
     return connection.ops.quote_name(name)
 
 
-def _params(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shared = ()) -> list[Any]:
+def params_of(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shared = ()) -> list[Any]:
     """The parameters of an INSERT: the rows' values as they are, but for the columns whose kind needs adapting."""
-    values, special = _values_of(model, vendor, shared)
+    values, special = values_of(model, vendor, shared)
     params: list[Any] = []
     for row in rows:
         given = list(values(row))
@@ -288,11 +187,11 @@ def _params(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shar
 
 
 @cache
-def _values_of(
+def values_of(
     model: type[Model], vendor: str, shared: Shared
 ) -> tuple[Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]]:
     """What reads all columns of a row, and which of them a driver does not take as they are."""
-    columns = _columns(model, shared)
+    columns = columns_of(model, shared)
     special = [(n, column.adapt) for n, column in enumerate(columns) if column.cast not in _TAKEN[vendor]]
     return attrgetter(*(column.attname for column in columns)), special
 

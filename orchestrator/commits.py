@@ -6,7 +6,7 @@ and tried again; the nodes do not run again, for the state's change stands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -16,19 +16,17 @@ from approvals import settlements
 from approvals.models import RequestStatus
 from approvals.opening import Moment, Opening, Reached, prepare
 from approvals.settlements import Rebasing
-from approvals.standing import Asked
 from checkpoints import journal, ledger
 from checkpoints.core import policy, tape
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
-from checkpoints.journal import Entry
 from checkpoints.landing import Commit
-from checkpoints.leases import Hold
 from checkpoints.ledger import Head, Moved, Payload, Point, Turn
 from checkpoints.models.checkpoint import Source
 from orchestrator import diagnostics, remembering, saving, shown
+from orchestrator.desk import Desk, Flight, Worked, repeated
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
+from orchestrator.engine.effect import PURE
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
@@ -38,70 +36,6 @@ from orchestrator.opened import Kept, Open, unsettled
 from orchestrator.remembering import Remembered, State
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Desk:
-    """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
-    requests; the attempts of this superstep that were followed by another; and the plan that the last commit made, so
-    that nobody makes it again.
-    """
-
-    hold: Hold
-    graph: Compiled
-    head: Head
-    input: Any
-    entries: dict[Task, Entry] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
-    retried: list[tuple[Task, Finish]] = field(default_factory=list)
-    ahead: Planned | None = None
-    planned: Planned | None = None
-
-    @property
-    def frontier(self) -> Frontier:
-        return Frontier.from_json(self.head.payload.frontier)
-
-    def look(self) -> list[Asked]:
-        """The requests that wait on this line; read anew only where something moved since the last look."""
-        if self.hold.moved:
-            payload = self.head.payload
-            waits = payload.frontier["waiting"] or payload.open
-            tasks = self.frontier.gated() | Open.from_json(payload.open).asked if waits else set()
-            self.asked = settlements.waiting(self.hold, tasks) if tasks else []
-            self.hold.moved = False
-        return self.asked
-
-    def settled(self) -> bool:
-        """Whether a settled gate waits to be applied."""
-        return any(one.request.status == RequestStatus.SETTLED for one in self.look())
-
-    def moved_to(self, head: Head) -> None:
-        """The head is another one: nothing is in hand, and requests may have been opened or applied."""
-        self.head, self.entries, self.retried = head, {}, []
-        self.planned, self.ahead = self.ahead, None
-        self.hold.moved = True
-
-
-def repeated(hold: Hold, act: Callable[[], T]) -> T:
-    """Do a fenced act; where the log moved meanwhile, look again, let the act build itself anew, and repeat."""
-    while True:
-        try:
-            return act()
-        except Moved:
-            ledger.look_again(hold)
-            hold.moved = True
-
-
-@frozen
-class Worked:
-    """A superstep all of whose tasks have a result: what was planned, what was open before, and what came out."""
-
-    planned: Planned
-    before: Open
-    kept: Mapping[Task, Kept]
-    step: Step
-    asks_checkpoint: bool
-    took_ms: int
 
 
 @frozen
@@ -115,14 +49,18 @@ class _Built:
     after: Planned
 
 
-def advance(desk: Desk, worked: Worked) -> bool:
+def advance(desk: Desk, worked: Worked, *, wait: bool = False) -> bool:
     """Commit a superstep: its state, the requests it opens, and what becomes of the run. Gives whether we still have
-    it.
+    it. Where nothing but pure tasks comes next, the commit may be on its way then: `land` it.
     """
 
     def act() -> tuple[Head, str]:
         it = _built(desk, worked)
         desk.ahead = it.after
+        if not wait and _may_fly(desk, it):
+            sent = ledger.send(desk.hold, desk.head, it.point, it.turn, lines=it.lines)
+            desk.flight = Flight(sent, desk.head, worked)
+            return sent.head, it.turn.status
         try:
             head = ledger.commit(desk.hold, desk.head, it.point, it.turn, lines=it.lines, inside=it.inside)
         except (SaveFailed, Error) as error:
@@ -133,6 +71,34 @@ def advance(desk: Desk, worked: Worked) -> bool:
         return head, it.turn.status
 
     return _moved(desk, repeated(desk.hold, act))
+
+
+def land(desk: Desk) -> bool:
+    """Wait for the commit that is on its way, if one is. False: somebody else wrote to the run before it, so it was
+    made anew; whatever was worked since began before that, and must begin again.
+    """
+    flight, desk.flight = desk.flight, None
+    if flight is None:
+        return True
+    try:
+        flight.sent.land()
+        return True
+    except Moved:
+        desk.head, desk.hold.moved = flight.before, True
+        ledger.look_again(desk.hold)
+        advance(desk, flight.worked, wait=True)
+        return False
+
+
+def _may_fly(desk: Desk, it: _Built) -> bool:
+    """Whether what comes next may begin before the commit is certain: pure tasks, which may run at any time and again,
+    while nobody is asked and nothing rides in it.
+    """
+    waits = it.inside or desk.retried or it.point.payload.frontier["waiting"]
+    if waits or not it.after.starts or desk.graph.graph.on_save_error == "continue":
+        return False
+    nodes = desk.graph.nodes
+    return all(nodes[start.task.node].effect == PURE and not nodes[start.task.node].gated for start in it.after.starts)
 
 
 def _built(desk: Desk, worked: Worked) -> _Built:

@@ -3,7 +3,7 @@ edge.
 """
 
 from approvals import guarded
-from orchestrator.commits import Desk
+from orchestrator.desk import Desk
 from orchestrator.engine import Task
 from orchestrator.engine.gate import needs_approval
 from orchestrator.engine.plan import ErrorInfo

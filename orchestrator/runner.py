@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from django.db import Error, IntegrityError, connection
 
-from checkpoints import journal, leases, ledger, recalling, run_seal
+from checkpoints import journal, leases, ledger, loading, recalling, run_seal
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
@@ -22,7 +22,7 @@ from checkpoints.leases import Hold
 from checkpoints.ledger import Turn
 from orchestrator import cancelling, commits, opened, saving, shown
 from orchestrator.attempt import Setting
-from orchestrator.commits import Desk, Worked
+from orchestrator.desk import Desk, Worked, repeated
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import (
     CountersignError,
@@ -146,22 +146,31 @@ def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
     if draining():
         raise Drained
     desk = _admitted(hold)
-    while desk and _turn(desk, heart, draining):
+    if desk is None:
+        has_it = hold.cancelling
+    else:
+        try:
+            has_it = _turns(desk, heart, draining, until)
+        finally:
+            commits.land(desk)
+    if has_it:
+        leases.give_back(hold.id, hold.epoch)
+
+
+def _turns(desk: Desk, heart: Heartbeat, draining: Callable[[], bool], until: float) -> bool:
+    """Turns until somebody else is to have the run (True), or it is out of our hands."""
+    while _turn(desk, heart, draining):
         if draining():
             raise Drained
-        if hold.cancelling:
-            break
-        if time.monotonic() > until:
-            leases.give_back(hold.id, hold.epoch)
-            return
-    if hold.cancelling:
-        leases.give_back(hold.id, hold.epoch)
+        if desk.hold.cancelling or time.monotonic() > until:
+            return True
+    return desk.hold.cancelling
 
 
 def _admitted(hold: Hold) -> Desk | None:
     """The run laid out for work; None where it is to be cancelled, or cannot be worked on here and was stopped."""
     # First of all: a new line and seal on a tampered run would cover up what happened to it.
-    head, given = ledger.load(hold), ledger.input_of(hold)
+    head, given = loading.load(hold), loading.input_of(hold)
     if hold.cancelling:
         return None
     try:
@@ -182,9 +191,7 @@ def _admitted(hold: Hold) -> Desk | None:
 def _stop(hold: Hold, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
     turn = Turn(status, error=error, tape=hold.tape)
     lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    commits.repeated(
-        hold, lambda: ledger.stop(hold, turn, lines=lines, inside=lambda: journal.mark_unknown(hold, unknown))
-    )
+    repeated(hold, lambda: ledger.stop(hold, turn, lines=lines, inside=lambda: journal.mark_unknown(hold, unknown)))
 
 
 def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
@@ -202,7 +209,7 @@ def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
     except (StaleLease, Drained, TamperedRow, WrongKey, SaveFailed):
         raise
     except CountersignError as error:
-        return commits.fail(desk, opened.error_of(error))
+        return not commits.land(desk) or commits.fail(desk, opened.error_of(error))
 
 
 class _Again(Exception):
@@ -225,7 +232,12 @@ def _sitting(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, drain
     todo = [start for start in planned.starts if start.task not in before.results]
     executor = Executor(desk.hold, desk.graph, setting, heart, draining)
     begun = time.monotonic()
-    finishes = executor.run(todo, desk.entries, before.tries, before.due)
+    try:
+        finishes = executor.run(todo, desk.entries, before.tries, before.due)
+    finally:
+        landed = commits.land(desk)
+    if not landed:
+        return True
     desk.retried = [*desk.retried, *executor.retried]
     took_ms = int((time.monotonic() - begun) * 1000)
     kept = dict(before.results)
@@ -287,5 +299,5 @@ def _freed(desk: Desk, kept: Mapping[Task, Kept], conflict: MemoryConflict) -> d
     error = {"type": "MemoryConflict", "message": conflict.message}
     lines = shown.unfinished([(one, Finish("later", error=error, attempt=kept[one].attempt)) for one in stale])
     hold = desk.hold
-    commits.repeated(hold, lambda: ledger.append(hold, lines, inside=lambda: recalling.forget(hold, stale)))
+    repeated(hold, lambda: ledger.append(hold, lines, inside=lambda: recalling.forget(hold, stale)))
     return {task: one for task, one in kept.items() if task not in stale}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from checkpoints import journal, ledger
+from checkpoints import journal, ledger, loading
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.journal import Ending, Intent
@@ -114,7 +114,7 @@ def test_a_checkpoint_of_what_is_done_leaves_what_failed_to_the_next(hold: Hold)
 
 
 def test_of_two_attempts_that_began_each_has_its_row_or_nothing_is_done(hold: Hold) -> None:
-    head = ledger.load(hold)
+    head = loading.load(hold)
     journal.begin(hold, [_intent()])
     journal.begin(hold, [_intent(attempt=2)])
     assert list(journal.in_hand(hold, head)) == [SEND]
@@ -133,7 +133,7 @@ def test_an_intent_follows_a_log_that_moved_and_its_hold_says_so(hold: Hold) -> 
 
 
 def test_what_a_waiting_superstep_has_begun_is_asked_for_though_no_line_came_since(hold: Hold) -> None:
-    head = ledger.load(hold)
+    head = loading.load(hold)
     journal.begin(hold, [_intent()])
     waiting = replace(head, logged=hold.end.seq, payload=replace(head.payload, open={"superstep": 1}))
     assert list(journal.in_hand(hold, waiting)) == [SEND]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from checkpoints import journal, leases, ledger, wakes
+from checkpoints import journal, leases, ledger, loading, wakes
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.journal import Ending, Intent
@@ -58,7 +58,7 @@ def lost() -> Hold:
 
 
 def _commit(hold: Hold) -> None:
-    head = ledger.load(hold)
+    head = loading.load(hold)
     ledger.commit(hold, head, Point("superstep", head.payload, 1), Turn(), lines=[])
 
 

@@ -237,17 +237,17 @@ import os, signal, sys
 from uuid import UUID
 import django
 django.setup()
-from checkpoints import leases, sql
+from checkpoints import fencing, leases
 from orchestrator import runner
 
-fenced = sql.fenced
+send = fencing.send
 
 def killed(fence, rows, **more):
     if any(one.model.__name__ == "Checkpoint" for one in rows):
         os.kill(os.getpid(), signal.SIGKILL)
-    return fenced(fence, rows, **more)
+    return send(fence, rows, **more)
 
-sql.fenced = killed
+fencing.send = killed
 claim = leases.claim_one(UUID(sys.argv[1]))
 runner.work(claim.id, claim.epoch)
 """

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from checkpoints import leases, ledger
+from checkpoints import leases, loading
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult
 from orchestrator.attempt import Attempt, Setting
@@ -85,7 +85,7 @@ def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(settings: Any,
 def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
     called: list[str] = []
     hold = held(started(_one("given-up", lambda state, ctx: called.append("work"))))
-    compiled, head = registry.by_fingerprint(hold.fingerprint), ledger.load(hold)
+    compiled, head = registry.by_fingerprint(hold.fingerprint), loading.load(hold)
     setting = Setting(hold, compiled, head.payload.state, {}, Heartbeat(hold))
     results: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
     for give_up in (True, False):

@@ -1,0 +1,78 @@
+"""PostgreSQL: one statement that is a transaction by itself, handed to the server without waiting for the answer.
+Whatever its caller does until then costs the run no time.
+
+It goes past the cursors of Django and of the driver, which take as long as the server does. Whoever watches statements
+sees them nevertheless: then they go the usual way.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import Connection, errors, generators, pq
+from psycopg.adapt import PyFormat, Transformer
+
+MOST_PREPARED = 200
+"""Statements that a connection keeps; the server plans what comes beyond them each time."""
+
+_prepared: "WeakKeyDictionary[Connection[Any], dict[tuple[bytes, tuple[int, ...]], bytes]]" = WeakKeyDictionary()
+"""By connection of the driver: the names of its prepared statements, by text and types of parameters."""
+
+
+def is_free(now: BaseDatabaseWrapper) -> bool:
+    """Whether a statement may be sent: no transaction is open, and nobody watches."""
+    return not (now.execute_wrappers or now.queries_logged) and now.get_autocommit()
+
+
+def send(now: BaseDatabaseWrapper, text: str, params: Sequence[Any]) -> Callable[[], int]:
+    """Send a statement. Gives what waits for its end and gives the number of rows that it met; until that was called,
+    nobody may use the connection. Both raise what Django raises.
+    """
+    raw: Connection[Any] = now.connection
+    adapting = Transformer(raw)
+    # A number as text fits a column of any width; the driver would name the type that fits the number.
+    values = [str(value) if type(value) is int else value for value in params]
+    with now.wrap_database_errors:
+        data = adapting.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        said, types, formats = _numbered(text), adapting.types or (), adapting.formats
+        name = _name(raw, said, types) if raw.prepare_threshold is not None else None
+        if name is None:
+            raw.pgconn.send_query_params(said, data, types, formats)
+        else:
+            raw.pgconn.send_query_prepared(name, data, formats)
+        raw.pgconn.flush()
+    return lambda: _answer(now, raw)
+
+
+def _answer(now: BaseDatabaseWrapper, raw: Connection[Any]) -> int:
+    with now.wrap_database_errors:
+        return _checked(raw, raw.wait(generators.execute(raw.pgconn))[-1])
+
+
+def _checked(raw: Connection[Any], result: Any) -> int:
+    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        raise errors.error_from_result(result, encoding=raw.info.encoding)
+    return int(result.command_tuples or 0)
+
+
+def _name(raw: Connection[Any], said: bytes, types: tuple[int, ...]) -> bytes | None:
+    """The name of the prepared statement, which is prepared first where need be; None where there are enough."""
+    names = _prepared.setdefault(raw, {})
+    name = names.get((said, types))
+    if name is None and len(names) < MOST_PREPARED:
+        name = b"countersign_%d" % len(names)
+        _checked(raw, raw.pgconn.prepare(name, said, types))
+        names[said, types] = name
+    return name
+
+
+@lru_cache(maxsize=500)
+def _numbered(text: str) -> bytes:
+    """The statement with its placeholders as the server knows them: $1, $2, …"""
+    numbers = count(1)
+    said = re.sub("%[s%]", lambda one: "%" if one[0] == "%%" else f"${next(numbers)}", text)
+    return said.encode()

@@ -1,0 +1,141 @@
+"""A statement that is sent without waiting: its values arrive as Django's would, its errors are Django's."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import IntegrityError, OperationalError, connection, transaction
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL takes a statement without waiting"),
+]
+
+INSERT = (
+    "INSERT INTO sent SELECT * FROM (VALUES (%s::integer, %s::smallint, %s::bigint, %s::text, %s::bytea, %s::uuid,"
+    " %s::timestamp with time zone, %s::boolean, %s::jsonb)) AS given WHERE 'a%%' LIKE 'a%%'"
+)
+ROWS: list[list[Any]] = [
+    [1, 2, 3, "text", b"\0\xff", UUID(int=7), datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), True, '{"a": "50 %s"}'],
+    [2, 32767, 2**53, "", b"", UUID(int=2**128 - 1), datetime(1970, 1, 1, tzinfo=UTC), False, "[]"],
+    [-3, -32768, -(2**53), "$1 %s %% '", b"'", UUID(int=0), datetime(9999, 12, 31, tzinfo=UTC), True, "null"],
+    [2**31 - 1, 0, 2**63 - 1, "ä€𝄞", b"\\x00", UUID(int=1), datetime(2026, 1, 2, tzinfo=UTC), True, "1"],
+    [5, None, None, None, None, None, None, None, None],
+]
+
+
+@pytest.fixture(autouse=True)
+def table(transactional_db: None) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE sent (id integer PRIMARY KEY, small smallint, big bigint, body text, data bytea, ref uuid,"
+            " at timestamp with time zone, yes boolean, doc jsonb)"
+        )
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE sent")
+
+
+def send(text: str, params: list[Any]) -> Any:
+    from checkpoints import driver
+
+    return driver.send(connection, text, params)
+
+
+def rows() -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM sent ORDER BY id")
+        return list(cursor.fetchall())
+
+
+@pytest.mark.parametrize("threshold", [1, None])
+def test_values_arrive_as_through_djangos_cursor(threshold: int | None) -> None:
+    connection.connection.prepare_threshold = threshold
+    assert [send(INSERT, row)() for row in ROWS] == [1] * len(ROWS)
+    sent = rows()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM sent")
+        for row in ROWS:
+            cursor.execute(INSERT, row)
+    assert sent == rows()
+    assert [row[0] for row in sent] == sorted(row[0] for row in ROWS)
+
+
+def test_it_is_committed_whether_or_not_anybody_asks() -> None:
+    answer = send(INSERT, ROWS[0])
+    assert answer() == 1
+    transaction.set_autocommit(False)
+    transaction.rollback()
+    transaction.set_autocommit(True)
+    assert len(rows()) == 1
+
+
+def test_it_says_how_many_rows_it_met() -> None:
+    for row in ROWS[:3]:
+        send(INSERT, row)()
+    assert send("UPDATE sent SET big = big + %s WHERE id > %s", [1, 0])() == 2
+    assert send("UPDATE sent SET big = 0 WHERE id = %s", [99])() == 0
+    assert send("WITH gone AS (DELETE FROM sent RETURNING id) SELECT 1 FROM gone", [])() == 3
+
+
+def test_an_error_is_djangos_and_the_connection_goes_on() -> None:
+    send(INSERT, ROWS[0])()
+    answer = send(INSERT, ROWS[0])
+    with pytest.raises(IntegrityError) as caught:
+        answer()
+    assert getattr(caught.value.__cause__, "sqlstate", None) == "23505"
+    assert len(rows()) == 1
+    with pytest.raises(Exception, match="no_such_table"):
+        send("DELETE FROM no_such_table", [])
+    assert send(INSERT, ROWS[1])() == 1
+
+
+def test_a_connection_that_is_cut_is_an_operational_error_and_the_next_one_prepares_anew() -> None:
+    send(INSERT, ROWS[0])()
+    pid = connection.connection.info.backend_pid
+    cut = connection.copy()
+    with cut.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+    cut.close()
+    with pytest.raises(OperationalError):
+        send(INSERT, ROWS[1])()
+    connection.close()
+    connection.ensure_connection()
+    assert send(INSERT, ROWS[1])() == 1
+
+
+def test_more_statements_than_a_connection_keeps_are_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkpoints import driver
+
+    connection.close()
+    connection.ensure_connection()
+    monkeypatch.setattr(driver, "MOST_PREPARED", 3)
+    for n in range(6):
+        assert send(f"INSERT INTO sent (id) VALUES ({n} + %s)", [0])() == 1  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'countersign%%'")
+        assert cursor.fetchone() == (3,)
+
+
+def test_a_large_value_is_sent_whole() -> None:
+    body = "x" * 20_000_000
+    assert send("INSERT INTO sent (id, body) VALUES (%s, %s)", [1, body])() == 1
+    assert rows()[0][3] == body
+
+
+def test_it_is_free_only_without_a_transaction_and_without_watchers() -> None:
+    from checkpoints import driver
+
+    assert driver.is_free(connection)
+    with transaction.atomic():
+        assert not driver.is_free(connection)
+    with connection.execute_wrapper(lambda execute, *rest: execute(*rest)):
+        assert not driver.is_free(connection)
+    connection.force_debug_cursor = True
+    try:
+        assert not driver.is_free(connection)
+    finally:
+        connection.force_debug_cursor = False
+    assert driver.is_free(connection)
