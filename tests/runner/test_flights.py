@@ -18,7 +18,7 @@ from checkpoints.events import Draft
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph
+from orchestrator.engine import END, START, Gate, Graph, Retry
 from tests.contract.small import advanced, graph, slice_of, started
 from tests.runner import desk
 
@@ -164,7 +164,7 @@ def test_beside_an_open_gate_every_commit_is_certain_before_the_next_task() -> N
     made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(lambda state, ctx: {"letter": "?"})
     made.edge(START, "ask")
     made.edge("ask", END)
-    assert (advanced(made).status, seen) == (Status.PAUSED, [True])
+    assert (slice_of(started(made)).status, seen) == (Status.PAUSED, [True])
 
 
 # Somebody else writes meanwhile
@@ -193,6 +193,30 @@ def test_a_commit_that_somebody_else_was_before_is_made_anew(
     assert ran == sorted([1, 2, 3, 4, *([at + 1] if at < 4 else [])])
     assert around.sent == 5
     assert RunEvent.objects.filter(run=run, type="noted").count() == (2 if act is _note else 0)
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
+    monkeypatch: pytest.MonkeyPatch, disturbed: bool
+) -> None:
+    made, tries = graph("tries"), []
+
+    @made.node("n1", retry=Retry(attempts=2, backoff=0.0))
+    def first(state: Any, ctx: Any) -> None:
+        tries.append(ctx.attempt)
+        if len(tries) == 1:
+            raise OSError("try again")
+
+    made.node("n2")(lambda state, ctx: None)
+    made.edge(START, "n1")
+    made.edge("n1", "n2")
+    made.edge("n2", END)
+    run = started(made)
+    _Around(monkeypatch, 1, before=(lambda: elsewhere(lambda: _wake(run))) if disturbed else None)
+    runs.advance(run.id)
+    assert tries == [1, 2]
+    told = ["run_started", "retry_planned", "run_completed"]
+    assert [line for line in desk.log(run) if line != "checkpoint_saved"] == told
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
@@ -246,7 +270,7 @@ def test_a_run_that_is_cancelled_meanwhile_ends_cancelled(monkeypatch: pytest.Mo
 
 
 def test_a_limit_that_is_met_while_a_commit_is_on_its_way_fails_the_run_behind_it() -> None:
-    run = advanced(chain("limited", max_supersteps=2))
+    run = slice_of(started(chain("limited", max_supersteps=2)))
     assert (run.status, run.error_code, run.superstep) == (Status.FAILED, "runaway", 2)
     assert desk.state(run)["notes"] == ["1", "2"]
     assert verify_run(run.id) == []
