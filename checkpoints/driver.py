@@ -29,8 +29,8 @@ def is_free(now: BaseDatabaseWrapper) -> bool:
 
 
 def send(now: BaseDatabaseWrapper, text: str, params: Sequence[Any]) -> Callable[[], int]:
-    """Send a statement. Gives what waits for its end and gives the number of rows that it met; until that was called,
-    nobody may use the connection. Both raise what Django raises.
+    """Send a statement. Gives what waits for its end and gives the number of rows that it met. Both raise what Django
+    raises. Whoever uses the connection before that was called waits for the end too, and learns nothing of it.
     """
     raw: Connection[Any] = now.connection
     adapting = Transformer(raw)
@@ -45,12 +45,34 @@ def send(now: BaseDatabaseWrapper, text: str, params: Sequence[Any]) -> Callable
         else:
             raw.pgconn.send_query_prepared(name, data, formats)
         raw.pgconn.flush()
-    return lambda: _answer(now, raw)
+    return _OnItsWay(now, raw)
 
 
-def _answer(now: BaseDatabaseWrapper, raw: Connection[Any]) -> int:
-    with now.wrap_database_errors:
-        return _checked(raw, raw.wait(generators.execute(raw.pgconn))[-1])
+class _OnItsWay:
+    """A statement that was sent, until its end is known."""
+
+    def __init__(self, now: BaseDatabaseWrapper, raw: "Connection[Any]") -> None:
+        self._now, self._raw = now, raw
+        self._met: int | None = None
+        self._error: BaseException | None = None
+        # Django's every use of a connection begins with this question.
+        now.ensure_connection = self._arrive  # type: ignore[method-assign]
+
+    def __call__(self) -> int:
+        self._arrive()
+        if self._error is not None:
+            raise self._error
+        return self._met or 0
+
+    def _arrive(self) -> None:
+        if self._met is not None or self._error is not None:
+            return
+        del self._now.ensure_connection
+        try:
+            with self._now.wrap_database_errors:
+                self._met = _checked(self._raw, self._raw.wait(generators.execute(self._raw.pgconn))[-1])
+        except BaseException as error:
+            self._error = error
 
 
 def _checked(raw: Connection[Any], result: Any) -> int:

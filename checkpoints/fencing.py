@@ -1,7 +1,7 @@
 """The fenced transaction: a conditional UPDATE of one row, and rows behind it. The ledger commits with it."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from types import ModuleType
 
@@ -25,12 +25,15 @@ class Rows:
     shared: sql.Shared = ()
 
 
-def send(
+Answer = Callable[[], bool]
+"""Waits for the end of a transaction, and says whether its fence met a row."""
+
+
+def made(
     fence: sql.Update, rows: Sequence[Rows], *, gone: Model | None = None, inside: Callable[[], None] | None = None
-) -> Callable[[], bool]:
-    """One transaction: the update; and where it met a row, these inserts, after `gone` is deleted, and `inside`. Gives
-    what waits for its end and says whether it met one. Until that was called nobody may use the connection: where the
-    whole is one statement, it is on its way.
+) -> Callable[[], Answer]:
+    """One transaction, ready to be sent: the update; and where it meets a row, these inserts, after `gone` is deleted,
+    and `inside`. Sent, it may still be on its way where it is one statement, and is over where it is not.
     """
     now = connections[DEFAULT_DB_ALIAS]
     whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= sql.MOST_ROWS
@@ -38,16 +41,23 @@ def send(
     said = [_one_statement(fence, rows, gone)] if whole else _statements(now.vendor, fence, rows, gone)
     if whole and inside is None:
         # One statement is a transaction by itself, in one round trip.
-        if _driver().is_free(now):
-            answer = _driver().send(now, *said[0])
-            return lambda: answer() > 0
+        return partial(_send, now, said)
+    return partial(_do, now, said, inside)
+
+
+def _send(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> Answer:
+    if not _driver().is_free(now):
+        return partial(bool, _execute(now, said))
+    answer = _driver().send(now, *said[0])
+    return lambda: answer() > 0
+
+
+def _do(now: BaseDatabaseWrapper, said: list[sql.Statement], inside: Callable[[], None] | None) -> Answer:
+    with transaction.atomic():
         met = _execute(now, said)
-    else:
-        with transaction.atomic():
-            met = _execute(now, said)
-            if met and inside:
-                inside()
-    return lambda: met
+        if met and inside:
+            inside()
+    return partial(bool, met)
 
 
 @cache

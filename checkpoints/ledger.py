@@ -8,6 +8,7 @@ knows about people's decisions: what must ride in a commit is handed in as `insi
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -147,22 +148,22 @@ def commit(
     `inside` does what must ride in it. Raises `StaleLease` where another epoch has the run, `Moved` where the log has
     newer lines, `SaveFailed` where the payload backend refuses; then nothing was written.
     """
-    sent = send(hold, head, point, turn, lines=lines, inside=inside)
-    sent.land()
-    return sent.head
+    it = made(hold, head, point, turn, lines=lines, inside=inside)
+    it.send()()
+    return it.head
 
 
 @frozen
-class Sent:
-    """A commit that may still be on its way. `head` is what it makes; `land` waits for it and raises as `commit` does.
-    Until then nobody may use this thread's connection.
+class Made:
+    """A commit that is ready to be sent, and the head that it makes. Sent, it may still be on its way: the hold is at
+    once as it will be. What `send` gives waits for it, and raises as `commit` does; then the hold is as it was.
     """
 
     head: Head
-    land: Callable[[], None]
+    send: Callable[[], Callable[[], None]]
 
 
-def send(
+def made(
     hold: Hold,
     head: Head,
     point: Point,
@@ -170,8 +171,8 @@ def send(
     *,
     lines: Sequence[Draft],
     inside: Callable[[], None] | None = None,
-) -> Sent:
-    """Begin a `commit`. The hold is at once as it will be; where the commit fails, `land` makes it what it was."""
+) -> Made:
+    """Make a `commit`."""
     at, new = datetime.now(UTC), uuid7()
     place = Place.of(hold)
     change = points.change_after(head, point, place.cover)
@@ -184,24 +185,28 @@ def send(
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
-    met = fencing.send(
+    send = fencing.made(
         fence, [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)], gone=gone, inside=inside
     )
-    was = _standing(hold)
-    _settle_hold(hold, fence, end, tape=turn.tape, superstep=point.superstep)
-    hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
 
-    def land() -> None:
-        try:
-            _require(hold, met())
-        except BaseException:
-            for name, value in zip(_STANDING, was, strict=True):
-                setattr(hold, name, value)
-            raise
-        if not head.kept:
-            points.forget(place, head.id)
+    def sent() -> Callable[[], None]:
+        met, was = send(), _standing(hold)
+        _settle_hold(hold, fence, end, tape=turn.tape, superstep=point.superstep)
+        hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
+        return partial(_land, hold, was, met, forget=None if head.kept else partial(points.forget, place, head.id))
 
-    return Sent(after, land)
+    return Made(after, sent)
+
+
+def _land(hold: Hold, was: Sequence[Any], met: fencing.Answer, *, forget: Callable[[], None] | None) -> None:
+    try:
+        _require(hold, met())
+    except BaseException:
+        for name, value in zip(_STANDING, was, strict=True):
+            setattr(hold, name, value)
+        raise
+    if forget:
+        forget()
 
 
 def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[], None] | None = None) -> None:
@@ -209,7 +214,7 @@ def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[],
     at = timezone.now()
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=at, cover=hold.cover)
     fence = _fence(hold, end, **_columns(hold, turn, at))
-    _require(hold, fencing.send(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)())
+    _require(hold, fencing.made(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)()())
     _settle_hold(hold, fence, end, tape=turn.tape, superstep=hold.superstep)
 
 
@@ -238,7 +243,7 @@ def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | N
     """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
     rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=timezone.now(), cover=hold.cover)
     fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
-    _require(hold, fencing.send(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)())
+    _require(hold, fencing.made(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)()())
     _settle_hold(hold, fence, end, tape=hold.tape, superstep=hold.superstep)
 
 

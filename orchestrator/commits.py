@@ -56,19 +56,24 @@ def advance(desk: Desk, worked: Worked, *, wait: bool = False) -> bool:
 
     def act() -> tuple[Head, str]:
         it = _built(desk, worked)
-        desk.ahead = it.after
-        if not wait and _may_fly(desk, it):
-            sent = ledger.send(desk.hold, desk.head, it.point, it.turn, lines=it.lines)
-            desk.flight = Flight(sent, desk.head, worked)
-            return sent.head, it.turn.status
         try:
-            head = ledger.commit(desk.hold, desk.head, it.point, it.turn, lines=it.lines, inside=it.inside)
+            made = ledger.made(desk.hold, desk.head, it.point, it.turn, lines=it.lines, inside=it.inside)
+            if not land(desk):
+                return desk.head, Status.RUNNING
+            desk.ahead = it.after
+            landing = made.send()
+            if wait or not _may_fly(desk, it):
+                landing()
+            else:
+                desk.flight = Flight(landing, desk.head, worked)
         except (SaveFailed, Error) as error:
             alone = it.inside is None and saving.may_go_on(desk.graph, worked.kept, it.turn, it.after)
             if not (alone and saving.is_refusal(error)):
                 raise
+            desk.ahead = it.after
             head = saving.go_on(desk.hold, desk.head, it.point, it.turn, lines=it.lines, error=error)
-        return head, it.turn.status
+            return head, it.turn.status
+        return made.head, it.turn.status
 
     return _moved(desk, repeated(desk.hold, act))
 
@@ -81,7 +86,7 @@ def land(desk: Desk) -> bool:
     if flight is None:
         return True
     try:
-        flight.sent.land()
+        flight.land()
         return True
     except Moved:
         desk.head, desk.hold.moved = flight.before, True

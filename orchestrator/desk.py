@@ -10,7 +10,7 @@ from approvals.standing import Asked
 from checkpoints import ledger
 from checkpoints.journal import Entry
 from checkpoints.leases import Hold
-from checkpoints.ledger import Head, Moved, Sent
+from checkpoints.ledger import Head, Moved
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
@@ -38,7 +38,7 @@ class Worked:
 class Flight:
     """A superstep's commit on its way, and what it is made of: the head before it, and the work."""
 
-    sent: Sent
+    land: Callable[[], None]
     before: Head
     worked: Worked
 

@@ -232,12 +232,7 @@ def _sitting(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, drain
     todo = [start for start in planned.starts if start.task not in before.results]
     executor = Executor(desk.hold, desk.graph, setting, heart, draining)
     begun = time.monotonic()
-    try:
-        finishes = executor.run(todo, desk.entries, before.tries, before.due)
-    finally:
-        landed = commits.land(desk)
-    if not landed:
-        return True
+    finishes = executor.run(todo, desk.entries, before.tries, before.due)
     desk.retried = [*desk.retried, *executor.retried]
     took_ms = int((time.monotonic() - begun) * 1000)
     kept = dict(before.results)
@@ -271,6 +266,8 @@ def _complete(
     except (StaleLease, TamperedRow, WrongKey, SaveFailed):
         raise
     except MemoryConflict as conflict:
+        if not commits.land(desk):
+            return True
         raise _Again(replace(before, results=_freed(desk, kept, conflict))) from conflict
     except CountersignError as error:
         # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
@@ -286,6 +283,8 @@ def _left_open(
     **how: Any,
 ) -> bool:
     """Leave the superstep open; a task that would be asked about a change of memory that is overtaken has no result."""
+    if not commits.land(desk):
+        return True
     while True:
         try:
             return commits.leave_open(desk, planned, before, kept, left or {}, **how)

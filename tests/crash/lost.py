@@ -44,7 +44,7 @@ def kinds_here() -> set[str]:
     frame = sys._getframe(1)
     while frame := frame.f_back:  # type: ignore[assignment]
         name = (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
-        if name == ("checkpoints.ledger", "commit"):
+        if name == ("checkpoints.ledger", "sent"):
             point, turn = frame.f_locals["point"], frame.f_locals["turn"]
             return {POINTS[str(point.source)]} | ({"pause"} if turn.status == "paused" else set())
         if name in KINDS:

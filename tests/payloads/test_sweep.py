@@ -240,14 +240,14 @@ django.setup()
 from checkpoints import fencing, leases
 from orchestrator import runner
 
-send = fencing.send
+made = fencing.made
 
 def killed(fence, rows, **more):
     if any(one.model.__name__ == "Checkpoint" for one in rows):
         os.kill(os.getpid(), signal.SIGKILL)
-    return send(fence, rows, **more)
+    return made(fence, rows, **more)
 
-fencing.send = killed
+fencing.made = killed
 claim = leases.claim_one(UUID(sys.argv[1]))
 runner.work(claim.id, claim.epoch)
 """

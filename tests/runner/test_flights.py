@@ -73,20 +73,25 @@ class _Around:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, *, before: Any = None, after: Any = None) -> None:
         self.sent = 0
-        send = fencing.send
+        made = fencing.made
 
         def around(fence: Any, rows: Any, **more: Any) -> Any:
+            send = made(fence, rows, **more)
             if not any(one.model is Checkpoint for one in rows):
-                return send(fence, rows, **more)
-            self.sent += 1
-            if before and self.sent == at:
-                before()
-            met = send(fence, rows, **more)
-            if after and self.sent == at:
-                after()
-            return met
+                return send
 
-        monkeypatch.setattr(fencing, "send", around)
+            def sending() -> Any:
+                self.sent += 1
+                if before and self.sent == at:
+                    before()
+                met = send()
+                if after and self.sent == at:
+                    after()
+                return met
+
+            return sending
+
+        monkeypatch.setattr(fencing, "made", around)
 
 
 def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
