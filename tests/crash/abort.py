@@ -10,10 +10,11 @@ commit, so `after` it the work is done and nobody was told.
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
-from django.db import connection
+import pytest
+from django.db import Error, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
@@ -58,9 +59,34 @@ def watching(watch: Watch) -> Iterator[None]:
 
     CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = statement, committing  # type: ignore[method-assign]
     try:
-        yield
+        with _watching_what_is_sent(watch) if connection.vendor == "postgresql" else nullcontext():
+            yield
     finally:
         CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = run, commit  # type: ignore[method-assign]
+
+
+@contextmanager
+def _watching_what_is_sent(watch: Watch) -> Iterator[None]:
+    """The same for statements that do not wait for their answer: `after` one it was carried out, answered or not."""
+    from checkpoints import driver
+
+    send = driver.send
+
+    def sending(link: BaseDatabaseWrapper, sql: str, params: Any) -> Any:
+        try:
+            watch.before(link, sql)
+            answer = send(link, sql, params)
+            with suppress(Error):  # whoever asks for the answer is told
+                answer()
+            watch.after(link, sql)
+        except Aborted:
+            link.close()
+            raise
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "send", sending)
+        yield
 
 
 def _hang_up(cursor: Any) -> None:
