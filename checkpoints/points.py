@@ -142,13 +142,17 @@ def whole(point: Point, cover: Cover) -> Change:
 
 
 def change_after(head: Head, point: Point, cover: Cover) -> Change:
-    """The change of the row after `head`: what changed since the kept row before it, or the whole document where that
-    is smaller. Where snapshots are counted, a step after a kept row never is the whole.
+    """The change of the row after `head`: what changed since the kept row before it; or the whole document where that
+    is smaller, or most of it was set anew. Where snapshots are counted, a step after a kept row never is the whole.
     """
-    steps = (*head.loose, canonical.encode(step_change(head.payload, point)))
     sizes = _sizes_after(head, point)
     size = _size(point.payload, sizes)
-    if (len(steps) > 1 or point.snapshot == "bytes") and sum(map(len, steps)) > size:
+    may_be_whole = bool(head.loose) or point.snapshot == "bytes"
+    # Two changes of more than half the document would call for a snapshot, and so weigh more than two documents.
+    if may_be_whole and 2 * sum([sizes[name] for name, op in point.ops.items() if op["op"] == "set"]) > size:
+        return _whole(point, sizes, size, cover)
+    steps = (*head.loose, canonical.encode(step_change(head.payload, point)))
+    if may_be_whole and sum(map(len, steps)) > size:
         return _whole(point, sizes, size, cover)
     data = b"[" + b",".join(steps) + b"]"
     return Change(steps, data, cover.digest(data), sizes, size, whole=False)
