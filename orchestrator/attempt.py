@@ -130,6 +130,11 @@ class Attempt:
         """Why the run's own record of what the task read cannot be trusted, whatever the node made of that."""
         return self._memory.shelf.refused if self._memory else None
 
+    @property
+    def interrupted(self) -> KeyboardInterrupt | None:
+        """What meant the process, not the node."""
+        return self._raised if isinstance(self._raised, KeyboardInterrupt) else None
+
     def ending(self) -> Ending:
         """For the journal."""
         output = self.output.to_json() if self.output else None

@@ -16,6 +16,7 @@ from checkpoints import journal
 from checkpoints.journal import Entry, Intent
 from checkpoints.leases import Hold
 from checkpoints.models.task_result import Outcome, TaskResult
+from orchestrator import inline
 from orchestrator.attempt import Attempt, Setting
 from orchestrator.crew import Shift
 from orchestrator.engine import Task
@@ -141,14 +142,34 @@ class Executor:
         return None
 
     def _begin(self, begin: Sequence[Next]) -> None:
-        """Let these attempts begin: the intents of all journaled ones in one commit, then the threads."""
+        """Let these attempts begin: the intents of all journaled ones in one commit, then the threads. Of a run that
+        somebody began before and did not get on with, nothing is done here.
+        """
         if not begin:
-            return
+            return None
         intents = self._intents(begin)
         written = journal.begin(self.hold, intents) if intents else {}
         made = [self._attempt(start, number, tried + 1, written.get(start.task)) for start, number, tried in begin]
         self._running.update((one.task, one) for one in made)
-        self._shift.put(made)
+        if self.hold.claims > 1 or not all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
+            return self._shift.put(made)
+        return self._shift.put(self._made_here(made))
+
+    def _made_here(self, quick: Sequence[Attempt]) -> Sequence[Attempt]:
+        """Make these attempts, and give those that there was no time for."""
+        until = time.monotonic() + inline.LONGEST
+        try:
+            for n, one in enumerate(quick):
+                if n and self._stopped():
+                    self._put_off(quick[n:])
+                    break
+                if (now := time.monotonic()) > until:
+                    return quick[n:]
+                self.heart.busy_until = now + one.timeout
+                inline.make(one)
+        finally:
+            self.heart.busy_until = math.inf
+        return []
 
     def _attempt(self, start: Start, number: int, tries: int, intent: TaskResult | None) -> Attempt:
         timeout = self.setting.timeout(start.task.node)
@@ -215,6 +236,7 @@ class Executor:
         self.finished[one.task] = known
 
     def _take(self, one: Attempt) -> None:
+        inline.note(self.graph.nodes[one.task.node], one.ms, done=one.outcome == Outcome.DONE)
         if one.refused is not None:
             raise one.refused
         if one.outcome == Outcome.DONE:
@@ -273,6 +295,12 @@ class Executor:
         """Whether no attempt may begin any more that has no place yet."""
         return self.heart.lost.is_set() or self.draining()
 
+    def _put_off(self, attempts: Sequence[Attempt]) -> None:
+        """These have not begun."""
+        for one in attempts:
+            del self._running[one.task]
+            self._queue((one.start, one.number, one.tries - 1), 0.0)
+
     def _watch(self) -> None:
         if self.heart.lost.is_set():
             self.setting.cancelled.set()
@@ -283,9 +311,7 @@ class Executor:
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()
-        for one in self._shift.take_back():
-            del self._running[one.task]
-            self._queue((one.start, one.number, one.tries - 1), 0.0)
+        self._put_off(self._shift.take_back())
         # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
         if time.monotonic() - self._drained_at > self.setting.conf.grace_seconds or not self._running:
             self.setting.cancelled.set()

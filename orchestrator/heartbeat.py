@@ -5,6 +5,7 @@ are over before a first beat is due, and to start and end a thread costs them as
 there is something to report, or when the slice is seen at work by a watch that all slices of a process share.
 """
 
+import math
 import os
 import threading
 import time
@@ -29,6 +30,9 @@ PROGRESS_SECONDS = 1.0
 """At most so often a node's report reaches the run's row."""
 WATCH_SECONDS = 0.1
 """How long a slice may be without its thread: short beside any lease."""
+
+STUCK = 75
+"""Exit code of a worker's process whose slice is stuck; its place is taken by a new one."""
 
 
 class _Watch:
@@ -79,6 +83,10 @@ os.register_at_fork(after_in_child=_watch.forget)
 class Heartbeat:
     """Beats while the `with` block runs. `lost` is set when the lease is known to be gone, `cancelling` when a request
     to cancel is seen. `beat` replaces a run's heartbeat by another: it gives whether the lease is held.
+
+    While `busy_until` (by the monotonic clock) is set, the slice itself does what nobody can interrupt and what should
+    be over at once. Where it is not over by then, the run is given back; and a worker's process, which is of no use any
+    more, ends.
     """
 
     def __init__(self, hold: Hold | JobHold, *, beat: Callable[[], bool] | None = None) -> None:
@@ -93,6 +101,7 @@ class Heartbeat:
         self._begun = time.monotonic()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
+        self.busy_until = math.inf
 
     def __enter__(self) -> "Heartbeat":
         _watch.add(self)
@@ -131,6 +140,9 @@ class Heartbeat:
             self._wake.wait(min(interval, PROGRESS_SECONDS))
             self._wake.clear()
             progress, self._progress = self._progress, None
+            if time.monotonic() > self.busy_until:
+                self._let_go()
+                break
             if self._stop.is_set() or (progress is None and time.monotonic() - beaten < interval):
                 continue
             beaten = time.monotonic()
@@ -138,6 +150,14 @@ class Heartbeat:
             if not self._write(progress):
                 break
         connection.close()
+
+    def _let_go(self) -> None:
+        log.critical("slice_stuck", id=str(self._hold.id))
+        self.lost.set()
+        with suppress(Error):  # else the lease runs out
+            leases.give_back(self._hold.id, self._hold.epoch)
+        if isinstance(self._hold, Hold) and self._hold.worker is not None:
+            os._exit(STUCK)
 
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:

@@ -263,3 +263,18 @@ def die(state: Ledger, ctx: Any) -> dict[str, Any]:
 
 deadly.edge(START, "die")
 deadly.edge("die", END)
+
+# --- a node that is quick at first, and then never returns ------------------------------------------------------------
+
+sticky = Graph("sticky", input=Order, state=Ledger)
+
+
+@sticky.node(timeout=1)
+def stick(state: Ledger, ctx: Any) -> dict[str, Any]:
+    if state.total == ctx.input.amount:
+        time.sleep(ctx.input.seconds)
+    return {"total": 1}
+
+
+sticky.edge(START, "stick")
+sticky.branch("stick", lambda state: "on" if state.total < 20 else "over", {"on": "stick", "over": END})
