@@ -17,11 +17,11 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet, Subquery
 from django.utils import timezone
 
-from checkpoints import batches, ledger, packed, sealing, sql, statements
+from checkpoints import batches, begun, ledger, packed, sealing, sql, statements
+from checkpoints.begun import Intent
 from checkpoints.conf import conf
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.events import Draft
 from checkpoints.leases import Hold
 from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -30,17 +30,6 @@ from checkpoints.sealing import Cover
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
-
-
-@frozen
-class Intent:
-    """That an attempt is about to begin. `timeout` in seconds."""
-
-    task: Task
-    attempt: int
-    effect: str
-    input_hash: str
-    timeout: float
 
 
 @frozen
@@ -89,12 +78,12 @@ def _require_begun(hold: Hold) -> None:
     lines = RunEvent.objects.filter(
         run=hold.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
     )
-    begun = Counter(lines.values_list("task", flat=True))
-    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, node__in={Task.parse(task).node for task in begun})
-    there = Counter(row.task for row in rows.only("node", "visit", "index")) if begun else {}
-    for task, attempts in begun.items():
-        if there.get(task, 0) < attempts:
-            raise TamperedRow(f"{attempts} attempts of {task} began, and {there.get(task, 0)} are there", task=task)
+    attempts = Counter(str(task) for said in lines.values_list("task", flat=True) for task in begun.named(said))
+    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, node__in={Task.parse(task).node for task in attempts})
+    there = Counter(row.task for row in rows.only("node", "visit", "index")) if attempts else {}
+    for task, number in attempts.items():
+        if there.get(task, 0) < number:
+            raise TamperedRow(f"{number} attempts of {task} began, and {there.get(task, 0)} are there", task=task)
 
 
 def entries(hold: Hold) -> dict[Task, Entry]:
@@ -130,11 +119,7 @@ def begin(hold: Hold, intents: Sequence[Intent]) -> dict[Task, TaskResult]:
     Earlier attempts of these tasks that are still open are closed as failed: their result, should it come, is late.
     Raises `StaleLease`. A log that moved meanwhile is followed; the hold says so.
     """
-    lines = [
-        Draft("effects_started", {"attempt": i.attempt, "effect": i.effect}, node=i.task.node, task=str(i.task))
-        for i in intents
-    ]
-    rows = _intent_rows(hold, intents)
+    lines, rows = begun.lines(intents), _intent_rows(hold, intents)
 
     def insert() -> None:
         _end(hold, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints import journal
-from checkpoints.journal import Entry, Intent
+from checkpoints.begun import Intent
+from checkpoints.journal import Entry
 from checkpoints.leases import Hold
 from checkpoints.models.task_result import Outcome, TaskResult
 from orchestrator import inline

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints import events
+from checkpoints.begun import named
 from checkpoints.events import LogEnd
 from checkpoints.models import Checkpoint, RunEvent, TaskResult
 from checkpoints.paging import pages
@@ -73,7 +74,7 @@ def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -
         elif row.type == "checkpoint_kept" or (row.type == "checkpoint_saved" and facts["kept"]):
             saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
         elif row.type == "effects_started":
-            begun.append((Task.parse(row.task), facts["attempt"]))
+            begun += [(task, facts["attempt"]) for task in named(row.task)]
     there = dict(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", "change_hash"))
     for one, superstep in saved.items():
         if one not in there:

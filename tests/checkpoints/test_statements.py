@@ -9,8 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from checkpoints import journal, leases, statements
+from checkpoints.begun import Intent
 from checkpoints.clock import db_in
-from checkpoints.journal import Ending, Intent
+from checkpoints.journal import Ending
 from checkpoints.leases import Claimable
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sql import update_returning

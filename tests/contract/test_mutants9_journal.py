@@ -8,9 +8,10 @@ import pytest
 from django.utils import timezone
 
 from checkpoints import journal, ledger, loading
+from checkpoints.begun import Intent
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
-from checkpoints.journal import Ending, Intent
+from checkpoints.journal import Ending
 from checkpoints.leases import Hold
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome

@@ -7,8 +7,9 @@ import pytest
 from django.utils import timezone
 
 from checkpoints import journal
+from checkpoints.begun import Intent
 from checkpoints.core.status import Status
-from checkpoints.journal import Ending, Intent
+from checkpoints.journal import Ending
 from checkpoints.models import Run, TaskResult, Worker
 from orchestrator import executor, runs
 from orchestrator.engine import END, START, Graph, NotDone, Retry, Task

@@ -9,9 +9,10 @@ import pytest
 from django.utils import timezone
 
 from checkpoints import journal, leases, ledger, loading, wakes
+from checkpoints.begun import Intent
 from checkpoints.core.status import Status
 from checkpoints.events import Draft
-from checkpoints.journal import Ending, Intent
+from checkpoints.journal import Ending
 from checkpoints.leases import Claimable, Hold
 from checkpoints.ledger import Moved, Point, Turn
 from checkpoints.models import AuditLine, Checkpoint, LateResult, Run, RunEvent, TaskResult

@@ -11,10 +11,10 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import events, journal
+from checkpoints.begun import Intent
 from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.events import Draft, LogEnd
-from checkpoints.journal import Intent
 from checkpoints.models import Run, RunEvent
 from checkpoints.packed import unpack
 from checkpoints.sealing import Cover

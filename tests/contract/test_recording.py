@@ -13,7 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from checkpoints import batches, journal, sealing
-from checkpoints.journal import Ending, Intent
+from checkpoints.begun import Intent
+from checkpoints.journal import Ending
 from checkpoints.leases import Hold
 from checkpoints.models import LateResult, Run, TaskResult
 from orchestrator.engine import END, START, Send, Task

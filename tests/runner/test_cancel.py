@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from approvals.models import Decision, RequestStatus
 from checkpoints import jobs, journal, leases, timeline
+from checkpoints.begun import Intent
 from checkpoints.core.status import Status
-from checkpoints.journal import Intent
 from checkpoints.models import Job, Run, RunEvent, TaskResult
 from checkpoints.packed import value
 from checkpoints.verification import verify_run

@@ -9,8 +9,9 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from checkpoints import audit, journal, sealing
+from checkpoints.begun import Intent
 from checkpoints.core.status import Status
-from checkpoints.journal import Ending, Intent
+from checkpoints.journal import Ending
 from checkpoints.models import AuditLine, LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.packed import pack, value
