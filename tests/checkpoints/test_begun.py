@@ -1,0 +1,47 @@
+"""The lines that say which attempts began: how many there are, and that whoever reads them finds every task."""
+
+import pytest
+
+from checkpoints import begun
+from checkpoints.begun import Intent
+from orchestrator.engine import Task
+
+
+def intent(index: int, *, node: str = "leaf", visit: int = 1, attempt: int = 1, effect: str = "write") -> Intent:
+    return Intent(Task(node, visit, index), attempt, effect, "hash", 60.0)
+
+
+def said(intents: list[Intent]) -> list[tuple[str, str, int, str]]:
+    return [(one.task, one.node, one.payload["attempt"], one.payload["effect"]) for one in begun.lines(intents)]
+
+
+def test_a_task_alone_is_named_as_it_is() -> None:
+    assert said([intent(7)]) == [("leaf:1:7", "leaf", 1, "write")]
+
+
+def test_a_fan_out_is_one_line() -> None:
+    assert said([intent(n) for n in range(100)]) == [("leaf:1:0-99", "leaf", 1, "write")]
+
+
+def test_what_differs_in_anything_or_leaves_one_out_is_another_line() -> None:
+    some = [
+        intent(0), intent(1), intent(3), intent(4, attempt=2), intent(5), intent(6, effect="external"),
+        intent(7, visit=2), intent(8, visit=2), intent(9, node="other", visit=2), intent(3),
+    ]  # fmt: skip
+    assert [task for task, *_ in said(some)] == [
+        "leaf:1:0-1", "leaf:1:3", "leaf:1:4", "leaf:1:5", "leaf:1:6", "leaf:2:7-8", "other:2:9", "leaf:1:3",
+    ]  # fmt: skip
+    assert [task for line in said(some) for task in begun.named(line[0])] == [one.task for one in some]
+
+
+@pytest.mark.parametrize("node", ["leaf", "a-b", "2-3", "x_y"])
+def test_a_line_is_read_as_it_was_written(node: str) -> None:
+    for count in (1, 2, 12):
+        (line,) = begun.lines([intent(n, node=node) for n in range(5, 5 + count)])
+        assert begun.named(line.task) == [Task(node, 1, n) for n in range(5, 5 + count)]
+
+
+def test_what_names_no_task_is_refused() -> None:
+    for wrong in ("", "leaf", "leaf:1", "leaf:1:x", "leaf:0:1", "leaf:1:-2", "leaf:1:2-x"):
+        with pytest.raises(ValueError, match=r"."):
+            begun.named(wrong)
