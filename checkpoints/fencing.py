@@ -30,15 +30,21 @@ Answer = Callable[[], bool]
 
 
 def made(
-    fence: sql.Update, rows: Sequence[Rows], *, gone: Model | None = None, inside: Callable[[], None] | None = None
+    fence: sql.Update,
+    rows: Sequence[Rows],
+    *,
+    gone: Model | None = None,
+    also: sql.Update | None = None,
+    inside: Callable[[], None] | None = None,
 ) -> Callable[[], Answer]:
     """One transaction, ready to be sent: the update; and where it meets a row, these inserts, after `gone` is deleted,
-    and `inside`. Sent, it may still be on its way where it is one statement, and is over where it is not.
+    `also`, an update of other rows, and `inside`. Sent, it may still be on its way where it is one statement, and is
+    over where it is not.
     """
     now = connections[DEFAULT_DB_ALIAS]
     whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= sql.MOST_ROWS
     # Made before the transaction begins: while one is open on SQLite, nobody else can write.
-    said = [_one_statement(fence, rows, gone)] if whole else _statements(now.vendor, fence, rows, gone)
+    said = [_one_statement(fence, rows, gone, also)] if whole else _statements(now.vendor, fence, rows, gone, also)
     if whole and inside is None:
         # One statement is a transaction by itself, in one round trip.
         return partial(_send, now, said)
@@ -77,16 +83,22 @@ def _execute(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> bool:
     return True
 
 
-def _statements(vendor: str, fence: sql.Update, rows: Sequence[Rows], gone: Model | None) -> list[sql.Statement]:
+def _statements(
+    vendor: str, fence: sql.Update, rows: Sequence[Rows], gone: Model | None, also: sql.Update | None
+) -> list[sql.Statement]:
     said = [fence.sql(vendor)]
     if gone is not None:
         said.append((f"DELETE FROM {sql.quoted(gone._meta.db_table)} WHERE id = %s", [sql.plain(gone.pk, vendor)]))  # noqa: S608
     for some in rows:
         said += sql.inserts(some.model, some.rows, vendor)
+    if also is not None:
+        said.append(also.sql(vendor))
     return said
 
 
-def _one_statement(fence: sql.Update, rows: Sequence[Rows], gone: Model | None) -> sql.Statement:
+def _one_statement(
+    fence: sql.Update, rows: Sequence[Rows], gone: Model | None, also: sql.Update | None
+) -> sql.Statement:
     shape = tuple([(some.model, min(len(some.rows), FEW + 1), some.shared) for some in rows if some.rows])
     update, params = fence.sql("postgresql", returning=_all_shared(shape))
     if gone is not None:
@@ -97,7 +109,8 @@ def _one_statement(fence: sql.Update, rows: Sequence[Rows], gone: Model | None) 
         else:
             read, _ = sql.values_of(some.model, "postgresql", some.shared)
             params.append(document([read(row) for row in some.rows]))
-    return _fenced_sql(update, fence.model, shape, type(gone) if gone is not None else None), params
+    beside, more = also.sql("postgresql") if also is not None else ("", [])
+    return _fenced_sql(update, fence.model, shape, type(gone) if gone is not None else None, beside), params + more
 
 
 Shape = tuple[tuple[type[Model], int, sql.Shared], ...]
@@ -111,7 +124,7 @@ def _all_shared(shape: Shape) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=500)
-def _fenced_sql(update: str, model: type[Model], shape: Shape, gone: type[Model] | None) -> str:
+def _fenced_sql(update: str, model: type[Model], shape: Shape, gone: type[Model] | None, also: str) -> str:
     parts = [f"fence AS ({update})"]
     # Parts of one statement run in no given order; to read what `gone` returns is to wait for it.
     after = "fence"
@@ -125,4 +138,6 @@ def _fenced_sql(update: str, model: type[Model], shape: Shape, gone: type[Model]
         given = f"(VALUES {sql.values_sql(count, casts)}) AS given" if count <= FEW else relation(casts, count)
         taken = "".join(f", fence.{sql.column(model, field)}" for _, field in shared)
         parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
+    if also:
+        parts.append(f"also AS ({also} AND EXISTS (SELECT 1 FROM fence))")  # noqa: S608
     return f"WITH {', '.join(parts)} SELECT 1 FROM fence"  # noqa: S608

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -362,21 +361,15 @@ def _end(hold: Hold, tasks: Iterable[Task], those: Sequence[Outcome], outcome: O
     amend_all([(row, {"outcome": outcome}) for row in found], hold.cover)
 
 
-def list_in(hold: Hold, seq: int, *, done_only: bool = False) -> None:
-    """Note the checkpoint that lists the journaled results of the superstep in hand. In the commit's transaction."""
-    vendor = connection.vendor
-    given: list[Any] = [seq, hold.id, hold.line, *([Outcome.DONE] if done_only else [])]
+def listing(hold: Hold, seq: int, **only: str) -> sql.Update:
+    """Notes the checkpoint that lists the journaled results of the superstep in hand; for that commit's transaction."""
+    return sql.Update(TaskResult, {"run_id": hold.id, "line": hold.line, "seq": None, **only}, {"seq": seq})
+
+
+def list_done(hold: Hold, seq: int) -> None:
+    """The same for those that are done alone, in the transaction that is open."""
     with connection.cursor() as cursor:
-        cursor.execute(_list_sql(done_only=done_only), [sql.plain(value, vendor) for value in given])
-
-
-@cache
-def _list_sql(*, done_only: bool) -> str:
-    table, run, line, seq, outcome = (
-        sql.quoted(name) for name in (TaskResult._meta.db_table, "run_id", "line", "seq", "outcome")
-    )
-    which = f" AND {outcome} = %s" if done_only else ""
-    return f"UPDATE {table} SET {seq} = %s WHERE {run} = %s AND {line} = %s AND {seq} IS NULL{which}"  # noqa: S608
+        cursor.execute(*listing(hold, seq, outcome=Outcome.DONE).sql(connection.vendor))
 
 
 def _of(run: UUID, line: int, task: Task) -> Any:

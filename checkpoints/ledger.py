@@ -170,9 +170,10 @@ def made(
     turn: Turn,
     *,
     lines: Sequence[Draft],
+    also: Update | None = None,
     inside: Callable[[], None] | None = None,
 ) -> Made:
-    """Make a `commit`."""
+    """Make a `commit`; `also` is an update of other rows that rides in it."""
     at, new = datetime.now(UTC), uuid7()
     place = Place.of(hold)
     change = points.change_after(head, point, place.cover)
@@ -185,9 +186,8 @@ def made(
     values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
     fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
-    send = fencing.made(
-        fence, [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)], gone=gone, inside=inside
-    )
+    behind = [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)]
+    send = fencing.made(fence, behind, gone=gone, also=also, inside=inside)
 
     def sent() -> Callable[[], None]:
         met, was = send(), _standing(hold)

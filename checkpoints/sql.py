@@ -35,7 +35,9 @@ MOST_ROWS = 500
 
 @frozen
 class Update:
-    """An UPDATE of the rows whose fields equal `where`; `values` are as for `QuerySet.update`, expressions included."""
+    """An UPDATE of the rows whose fields equal `where` (None: are null); `values` are as for `QuerySet.update`,
+    expressions included.
+    """
 
     model: type[Model]
     where: Mapping[str, Any]
@@ -57,8 +59,11 @@ class Update:
             text, more = assigned(self.model, name, value, vendor)
             texts.append((name, text))
             params += more
-        params += [value if type(value) in as_it_is else plain(value, vendor) for value in self.where.values()]
-        return _update_sql(self.model, tuple(texts), tuple(self.where), returning), params
+        for value in self.where.values():
+            if value is not None:
+                params.append(value if type(value) in as_it_is else plain(value, vendor))
+        where = tuple([(name, value is None) for name, value in self.where.items()])
+        return _update_sql(self.model, tuple(texts), where, returning), params
 
 
 def update_returning(
@@ -150,10 +155,13 @@ def values_sql(rows: int, casts: Sequence[str]) -> str:
 
 @lru_cache(maxsize=500)
 def _update_sql(
-    model: type[Model], values: tuple[tuple[str, str], ...], where: tuple[str, ...], returning: tuple[str, ...]
+    model: type[Model],
+    values: tuple[tuple[str, str], ...],
+    where: tuple[tuple[str, bool], ...],
+    returning: tuple[str, ...],
 ) -> str:
     sets = ", ".join(f"{column(model, name)} = {text}" for name, text in values)
-    wheres = " AND ".join(f"{column(model, name)} = %s" for name in where)
+    wheres = " AND ".join(f"{column(model, name)} {'IS NULL' if null else '= %s'}" for name, null in where)
     table = quoted(model._meta.db_table)
     given = f" RETURNING {_columns_sql(model, returning)}" if returning else ""
     return f"UPDATE {table} SET {sets} WHERE {wheres}{given}"  # noqa: S608

@@ -23,6 +23,7 @@ from checkpoints.events import Draft
 from checkpoints.landing import Commit
 from checkpoints.ledger import Head, Moved, Payload, Point, Turn
 from checkpoints.models.checkpoint import Source
+from checkpoints.sql import Update
 from orchestrator import diagnostics, remembering, saving, shown
 from orchestrator.desk import Desk, Flight, Worked, repeated
 from orchestrator.engine import Task
@@ -40,11 +41,12 @@ T = TypeVar("T")
 
 @frozen
 class _Built:
-    """A commit, ready to be made; `after` is what the run would do next, `inside` what rides in it."""
+    """A commit, ready to be made; `after` is what the run would do next, `listing` and `inside` ride in it."""
 
     point: Point
     turn: Turn
     lines: list[Draft]
+    listing: Update | None
     inside: Callable[[], None] | None
     after: Planned
 
@@ -57,7 +59,9 @@ def advance(desk: Desk, worked: Worked, *, wait: bool = False) -> bool:
     def act() -> tuple[Head, str]:
         it = _built(desk, worked)
         try:
-            made = ledger.made(desk.hold, desk.head, it.point, it.turn, lines=it.lines, inside=it.inside)
+            made = ledger.made(
+                desk.hold, desk.head, it.point, it.turn, lines=it.lines, also=it.listing, inside=it.inside
+            )
             if not land(desk):
                 return desk.head, Status.RUNNING
             desk.ahead = it.after
@@ -131,8 +135,9 @@ def _built(desk: Desk, worked: Worked) -> _Built:
     turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(entries)))
     lines = [*shown.unfinished(desk.retried), *shown.finished(kept), *memory.lines, *opening.lines, *moved.lines]
     lines += shown.turned(status, step.frontier)
-    listed = any(desk.graph.nodes[task.node].journaled for task in kept)
-    return _Built(point, turn, lines, _inside(desk, opening, moved, memory, listed=listed), after)
+    journaled = any(desk.graph.nodes[task.node].journaled for task in kept)
+    listing = journal.listing(desk.hold, desk.head.next_seq) if journaled else None
+    return _Built(point, turn, lines, listing, _inside(desk, opening, moved, memory), after)
 
 
 def _stays(desk: Desk, worked: Worked, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
@@ -260,7 +265,7 @@ def leave_open(
         def inside() -> None:
             opening.insert()
             journal.mark_unknown(desk.hold, unknown)
-            journal.list_in(desk.hold, desk.head.next_seq, done_only=True)
+            journal.list_done(desk.hold, desk.head.next_seq)
 
         return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside)
 
@@ -341,18 +346,14 @@ def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int
     )
 
 
-def _inside(
-    desk: Desk, opening: Opening, moved: Rebasing, memory: Remembered, *, listed: bool
-) -> Callable[[], None] | None:
-    if not (opening.requests or moved.rows or moved.reopened or memory or listed):
+def _inside(desk: Desk, opening: Opening, moved: Rebasing, memory: Remembered) -> Callable[[], None] | None:
+    if not (opening.requests or moved.rows or moved.reopened or memory):
         return None
     commit = Commit(desk.head.next_seq, desk.hold.superstep + 1, datetime.now(UTC))
 
     def inside() -> None:
         opening.insert()
         moved.insert()
-        if listed:
-            journal.list_in(desk.hold, desk.head.next_seq)
         memory.insert(desk.hold, commit)
 
     return inside
