@@ -147,17 +147,18 @@ class Executor:
         somebody began before and did not get on with, nothing is done here.
         """
         if not begin:
-            return None
+            return
         intents = self._intents(begin)
         written = journal.begin(self.hold, intents) if intents else {}
         made = [self._attempt(start, number, tried + 1, written.get(start.task)) for start, number, tried in begin]
-        self._running.update((one.task, one) for one in made)
-        if self.hold.claims > 1 or not all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
-            return self._shift.put(made)
-        return self._shift.put(self._made_here(made))
+        if self.hold.claims <= 1 and all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
+            made = self._made_here(made)
+        if made:
+            self._running.update((one.task, one) for one in made)
+            self._shift.put(made)
 
-    def _made_here(self, quick: Sequence[Attempt]) -> Sequence[Attempt]:
-        """Make these attempts, and give those that there was no time for."""
+    def _made_here(self, quick: list[Attempt]) -> list[Attempt]:
+        """Make these attempts, and give those that there was no time for. When no more may begin, they wait."""
         until = time.monotonic() + inline.LONGEST
         try:
             for n, one in enumerate(quick):
@@ -168,6 +169,7 @@ class Executor:
                     return quick[n:]
                 self.heart.busy_until = now + one.timeout
                 inline.make(one)
+                self._take(one)
         finally:
             self.heart.busy_until = math.inf
         return []
@@ -299,7 +301,6 @@ class Executor:
     def _put_off(self, attempts: Sequence[Attempt]) -> None:
         """These have not begun."""
         for one in attempts:
-            del self._running[one.task]
             self._queue((one.start, one.number, one.tries - 1), 0.0)
 
     def _watch(self) -> None:
@@ -312,7 +313,10 @@ class Executor:
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()
-        self._put_off(self._shift.take_back())
+        back = self._shift.take_back()
+        for one in back:
+            del self._running[one.task]
+        self._put_off(back)
         # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
         if time.monotonic() - self._drained_at > self.setting.conf.grace_seconds or not self._running:
             self.setting.cancelled.set()
