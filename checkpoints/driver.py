@@ -24,7 +24,10 @@ _prepared: "WeakKeyDictionary[Connection[Any], dict[tuple[bytes, tuple[int, ...]
 
 
 def is_free(now: BaseDatabaseWrapper) -> bool:
-    """Whether a statement may be sent: no transaction is open, and nobody watches."""
+    """Whether a statement may be sent: no transaction is open, and nobody watches. A check of the connection that is
+    due is made now: it goes past Django's cursors too, and would take a connection that is busy for a broken one.
+    """
+    now.close_if_health_check_failed()
     return not (now.execute_wrappers or now.queries_logged) and now.get_autocommit()
 
 
@@ -55,8 +58,9 @@ class _OnItsWay:
         self._now, self._raw = now, raw
         self._met: int | None = None
         self._error: BaseException | None = None
-        # Django's every use of a connection begins with this question.
-        now.ensure_connection = self._arrive  # type: ignore[method-assign]
+        # Django's every use of a connection begins with the one of these, and ends with the other.
+        now.ensure_connection = self._ensure_connection  # type: ignore[method-assign]
+        now.close = self._close  # type: ignore[method-assign]
 
     def __call__(self) -> int:
         self._arrive()
@@ -64,15 +68,25 @@ class _OnItsWay:
             raise self._error
         return self._met or 0
 
+    def _ensure_connection(self) -> None:
+        self._arrive()
+        self._now.ensure_connection()
+
+    def _close(self) -> None:
+        self._arrive()
+        self._now.close()
+
     def _arrive(self) -> None:
         if self._met is not None or self._error is not None:
             return
-        del self._now.ensure_connection
+        del self._now.ensure_connection, self._now.close
         try:
             with self._now.wrap_database_errors:
                 self._met = _checked(self._raw, self._raw.wait(generators.execute(self._raw.pgconn))[-1])
         except BaseException as error:
             self._error = error
+            if not isinstance(error, Exception):
+                raise  # meant for whoever waits here
 
 
 def _checked(raw: Connection[Any], result: Any) -> int:

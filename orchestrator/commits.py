@@ -93,7 +93,7 @@ def land(desk: Desk) -> bool:
         flight.land()
         return True
     except Moved:
-        desk.head, desk.hold.moved = flight.before, True
+        desk.head, desk.retried, desk.hold.moved = flight.before, [], True
         ledger.look_again(desk.hold)
         advance(desk, flight.worked, wait=True)
         return False

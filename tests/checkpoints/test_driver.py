@@ -1,5 +1,8 @@
 """A statement that is sent without waiting: its values arrive as Django's would, its errors are Django's."""
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -139,3 +142,36 @@ def test_it_is_free_only_without_a_transaction_and_without_watchers() -> None:
     finally:
         connection.force_debug_cursor = False
     assert driver.is_free(connection)
+
+
+def test_to_close_the_connection_is_to_wait_and_whoever_comes_next_gets_another() -> None:
+    answer = send(INSERT, ROWS[0])
+    connection.close()
+    assert len(rows()) == 1
+    assert answer() == 1
+
+
+def test_a_check_of_the_connection_that_is_due_does_not_take_it_for_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkpoints import driver
+
+    monkeypatch.setitem(connection.settings_dict, "CONN_HEALTH_CHECKS", True)
+    connection.close()
+    connection.ensure_connection()
+    connection.close_if_unusable_or_obsolete()  # as at the end of a request
+    assert driver.is_free(connection)
+    answer, ours = send(INSERT, ROWS[0]), connection.connection
+    assert len(rows()) == 1
+    assert connection.connection is ours
+    assert answer() == 1
+    connection.close()
+
+
+def test_an_interrupt_is_raised_where_somebody_waits_without_knowing() -> None:
+    answer = send("SELECT pg_sleep(%s)", [5])
+    interrupt = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        rows()
+    with pytest.raises(KeyboardInterrupt):
+        answer()
+    assert rows() == []

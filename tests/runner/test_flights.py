@@ -224,6 +224,39 @@ def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
     assert [line for line in desk.log(run) if line != "checkpoint_saved"] == told
 
 
+def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+
+    def work(n: int) -> None:
+        ran.append(n)
+        if ran.count(2) == 1 and n == 2:
+            raise OSError("try again")
+
+    run = started(chain("ahead-again", work=work, second={"retry": Retry(attempts=2, backoff=0.0)}))
+    _Around(monkeypatch, 1, before=lambda: elsewhere(lambda: _wake(run)))
+    runs.advance(run.id)
+    assert ran == [1, 2, 2, 2, 3, 4]
+    assert "retry_planned" not in desk.log(run)
+
+
+@only_postgresql
+def test_a_router_that_closes_the_connection_costs_nothing() -> None:
+    numbers: list[int] = []
+
+    def router(state: Any) -> str:
+        connection.close()
+        numbers.append(Run.objects.count())
+        return "on" if len(state.notes) < 4 else "over"
+
+    made = graph("closes")
+    made.node("step")(lambda state, ctx: {"notes": [str(len(state.notes) + 1)]})
+    made.edge(START, "step")
+    made.branch("step", router, {"on": "step", "over": END})
+    run = slice_of(started(made))
+    sound(run, ["1", "2", "3", "4"])
+    assert numbers == [1] * 4
+
+
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_whoever_lost_the_lease_while_his_commit_is_on_its_way_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, at: int
