@@ -94,7 +94,7 @@ class Attempt:
     """How one attempt came out. Written by its thread until it puts itself on `results`, then read by the executor.
 
     `tries` counts it and those before it that no person came between; `begun` by the monotonic clock, None while no
-    thread has it yet.
+    thread has it yet; `looped` where it ran an event loop in its thread.
     """
 
     setting: Setting
@@ -113,6 +113,7 @@ class Attempt:
     task: Task = field(init=False)
     recorded: bool = False
     asks_checkpoint: bool = False
+    looped: bool = False
     _raised: BaseException | None = None
     _given_up: bool = False
     _memory: Memory | None = None
@@ -253,6 +254,7 @@ class Attempt:
         self._memory, self.asks_checkpoint = None, False
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
+            self.looped = True
             returned = asyncio.run(returned)
         output = _labelled(output_of(setting.graph, node.name, returned, limit=setting.conf.max_value_bytes))
         output = self._memory.onto(output) if self._memory else output

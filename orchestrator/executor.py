@@ -151,7 +151,9 @@ class Executor:
         intents = self._intents(begin)
         written = journal.begin(self.hold, intents) if intents else {}
         made = [self._attempt(start, number, tried + 1, written.get(start.task)) for start, number, tried in begin]
-        if self.hold.claims <= 1 and all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
+        # Nor beside others at work: somebody must watch them, and what is stuck here may end the process.
+        alone = not self._running and self.hold.claims <= 1 and inline.may_be_here()
+        if alone and all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
             made = self._made_here(made)
         if made:
             self._running.update((one.task, one) for one in made)
@@ -239,7 +241,8 @@ class Executor:
         self.finished[one.task] = known
 
     def _take(self, one: Attempt) -> None:
-        inline.note(self.graph.nodes[one.task.node], one.ms, done=one.outcome == Outcome.DONE)
+        done = one.outcome == Outcome.DONE and not one.looped
+        inline.note(self.graph.nodes[one.task.node], one.ms, done=done)
         if one.refused is not None:
             raise one.refused
         if one.outcome == Outcome.DONE:

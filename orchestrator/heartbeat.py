@@ -143,12 +143,13 @@ class Heartbeat:
             if time.monotonic() > self.busy_until:
                 self._let_go()
                 break
-            if self._stop.is_set() or (progress is None and time.monotonic() - beaten < interval):
+            # A lease that is lost is not lengthened; but the slice may be stuck all the same.
+            idle = self.lost.is_set() or (progress is None and time.monotonic() - beaten < interval)
+            if self._stop.is_set() or idle:
                 continue
             beaten = time.monotonic()
             self._written = beaten if progress is not None else self._written
-            if not self._write(progress):
-                break
+            self._write(progress)
         connection.close()
 
     def _let_go(self) -> None:

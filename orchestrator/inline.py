@@ -6,6 +6,7 @@ such a node takes long after all, the heartbeat lets go of the run (`Heartbeat.b
 its tasks threads of their own, with their timeouts.
 """
 
+import asyncio
 from contextvars import Context
 from inspect import CO_COROUTINE
 from types import FunctionType
@@ -25,6 +26,15 @@ LONGEST = 0.05
 
 _quick: dict[NodeFunction, int] = {}
 """By function, how many attempts were quick since one was not."""
+
+
+def may_be_here() -> bool:
+    """Whether this thread is like those that nodes else have: without a loop that runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
 
 
 def is_quick(node: Node) -> bool:

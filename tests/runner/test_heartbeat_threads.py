@@ -114,3 +114,14 @@ def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its
     with Heartbeat(held(started(simple("other")))):
         time.sleep(3 * heartbeat.WATCH_SECONDS)
         assert not any(thread.name == f"heartbeat-{hold.id}" for thread in threading.enumerate())
+
+
+def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before(monkeypatch, settings):
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+    hold, let_go = held(started(simple())), threading.Event()
+    monkeypatch.setattr(Heartbeat, "_let_go", lambda heart: let_go.set())
+    with Heartbeat(hold) as heart:
+        Run.objects.filter(id=hold.id).update(epoch=hold.epoch + 1)
+        assert heart.lost.wait(10)
+        heart.busy_until = time.monotonic()
+        assert let_go.wait(10)

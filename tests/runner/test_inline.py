@@ -1,5 +1,6 @@
 """Tasks that the slice does itself: which, in what surroundings, and what becomes of those that never return."""
 
+import asyncio
 import contextvars
 import threading
 import time
@@ -97,6 +98,58 @@ def test_nor_is_an_async_one() -> None:
     made.branch("step", lambda state: "on" if state.total < ROUNDS else "over", {"on": "step", "over": END})
     assert advanced(made).status == Status.COMPLETED
     assert seen == [False] * ROUNDS
+
+
+@pytest.mark.usefixtures("patient")
+def test_nor_is_one_that_returns_what_an_async_one_does() -> None:
+    seen: list[bool] = []
+
+    async def work(state: Any) -> dict[str, Any]:
+        seen.append(here())
+        return {"total": state.total + 1}
+
+    made = graph("returns-async")
+    made.node("step")(lambda state, ctx: work(state))
+    made.edge(START, "step")
+    made.branch("step", lambda state: "on" if state.total < ROUNDS else "over", {"on": "step", "over": END})
+    assert advanced(made).status == Status.COMPLETED
+    assert seen == [False] * ROUNDS
+
+
+@pytest.mark.usefixtures("patient")
+def test_none_is_where_a_loop_runs_in_the_thread_of_the_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+    run = started(loop("looped", lambda visit: asyncio.run(asyncio.sleep(0))))
+
+    async def main() -> Run:
+        return runs.advance(run.id)
+
+    assert asyncio.run(main()).status == Status.COMPLETED
+
+
+@pytest.mark.usefixtures("patient")
+def test_none_is_beside_another_task_that_is_at_work() -> None:
+    seen: list[tuple[int, bool]] = []
+    again = threading.Event()
+
+    def leaf(state: Any, ctx: Any) -> None:
+        seen.append((ctx.attempt, here()))
+        if ctx.payload == 0 and ctx.attempt == 1:
+            raise OSError("again")
+        if ctx.attempt == 2:
+            again.set()
+
+    made = graph("beside-another")
+    made.node("split", sends=["leaf"])(lambda state, ctx: [Send("leaf", n) for n in range(5)])
+    made.node("leaf", retry=Retry(attempts=2, backoff=0.2, jitter=0.0))(leaf)
+    made.node("act", effect="external")(lambda state, ctx: {"letter": str(again.wait(10))})
+    made.edge(START, "split")
+    made.edge("split", "act")
+    made.edge("leaf", END)
+    made.edge("act", END)
+    run = advanced(made)
+    assert desk.state(run)["letter"] == "True"
+    assert sorted(seen) == [(1, False)] * 5 + [(2, False)]
 
 
 def test_a_node_that_takes_its_time_is_not() -> None:
