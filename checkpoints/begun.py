@@ -40,8 +40,11 @@ def _alike(numbered: tuple[int, Intent]) -> tuple[int, str, str, int, int]:
 
 
 def named(said: str) -> list[Task]:
-    """The tasks that a line names: one, or those of a fan-out from the first index to the last."""
+    """The tasks that a line names: one, or those of a fan-out from the first index to the last. Raises `ValueError`."""
     visit, _, indices = said.rpartition(":")
-    first, _, last = indices.partition("-")
+    first, to, last = indices.partition("-")
     task = Task.parse(f"{visit}:{first}")
-    return [Task(task.node, task.visit, index) for index in range(task.index, int(last or first) + 1)]
+    tasks = [Task(task.node, task.visit, index) for index in range(task.index, int(last if to else first) + 1)]
+    if not tasks:
+        raise ValueError(f"{said!r} names no task; its last index is before its first")
+    return tasks

@@ -77,7 +77,10 @@ def _require_begun(hold: Hold) -> None:
     lines = RunEvent.objects.filter(
         run=hold.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
     )
-    attempts = Counter(str(task) for said in lines.values_list("task", flat=True) for task in begun.named(said))
+    try:
+        attempts = Counter(str(task) for said in lines.values_list("task", flat=True) for task in begun.named(said))
+    except ValueError as error:
+        raise TamperedRow(f"a line of run {hold.key} does not say what began: {error}", run=str(hold.id)) from error
     rows = TaskResult.objects.filter(run=hold.id, line=hold.line, node__in={Task.parse(task).node for task in attempts})
     there = Counter(row.task for row in rows.only("node", "visit", "index")) if attempts else {}
     for task, number in attempts.items():

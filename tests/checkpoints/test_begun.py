@@ -1,10 +1,16 @@
 """The lines that say which attempts began: how many there are, and that whoever reads them finds every task."""
 
+from typing import Any
+
 import pytest
 
 from checkpoints import begun
 from checkpoints.begun import Intent
-from orchestrator.engine import Task
+from checkpoints.core.status import Status
+from checkpoints.models import RunEvent
+from orchestrator import runs
+from orchestrator.engine import END, START, Send, Task
+from tests.contract.small import advanced, graph
 
 
 def intent(index: int, *, node: str = "leaf", visit: int = 1, attempt: int = 1, effect: str = "write") -> Intent:
@@ -41,7 +47,25 @@ def test_a_line_is_read_as_it_was_written(node: str) -> None:
         assert begun.named(line.task) == [Task(node, 1, n) for n in range(5, 5 + count)]
 
 
-def test_what_names_no_task_is_refused() -> None:
-    for wrong in ("", "leaf", "leaf:1", "leaf:1:x", "leaf:0:1", "leaf:1:-2", "leaf:1:2-x"):
-        with pytest.raises(ValueError, match=r"."):
-            begun.named(wrong)
+@pytest.mark.parametrize("said", ["", "leaf", "leaf:1:", "leaf:1:0-", "leaf:1:-3", "leaf:1:0-b", "leaf:1:7-3"])
+def test_what_names_no_task_is_refused(said: str) -> None:
+    with pytest.raises(ValueError, match="names no task|invalid literal"):
+        begun.named(said)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("said", ["leaf:1:2-0", "leaf:1:0-2-", "leaf"])
+def test_a_run_whose_log_does_not_say_what_began_is_tampered(said: str) -> None:
+    def leaf(state: Any, ctx: Any) -> None:
+        raise OSError("lost")
+
+    made = graph("began")
+    made.node("split", sends=["leaf"])(lambda state, ctx: [Send("leaf", n) for n in range(3)])
+    made.node("leaf", effect="external", not_done=(OSError,))(leaf)
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    run = advanced(made)
+    assert run.status == Status.FAILED
+    assert RunEvent.objects.filter(run=run, type="effects_started").update(task=said) == 1
+    runs.resume(run.id)
+    assert runs.advance(run.id).status == Status.TAMPERED
