@@ -157,7 +157,9 @@ class Heartbeat:
         self.lost.set()
         with suppress(Error):  # else the lease runs out
             leases.give_back(self._hold.id, self._hold.epoch)
-        if isinstance(self._hold, Hold) and self._hold.worker is not None:
+        # Who came back meanwhile has found his lease lost, and may be at work on another run by now.
+        stuck = time.monotonic() > self.busy_until
+        if stuck and isinstance(self._hold, Hold) and self._hold.worker is not None:
             os._exit(STUCK)
 
     def _write(self, progress: dict[str, Any] | None) -> bool:

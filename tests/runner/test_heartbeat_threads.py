@@ -1,8 +1,10 @@
 """A heartbeat whose thread could not be had at once: the slice must not work on without one, nor may others."""
 
+import math
 import os
 import threading
 import time
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -125,3 +127,22 @@ def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before
         assert heart.lost.wait(10)
         heart.busy_until = time.monotonic()
         assert let_go.wait(10)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_workers_process_ends_only_where_its_slice_is_still_stuck(monkeypatch, returns):
+    hold, exits, given_back = held(started(simple())), [], threading.Event()
+    hold.worker = uuid4()
+    monkeypatch.setattr(heartbeat.os, "_exit", exits.append)
+
+    def give_back(run_id, epoch):
+        if returns:
+            heart.busy_until = math.inf
+        given_back.set()
+
+    monkeypatch.setattr(heartbeat.leases, "give_back", give_back)
+    with Heartbeat(hold) as heart:
+        heart.busy_until = time.monotonic()
+        assert given_back.wait(10)
+        heart._thread.join(10)
+    assert exits == ([] if returns else [heartbeat.STUCK])
