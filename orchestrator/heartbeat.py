@@ -149,7 +149,8 @@ class Heartbeat:
                 continue
             beaten = time.monotonic()
             self._written = beaten if progress is not None else self._written
-            self._write(progress)
+            if not self._write(progress):
+                connection.close()
         connection.close()
 
     def _let_go(self) -> None:
