@@ -5,6 +5,7 @@ killed.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -28,6 +29,14 @@ MARGIN_SECONDS = 5.0
 """What a cluster may take to end, beyond the grace that its runs have."""
 
 log = structlog.get_logger(__name__)
+
+
+def _set_aside() -> None:
+    """Let the collector of garbage pass by what is there before the fork. Each child would go through all of it, soon
+    after it began and all at once: its memory is copied meanwhile, and who holds SQLite's write lock stops the others.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class RunSentinel(stock.Sentinel):
@@ -65,6 +74,7 @@ class RunCluster(stock.Cluster):
 
     def run(self) -> int:
         """Start the cluster and stay until it has ended. Gives 0 after a drain, else one of the exit codes above."""
+        _set_aside()
         try:
             self.start()
             self._watch()
