@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MOMENTS = ("before_intent", "after_intent", "after_effect", "before_commit", "after_commit")
+MOMENTS = ("before_intent", "after_intent", "after_effect", "before_commit", "on_its_way", "after_commit")
 
 
 def _die(moment: str, nodes: list[str]) -> None:
@@ -42,9 +42,26 @@ def arm() -> None:
         journal.begin, "before_intent", "after_intent", lambda hold, intents: [i.task.node for i in intents]
     )
     journal.record = around(journal.record, "after_effect", "", lambda hold, endings: [e.task.node for e in endings])
-    ledger.commit = around(
-        ledger.commit,
-        "before_commit",
-        "after_commit",
-        lambda hold, head, point, turn, **_: [n["node"] for n in point.nodes],
-    )
+    ledger.made = _dying_around(ledger.made)
+
+
+def _dying_around(made: Callable[..., Any]) -> Callable[..., Any]:
+    """A commit of the ledger, before it is sent, while nobody has waited for it, and when it is certain."""
+
+    def wrapped(hold: Any, head: Any, point: Any, turn: Any, **more: Any) -> Any:
+        it, nodes = made(hold, head, point, turn, **more), [n["node"] for n in point.nodes]
+
+        def send() -> Callable[[], None]:
+            _die("before_commit", nodes)
+            land = it.send()
+            _die("on_its_way", nodes)
+
+            def landing() -> None:
+                land()
+                _die("after_commit", nodes)
+
+            return landing
+
+        return type(it)(it.head, send)
+
+    return wrapped

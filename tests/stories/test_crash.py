@@ -13,7 +13,7 @@ from tests import cast
 from tests.processes import calls, until, with_mark, worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MOMENTS = ["before_intent", "after_intent", "after_effect", "before_commit", "after_commit"]
+MOMENTS = ["before_intent", "after_intent", "after_effect", "before_commit", "on_its_way", "after_commit"]
 END_STATE = {
     "notes": ["order A-1", "paid", "sent", "closed"],
     "total": 10,

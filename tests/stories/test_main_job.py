@@ -19,7 +19,7 @@ from tests.stories.client import Client
 pytestmark = pytest.mark.django_db(transaction=True)
 CLAIMS = Path(claims.__file__).parent / "data"
 RESTS = {"paused", "completed", "failed", "unknown", "rejected"}
-MOMENTS = ["before_intent", "after_intent", "after_effect", "before_commit", "after_commit"]
+MOMENTS = ["before_intent", "after_intent", "after_effect", "before_commit", "on_its_way", "after_commit"]
 
 
 class Office:
