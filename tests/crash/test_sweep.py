@@ -22,7 +22,7 @@ pytestmark = [
     # The abort ends the threads of whoever died as well, as it should.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
-STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "11"))
+STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "17"))
 """Every n-th moment is tried; 1 tries all of them (`make sweep`)."""
 FEWEST, MOST = 20, 600
 """Moments of one scenario: fewer means that something is not seen, more that a run is not bounded."""
