@@ -8,7 +8,7 @@ and tried again; the nodes do not run again, for the state's change stands.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import Error
 
@@ -35,8 +35,6 @@ from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.executor import Finish
 from orchestrator.opened import Kept, Open, unsettled
 from orchestrator.remembering import Remembered, State
-
-T = TypeVar("T")
 
 
 @frozen

@@ -14,6 +14,7 @@ from checkpoints.core.status import Status
 from checkpoints.events import Draft
 from checkpoints.journal import Ending
 from checkpoints.leases import Hold
+from checkpoints.ledger import Moved, Point, Turn
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import PLAIN
@@ -115,6 +116,24 @@ def test_a_checkpoint_of_what_is_done_leaves_what_failed_to_the_next(hold: Hold)
     with connection.cursor() as cursor:
         cursor.execute(text, params)
     assert dict(TaskResult.objects.filter(run=hold.id).values_list("node", "seq")) == {"send": 7, "other": 8}
+
+
+def test_results_are_listed_with_the_commit_of_their_superstep_or_not_at_all(hold: Hold) -> None:
+    journal.begin(hold, [_intent()])
+    journal.record(hold, [_ending()])
+    head = loading.load(hold)
+
+    def commit() -> None:
+        point = Point("superstep", head.payload, 1)
+        ledger.made(hold, head, point, Turn(), lines=[], also=journal.listing(hold, head.next_seq)).send()()
+
+    Run.objects.filter(id=hold.id).update(wakes=hold.wakes + 1)
+    with pytest.raises(Moved):
+        commit()
+    assert TaskResult.objects.get(run=hold.id).seq is None
+    ledger.look_again(hold)
+    commit()
+    assert TaskResult.objects.get(run=hold.id).seq == 1
 
 
 def test_of_two_attempts_that_began_each_has_its_row_or_nothing_is_done(hold: Hold) -> None:
