@@ -1,15 +1,13 @@
 """The fenced transaction: a conditional UPDATE of one row, and rows behind it. The ledger commits with it."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
-from importlib import import_module
-from types import ModuleType
+from functools import lru_cache, partial
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from checkpoints import sql
+from checkpoints import drivers, sql
 from checkpoints.relations import FEW, document, relation
 from orchestrator.engine.frozen import frozen
 
@@ -45,17 +43,18 @@ def made(
     whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= sql.MOST_ROWS
     # Made before the transaction begins: while one is open on SQLite, nobody else can write.
     said = [_one_statement(fence, rows, gone, also)] if whole else _statements(now.vendor, fence, rows, gone, also)
-    if whole and inside is None:
-        # One statement is a transaction by itself, in one round trip.
+    if inside is None and (len(said) == 1 or now.vendor == "sqlite"):
         return partial(_send, now, said)
     return partial(_do, now, said, inside)
 
 
 def _send(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> Answer:
-    if not _driver().is_free(now):
-        return partial(bool, _execute(now, said))
-    answer = _driver().send(now, *said[0])
-    return lambda: answer() > 0
+    driver = drivers.of(now.vendor)
+    if driver and drivers.is_free(now):
+        answer = driver.send(now, said)
+        return lambda: answer() > 0
+    # One statement is a transaction by itself, in one round trip.
+    return partial(bool, _execute(now, said)) if len(said) == 1 else _do(now, said, None)
 
 
 def _do(now: BaseDatabaseWrapper, said: list[sql.Statement], inside: Callable[[], None] | None) -> Answer:
@@ -64,12 +63,6 @@ def _do(now: BaseDatabaseWrapper, said: list[sql.Statement], inside: Callable[[]
         if met and inside:
             inside()
     return partial(bool, met)
-
-
-@cache
-def _driver() -> ModuleType:
-    """For PostgreSQL only: elsewhere its driver need not be installed."""
-    return import_module("checkpoints.driver")
 
 
 def _execute(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> bool:

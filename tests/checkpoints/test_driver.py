@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
+from checkpoints import drivers
+
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL takes a statement without waiting"),
@@ -42,9 +44,9 @@ def table(transactional_db: None) -> Iterator[None]:
 
 
 def send(text: str, params: list[Any]) -> Any:
-    from checkpoints import driver
+    from checkpoints.drivers import postgresql as driver
 
-    return driver.send(connection, text, params)
+    return driver.send(connection, [(text, params)])
 
 
 def rows() -> list[Any]:
@@ -110,7 +112,7 @@ def test_a_connection_that_is_cut_is_an_operational_error_and_the_next_one_prepa
 
 
 def test_more_statements_than_a_connection_keeps_are_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from checkpoints import driver
+    from checkpoints.drivers import postgresql as driver
 
     connection.close()
     connection.ensure_connection()
@@ -128,22 +130,6 @@ def test_a_large_value_is_sent_whole() -> None:
     assert rows()[0][3] == body
 
 
-def test_it_is_free_only_without_a_transaction_and_without_watchers() -> None:
-    from checkpoints import driver
-
-    assert driver.is_free(connection)
-    with transaction.atomic():
-        assert not driver.is_free(connection)
-    with connection.execute_wrapper(lambda execute, *rest: execute(*rest)):
-        assert not driver.is_free(connection)
-    connection.force_debug_cursor = True
-    try:
-        assert not driver.is_free(connection)
-    finally:
-        connection.force_debug_cursor = False
-    assert driver.is_free(connection)
-
-
 def test_to_close_the_connection_is_to_wait_and_whoever_comes_next_gets_another() -> None:
     answer = send(INSERT, ROWS[0])
     connection.close()
@@ -152,13 +138,11 @@ def test_to_close_the_connection_is_to_wait_and_whoever_comes_next_gets_another(
 
 
 def test_a_check_of_the_connection_that_is_due_does_not_take_it_for_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from checkpoints import driver
-
     monkeypatch.setitem(connection.settings_dict, "CONN_HEALTH_CHECKS", True)
     connection.close()
     connection.ensure_connection()
     connection.close_if_unusable_or_obsolete()  # as at the end of a request
-    assert driver.is_free(connection)
+    assert drivers.is_free(connection)
     answer, ours = send(INSERT, ROWS[0]), connection.connection
     assert len(rows()) == 1
     assert connection.connection is ours

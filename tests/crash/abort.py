@@ -10,7 +10,7 @@ commit, so `after` it the work is done and nobody was told.
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from django.db import Error, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
+from checkpoints.drivers import sqlite
 from orchestrator import crew
 
 
@@ -59,7 +60,7 @@ def watching(watch: Watch) -> Iterator[None]:
 
     CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = statement, committing  # type: ignore[method-assign]
     try:
-        with _watching_what_is_sent(watch) if connection.vendor == "postgresql" else nullcontext():
+        with _watching_what_is_sent(watch):
             yield
     finally:
         CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = run, commit  # type: ignore[method-assign]
@@ -67,26 +68,43 @@ def watching(watch: Watch) -> Iterator[None]:
 
 @contextmanager
 def _watching_what_is_sent(watch: Watch) -> Iterator[None]:
-    """The same for statements that do not wait for their answer: `after` one it was carried out, answered or not."""
-    from checkpoints import driver
+    """The same for statements that go past Django's cursors."""
+    with pytest.MonkeyPatch.context() as patch:
+        if connection.vendor == "postgresql":
+            from checkpoints.drivers import postgresql
 
-    send = driver.send
+            patch.setattr(postgresql, "send", _sending(watch, postgresql.send))
+        else:
+            patch.setattr(sqlite, "_do", _doing(watch, sqlite._do))
+        yield
 
-    def sending(link: BaseDatabaseWrapper, sql: str, params: Any) -> Any:
+
+def _sending(watch: Watch, send: Any) -> Any:
+    """Of a statement that does not wait for its answer: `after` it, it was carried out, answered or not."""
+
+    def sending(link: BaseDatabaseWrapper, said: Any) -> Any:
         try:
-            watch.before(link, sql)
-            answer = send(link, sql, params)
+            watch.before(link, said[0][0])
+            answer = send(link, said)
             with suppress(Error):  # whoever asks for the answer is told
                 answer()
-            watch.after(link, sql)
+            watch.after(link, said[0][0])
         except Aborted:
             link.close()
             raise
         return answer
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "send", sending)
-        yield
+    return sending
+
+
+def _doing(watch: Watch, do: Any) -> Any:
+    def doing(link: BaseDatabaseWrapper, sql: str, params: Any = ()) -> Any:
+        watch.before(link, sql)
+        result = do(link, sql, params)
+        watch.committed(link) if sql == "COMMIT" else watch.after(link, sql)
+        return result
+
+    return doing
 
 
 def _hang_up(cursor: Any) -> None:

@@ -1,8 +1,5 @@
 """PostgreSQL: one statement that is a transaction by itself, handed to the server without waiting for the answer.
 Whatever its caller does until then costs the run no time.
-
-It goes past the cursors of Django and of the driver, which take as long as the server does. Whoever watches statements
-sees them nevertheless: then they go the usual way.
 """
 
 import re
@@ -23,28 +20,22 @@ _prepared: "WeakKeyDictionary[Connection[Any], dict[tuple[bytes, tuple[int, ...]
 """By connection of the driver: the names of its prepared statements, by text and types of parameters."""
 
 
-def is_free(now: BaseDatabaseWrapper) -> bool:
-    """Whether a statement may be sent: no transaction is open, and nobody watches. A check of the connection that is
-    due is made now: it goes past Django's cursors too, and would take a connection that is busy for a broken one.
+def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+    """Send a statement, one alone. Gives what waits for its end and gives the number of rows that it met. Both raise
+    what Django raises. Whoever uses the connection before that was called waits for the end too, and learns nothing of
+    it.
     """
-    now.close_if_health_check_failed()
-    return not (now.execute_wrappers or now.queries_logged) and now.get_autocommit()
-
-
-def send(now: BaseDatabaseWrapper, text: str, params: Sequence[Any]) -> Callable[[], int]:
-    """Send a statement. Gives what waits for its end and gives the number of rows that it met. Both raise what Django
-    raises. Whoever uses the connection before that was called waits for the end too, and learns nothing of it.
-    """
+    [(text, params)] = said
     raw: Connection[Any] = now.connection
     adapting = Transformer(raw)
     # A number as text fits a column of any width; the driver would name the type that fits the number.
     values = [str(value) if type(value) is int else value for value in params]
     with now.wrap_database_errors:
         data = adapting.dump_sequence(values, [PyFormat.AUTO] * len(values))
-        said, types, formats = _numbered(text), adapting.types or (), adapting.formats
-        name = _name(raw, said, types) if raw.prepare_threshold is not None else None
+        asked, types, formats = _numbered(text), adapting.types or (), adapting.formats
+        name = _name(raw, asked, types) if raw.prepare_threshold is not None else None
         if name is None:
-            raw.pgconn.send_query_params(said, data, types, formats)
+            raw.pgconn.send_query_params(asked, data, types, formats)
         else:
             raw.pgconn.send_query_prepared(name, data, formats)
         raw.pgconn.flush()

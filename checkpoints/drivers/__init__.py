@@ -1,0 +1,37 @@
+"""Transactions that are written at every superstep, past the cursors of Django, which take as long as the database
+does. One module a database; each has `send`, and is imported only where its database is in use.
+
+Whoever watches statements sees them nevertheless: then they go the usual way.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+VENDORS = ("postgresql", "sqlite")
+
+
+class Driver(Protocol):
+    """What a module here offers."""
+
+    def send(self, now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+        """Do these statements in one transaction, those after the first only where it met a row. Gives what waits for
+        the end, and gives how many rows the first met. Raises what Django raises, now or then.
+        """
+
+
+@cache
+def of(vendor: str) -> Driver | None:
+    """The module for this database; None where statements go the usual way."""
+    return cast(Driver, import_module(f"{__name__}.{vendor}")) if vendor in VENDORS else None
+
+
+def is_free(now: BaseDatabaseWrapper) -> bool:
+    """Whether statements may be sent: no transaction is open, and nobody watches. A check of the connection that is
+    due is made now: it goes past Django's cursors too, and would take a connection that is busy for a broken one.
+    """
+    now.close_if_health_check_failed()
+    return not (now.execute_wrappers or now.queries_logged) and now.get_autocommit()

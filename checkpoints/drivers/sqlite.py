@@ -1,0 +1,40 @@
+"""SQLite: the statements of a transaction by the driver's own connection. When `send` returns, it is over."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.sqlite3.base import FORMAT_QMARK_REGEX
+
+
+def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+    """Do these statements in one transaction, those after the first only where it met a row. Raises what Django raises;
+    the transaction is over all the same.
+    """
+    with now.wrap_database_errors:
+        # Whatever the settings say: the first statement writes.
+        _do(now, "BEGIN IMMEDIATE")
+        try:
+            (first, values), *others = said
+            met: int = _do(now, _asked(first), values).rowcount
+            if met:
+                for text, params in others:
+                    _do(now, _asked(text), params)
+            _do(now, "COMMIT" if met else "ROLLBACK")
+        except BaseException:
+            # Some errors, like a full disk, end a transaction by themselves.
+            if now.connection.in_transaction:
+                now.connection.rollback()
+            raise
+    return lambda: met
+
+
+def _do(now: BaseDatabaseWrapper, text: str, params: Sequence[Any] = ()) -> Any:
+    return now.connection.execute(text, params)
+
+
+@lru_cache(maxsize=500)
+def _asked(text: str) -> str:
+    """The statement with its placeholders as the driver knows them."""
+    return FORMAT_QMARK_REGEX.sub("?", text).replace("%%", "%")

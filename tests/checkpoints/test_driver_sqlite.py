@@ -1,0 +1,128 @@
+"""A transaction past Django's cursors: as whole, as true and as loud as through them."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, OperationalError, connection, transaction
+
+from checkpoints import drivers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's statements go another way")
+
+FENCE = "UPDATE fence SET seen = seen + %s WHERE id = %s"
+INSERT = "INSERT INTO sent VALUES (%s, %s, %s, %s, %s) RETURNING 'a%%'"
+
+
+@pytest.fixture
+def _tables(transactional_db: None) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE fence (id integer PRIMARY KEY, seen integer)")
+        cursor.execute("INSERT INTO fence VALUES (1, 0)")
+        cursor.execute(
+            "CREATE TABLE sent (id integer PRIMARY KEY, body text, data blob, yes bool,"
+            " ref integer REFERENCES fence (id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE sent")
+        cursor.execute("DROP TABLE fence")
+
+
+def send(*said: tuple[str, list[Any]]) -> int:
+    from checkpoints.drivers import sqlite
+
+    return sqlite.send(connection, said)()
+
+
+def seen() -> tuple[int, list[Any]]:
+    """As another connection sees it, so nothing that was not committed."""
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT seen FROM fence")
+            (number,) = cursor.fetchone()
+            cursor.execute("SELECT * FROM sent ORDER BY id")
+            return number, list(cursor.fetchall())
+    finally:
+        other.close()
+
+
+@on_sqlite
+@pytest.mark.usefixtures("_tables")
+class TestOnSqlite:
+    def test_what_follows_a_fence_that_met_is_committed_with_it(self) -> None:
+        rows = [[1, "ä%s ?", b"\0\xff", True, 1], [2, None, None, None, None]]
+        assert send((FENCE, [2, 1]), *((INSERT, row) for row in rows)) == 1
+        assert seen() == (2, [(1, "ä%s ?", b"\0\xff", True, 1), (2, None, None, None, None)])
+        assert not connection.connection.in_transaction
+
+    def test_nothing_follows_a_fence_that_did_not_meet(self) -> None:
+        row = (INSERT, [1, "", b"", True, 1])
+        send((FENCE, [1, 1]), row)
+        assert send((FENCE, [2, 9]), row) == 0, "a key that is taken was tried"
+        assert seen() == (1, [(1, "", b"", True, 1)])
+        assert not connection.connection.in_transaction
+
+    @pytest.mark.parametrize("second", [[1, "", b"", True, 1], [2, "", b"", True, 77]])
+    def test_an_error_is_djangos_and_nothing_is_written(self, second: list[Any]) -> None:
+        """A key that is taken, found at the statement; a reference into nothing, found at the commit."""
+        send((FENCE, [1, 1]), (INSERT, [1, "", b"", True, 1]))
+        with pytest.raises(IntegrityError) as caught:
+            send((FENCE, [1, 1]), (INSERT, [3, "", b"", True, 1]), (INSERT, second))
+        assert getattr(caught.value.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CONSTRAINT
+        assert seen() == (1, [(1, "", b"", True, 1)])
+        assert not connection.connection.in_transaction
+        assert send((FENCE, [1, 1])) == 1
+
+    def test_a_database_that_is_locked_is_an_operational_error(self) -> None:
+        other = connection.copy()
+        try:
+            with other.cursor() as cursor:
+                cursor.execute("BEGIN IMMEDIATE")
+            connection.connection.execute("PRAGMA busy_timeout = 20")
+            with pytest.raises(OperationalError, match="locked"):
+                send((FENCE, [1, 1]))
+            with other.cursor() as cursor:
+                cursor.execute("ROLLBACK")
+        finally:
+            other.close()
+        assert send((FENCE, [1, 1])) == 1
+        connection.close()
+
+    def test_what_interrupts_it_leaves_no_transaction_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from checkpoints.drivers import sqlite
+
+        do = sqlite._do
+
+        def interrupted(now: Any, text: str, params: Any = ()) -> Any:
+            if text == "COMMIT":
+                raise KeyboardInterrupt
+            return do(now, text, params)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite, "_do", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                send((FENCE, [1, 1]))
+        assert seen() == (0, [])
+        assert not connection.connection.in_transaction
+
+
+def test_it_is_free_only_without_a_transaction_and_without_watchers() -> None:
+    assert drivers.is_free(connection)
+    with transaction.atomic():
+        assert not drivers.is_free(connection)
+    with connection.execute_wrapper(lambda execute, *rest: execute(*rest)):
+        assert not drivers.is_free(connection)
+    connection.force_debug_cursor = True
+    try:
+        assert not drivers.is_free(connection)
+    finally:
+        connection.force_debug_cursor = False
+    assert drivers.is_free(connection)
+
+
+def test_a_database_without_a_driver_here_goes_the_usual_way() -> None:
+    assert drivers.of("oracle") is None
