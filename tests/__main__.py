@@ -5,6 +5,7 @@ a failure. The browser has a process of its own: its event loop stays in the thr
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSER = "tests/browser"
+# Much of a test's time is waiting: for worker processes, and for leases that run out.
+AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)))
 PASSES = {
-    "sqlite": ("-n", "2", f"--ignore={BROWSER}"),
-    "postgresql": ("-n", "2", f"--ignore={BROWSER}", "--ignore=tests/engine", "--ignore=tests/house"),
+    "sqlite": (*AT_ONCE, f"--ignore={BROWSER}"),
+    "postgresql": (*AT_ONCE, f"--ignore={BROWSER}", "--ignore=tests/engine", "--ignore=tests/house"),
 }
 IN_BROWSER = ("sqlite", BROWSER)
 

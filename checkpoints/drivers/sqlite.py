@@ -13,9 +13,9 @@ def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Cal
     the transaction is over all the same.
     """
     with now.wrap_database_errors:
-        # Whatever the settings say: the first statement writes.
-        _do(now, "BEGIN IMMEDIATE")
         try:
+            # Whatever the settings say: the first statement writes.
+            _do(now, "BEGIN IMMEDIATE")
             (first, values), *others = said
             met: int = _do(now, _asked(first), values).rowcount
             if met:

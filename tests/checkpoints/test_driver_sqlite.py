@@ -92,22 +92,24 @@ class TestOnSqlite:
         assert send((FENCE, [1, 1])) == 1
         connection.close()
 
-    def test_what_interrupts_it_leaves_no_transaction_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("moment", ["BEGIN IMMEDIATE", "UPDATE", "INSERT"])
+    def test_what_interrupts_it_leaves_no_transaction_open(self, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
         from checkpoints.drivers import sqlite
 
         do = sqlite._do
 
         def interrupted(now: Any, text: str, params: Any = ()) -> Any:
-            if text == "COMMIT":
+            done = do(now, text, params)
+            if text.startswith(moment):
                 raise KeyboardInterrupt
-            return do(now, text, params)
+            return done
 
         with monkeypatch.context() as patch:
             patch.setattr(sqlite, "_do", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                send((FENCE, [1, 1]))
-        assert seen() == (0, [])
+                send((FENCE, [1, 1]), (INSERT, [1, "", b"", True, 1]))
         assert not connection.connection.in_transaction
+        assert seen() == (0, [])
 
 
 def test_it_is_free_only_without_a_transaction_and_without_watchers() -> None:

@@ -59,7 +59,8 @@ def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_
     assert said == ["SELECT", "UPDATE"], "the run's row is locked, the results are written"
     rows = _rows()
     sealing.verify_all(rows, hold.cover)
-    assert [journal.entries(hold)[_leaf(n)].output for n in range(leaves)] == [{"writes": [n]} for n in range(leaves)]
+    entries = journal.entries(hold)
+    assert [entries[_leaf(n)].output for n in range(leaves)] == [{"writes": [n]} for n in range(leaves)]
     assert [(row.outcome, row.took_ms, row.seq) for row in rows] == [("done", n, None) for n in range(leaves)]
     assert all(row.thread_ended_at == row.result_at is not None for row in rows)
 

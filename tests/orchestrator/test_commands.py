@@ -2,8 +2,10 @@
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,8 +111,9 @@ def test_the_status_of_a_stopped_run_is_an_exit_code_and_resuming_queues_it() ->
 def test_waiting_follows_a_run_until_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     from orchestrator.management import watching
 
-    # The worker of this test: it takes its turn while the command sleeps.
-    monkeypatch.setattr(watching.time, "sleep", lambda _: runs.advance(Run.objects.get().id))
+    # The worker of this test: it takes its turn while the command sleeps. (The command alone: others sleep here too.)
+    clock = SimpleNamespace(sleep=lambda _: runs.advance(Run.objects.get().id), monotonic=time.monotonic)
+    monkeypatch.setattr(watching, "time", clock)
     told = call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait").splitlines()
     assert told[0] == "A  gated"
     assert told[1] == "queued, superstep 0"

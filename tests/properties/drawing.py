@@ -25,7 +25,7 @@ from tests.engine import reference
 from tests.engine.reference import Spec
 from tests.engine.test_random_graphs import built
 
-EXAMPLES = int(os.environ.get("COUNTERSIGN_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("COUNTERSIGN_EXAMPLES", "9"))
 _SAID = os.environ.get("COUNTERSIGN_SEED", "9")
 SEED = random.SystemRandom().randrange(2**32) if _SAID == "random" else int(_SAID)
 MOST_SUPERSTEPS = 8
