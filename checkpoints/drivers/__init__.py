@@ -1,7 +1,8 @@
 """Transactions that are written at every superstep, past the cursors of Django, which take as long as the database
 does. One module a database; each has `send`, and is imported only where its database is in use.
 
-Whoever watches statements sees them nevertheless: then they go the usual way.
+Whoever watches statements by Django's means (`execute_wrapper`, its log of queries) sees them nevertheless: then they
+go the usual way.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,8 +31,10 @@ def of(vendor: str) -> Driver | None:
 
 
 def is_free(now: BaseDatabaseWrapper) -> bool:
-    """Whether statements may be sent: no transaction is open, and nobody watches. A check of the connection that is
-    due is made now: it goes past Django's cursors too, and would take a connection that is busy for a broken one.
+    """Whether statements may be sent: no transaction is open, and nobody watches. The connection is there afterwards. A
+    check of it that is due is made now: it goes past Django's cursors too, and would take a connection that is busy for
+    a broken one. Raises `DatabaseError` for another thread's connection.
     """
+    now.validate_thread_sharing()
     now.close_if_health_check_failed()
     return not (now.execute_wrappers or now.queries_logged) and now.get_autocommit()

@@ -6,27 +6,25 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.sqlite3.base import FORMAT_QMARK_REGEX
+from django.db.transaction import TransactionManagementError
 
 
 def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
-    """Do these statements in one transaction, those after the first only where it met a row. Raises what Django raises;
-    the transaction is over all the same.
+    """Do these statements in one transaction, those after the first only where it met a row; the first is an UPDATE
+    that returns nothing. Raises what Django raises; the transaction is over all the same.
     """
-    with now.wrap_database_errors:
-        try:
-            # Whatever the settings say: the first statement writes.
-            _do(now, "BEGIN IMMEDIATE")
-            (first, values), *others = said
-            met: int = _do(now, _asked(first), values).rowcount
-            if met:
-                for text, params in others:
-                    _do(now, _asked(text), params)
-            _do(now, "COMMIT" if met else "ROLLBACK")
-        except BaseException:
-            # Some errors, like a full disk, end a transaction by themselves.
-            if now.connection.in_transaction:
-                now.connection.rollback()
-            raise
+    if now.connection.in_transaction:
+        raise TransactionManagementError("somebody began a transaction on this connection and has not ended it")
+    # The connection's own block rolls back before anybody can interrupt it.
+    with now.wrap_database_errors, now.connection:
+        # Whatever the settings say: the first statement writes.
+        _do(now, "BEGIN IMMEDIATE")
+        (first, values), *others = said
+        met: int = _do(now, _asked(first), values).rowcount
+        if met > 0:
+            for text, params in others:
+                _do(now, _asked(text), params)
+        _do(now, "COMMIT" if met > 0 else "ROLLBACK")
     return lambda: met
 
 

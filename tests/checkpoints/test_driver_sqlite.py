@@ -1,11 +1,14 @@
 """A transaction past Django's cursors: as whole, as true and as loud as through them."""
 
+import signal
 import sqlite3
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
+from django.db.transaction import TransactionManagementError
 
 from checkpoints import drivers
 
@@ -14,6 +17,10 @@ on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL
 
 FENCE = "UPDATE fence SET seen = seen + %s WHERE id = %s"
 INSERT = "INSERT INTO sent VALUES (%s, %s, %s, %s, %s) RETURNING 'a%%'"
+SLOW = (
+    "INSERT INTO sent (id) WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 2000000)"
+    " SELECT 1 FROM c WHERE n = 2000000"
+)
 
 
 @pytest.fixture
@@ -58,6 +65,51 @@ class TestOnSqlite:
         assert send((FENCE, [2, 1]), *((INSERT, row) for row in rows)) == 1
         assert seen() == (2, [(1, "ä%s ?", b"\0\xff", True, 1), (2, None, None, None, None)])
         assert not connection.connection.in_transaction
+
+    def test_a_percent_sign_is_written_as_django_has_it(self) -> None:
+        send((FENCE, [1, 1]), ("INSERT INTO sent (id, body) VALUES (%s, '100%% %%s')", [1]))
+        assert seen()[1][0][1] == "100% %s"
+
+    def test_it_says_how_many_rows_the_fence_met(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO fence VALUES (2, 0), (3, 0)")
+        assert send(("UPDATE fence SET seen = %s WHERE id > %s", [7, 1])) == 2
+
+    def test_what_does_not_say_how_many_it_met_has_met_none(self) -> None:
+        counted = "WITH one AS (SELECT 1) UPDATE fence SET seen = 5"
+        assert send((counted, []), (INSERT, [1, "", b"", True, 1])) <= 0
+        assert seen() == (0, [])
+
+    def test_a_full_disk_is_an_operational_error_and_nothing_is_written(self) -> None:
+        connection.connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+        with pytest.raises(OperationalError, match="full"):
+            send((FENCE, [1, 1]), (INSERT, [1, "", b"x" * 1_000_000, True, 1]))
+        assert not connection.connection.in_transaction
+        assert seen() == (0, [])
+        connection.connection.execute("PRAGMA max_page_count = 1000000")
+        assert send((FENCE, [1, 1])) == 1
+
+    def test_a_transaction_that_somebody_else_began_is_left_to_him(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(INSERT, [1, "theirs", b"", True, 1])
+            with pytest.raises(TransactionManagementError, match="somebody began a transaction"):
+                send((FENCE, [1, 1]))
+            cursor.execute("COMMIT")
+        assert [row[1] for row in seen()[1]] == ["theirs"]
+
+    def test_an_interrupt_while_a_statement_fails_leaves_no_transaction_open(self) -> None:
+        send((FENCE, [1, 1]), (INSERT, [1, "", b"", True, 1]))
+        was = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                send((FENCE, [1, 1]), (SLOW, []))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, was)
+        assert not connection.connection.in_transaction
+        assert seen()[0] == 1
 
     def test_nothing_follows_a_fence_that_did_not_meet(self) -> None:
         row = (INSERT, [1, "", b"", True, 1])
@@ -124,6 +176,26 @@ def test_it_is_free_only_without_a_transaction_and_without_watchers() -> None:
     finally:
         connection.force_debug_cursor = False
     assert drivers.is_free(connection)
+
+
+def test_a_connection_that_was_closed_is_opened() -> None:
+    connection.close()
+    assert drivers.is_free(connection)
+    assert connection.connection is not None
+
+
+def test_another_threads_connection_is_refused() -> None:
+    def theirs() -> None:
+        with pytest.raises(DatabaseError, match="thread"):
+            drivers.is_free(ours)
+        refused.append(True)
+
+    ours: Any = connections["default"]
+    refused: list[bool] = []
+    thread = threading.Thread(target=theirs)
+    thread.start()
+    thread.join()
+    assert refused
 
 
 def test_a_database_without_a_driver_here_goes_the_usual_way() -> None:
