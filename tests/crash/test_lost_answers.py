@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 STEP = (test_sweep.STEP + 9) // 10
 """Every n-th commit is tried; with every moment of the sweep, every commit."""
 TURN = 1 if connection.vendor == "postgresql" else 0
-"""Scenarios and databases take turns, so that between them no commit is left out."""
+"""Scenarios and databases take turns in which commits they try; of one scenario a third is left to `make sweep`."""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
