@@ -13,7 +13,8 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import examining, guard
+        from approvals import append_only as guard
+        from approvals import verification as examining
         from checkpoints import verification
 
         verification.EXAMINERS.append(examining.approvals)

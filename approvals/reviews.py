@@ -14,14 +14,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from approvals import signing
+from approvals.gates.request_state import read, require_all_decisions
+from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.signing import Act, Item
-from approvals.standing import read, require_all_decisions
-from approvals.withdrawing import who_asked
-from checkpoints import audit, ledger, sealing, sql, wakes
+from checkpoints import audit_log as audit
 from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.db import statements as sql
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import cover_of
+from checkpoints.queue import notify as wakes
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import cover_of
 from orchestrator.engine.errors import (
     CountersignError,
     KeyConflict,

@@ -12,15 +12,15 @@ from uuid import UUID
 
 from approvals import permissions
 from approvals.core import Given, Held, judge
+from approvals.gates.request_state import Asked, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.standing import Asked, policy_of
-from checkpoints import writes
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
-from checkpoints.events import Draft
+from checkpoints.event_log import Draft
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.packed import pack
-from checkpoints.sealing import Cover, cover_of, opened
+from checkpoints.sealing.columns import pack
+from checkpoints.sealing.rows import Cover, cover_of, opened
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.errors import (
     AlreadyDecided,

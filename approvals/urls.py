@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import URLPattern, path
 from rest_framework.views import APIView
 
-from approvals import api
+from approvals.api import endpoints as api
 
 Mount = Callable[[type[APIView]], Callable[..., Any]]
 

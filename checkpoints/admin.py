@@ -13,8 +13,10 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import folding, memory, models
-from checkpoints.packed import value
+from checkpoints import models
+from checkpoints.ledger import reader as folding
+from checkpoints.memory import shelf as memory
+from checkpoints.sealing.columns import value
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
 

@@ -13,12 +13,14 @@ from uuid import UUID
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, Q, QuerySet
 
-from checkpoints import folding, reads, sealing
 from checkpoints.core.alias import parsed
 from checkpoints.core.diff import differences, written
+from checkpoints.db import rows as reads
+from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.packed import unpack, value
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import unpack, value
 from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")

@@ -7,7 +7,7 @@ from types import ModuleType
 from django.apps import apps
 from django.db import IntegrityError, transaction
 
-from checkpoints.clock import db_now
+from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled

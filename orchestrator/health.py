@@ -10,9 +10,9 @@ from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from checkpoints.clock import db_in
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
+from checkpoints.db.clock import db_in
 from checkpoints.models import Run, Worker
 
 

@@ -18,7 +18,7 @@ def people(db: None) -> cast.People:
 @pytest.fixture(scope="session", autouse=True)
 def emptying_is_allowed_between_tests() -> Iterator[None]:
     """Lift the triggers on decisions for the flush after a test with real transactions, and for nothing else."""
-    from approvals import guard
+    from approvals import append_only as guard
 
     flush = TransactionTestCase._fixture_teardown
 

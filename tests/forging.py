@@ -5,9 +5,9 @@ from typing import Any
 from django.db import connection
 from django.db.models import Model
 
-from approvals import guard
-from checkpoints import sealing
+from approvals import append_only as guard
 from checkpoints.models import Run
+from checkpoints.sealing import rows as sealing
 
 
 def rewrite(row: Model, **values: Any) -> None:

@@ -14,19 +14,22 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals import consequences, permissions, reviews, show
+from approvals import permissions, reviews
+from approvals.gates.request_state import Asked, read
+from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.standing import Asked, read
-from approvals.views import posted, slips
+from approvals.views import comparison as show
+from approvals.views import consequences
+from approvals.views import review_form as posted
+from approvals.views import write_cards as slips
 from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
-from approvals.views.posted import Choice
-from approvals.views.slips import Question, Slip, Slot
-from approvals.withdrawing import who_asked
+from approvals.views.review_form import Choice
+from approvals.views.write_cards import Question, Slip, Slot
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
-from checkpoints.packed import value
-from checkpoints.sealing import cover_of
+from checkpoints.sealing.columns import value
+from checkpoints.sealing.rows import cover_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (

@@ -12,10 +12,10 @@ from bench.contenders.ours_workers import w6_cycle, w6_start, w7, workers_ready
 from bench.contenders.serve import last_words
 from bench.counting import connections, fetched
 from checkpoints import timeline
-from checkpoints.clock import db_now
+from checkpoints.db.clock import db_now
 from checkpoints.models import Checkpoint, Run
-from orchestrator import runs
 from orchestrator.engine import canonical
+from orchestrator.runs import verbs as runs
 
 __all__ = ["w6_cycle", "w6_start", "w7", "workers_ready"]
 

@@ -11,9 +11,9 @@ from django.db import transaction
 from django.db.models import Max, Min
 
 from approvals import reviews
-from checkpoints import writes
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, Worker
-from orchestrator import runs
+from orchestrator.runs import verbs as runs
 
 PATIENCE = 120.0
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from checkpoints.conformance.rule import must, refusing, run
 from checkpoints.core.ids import uuid7
-from checkpoints.core.stored import Snapshot, Stored
+from checkpoints.core.records import Snapshot, Stored
 from orchestrator.engine.errors import InvalidValue, UnknownThing
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints.core import stored
+from checkpoints.core import records as stored
 from checkpoints.core.alias import parsed
 from checkpoints.core.ids import uuid7
-from checkpoints.core.stored import About, Snapshot, State, Stored
+from checkpoints.core.records import About, Snapshot, State, Stored
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing

@@ -20,7 +20,7 @@ LIVE = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class Job(models.Model):
-    """A deadline, a sweep, a rotation of keys, a verification. Only `checkpoints.jobs` changes it."""
+    """A deadline, a sweep, a rotation of keys, a verification. Only `checkpoints.queue.jobs` changes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=60)

@@ -7,7 +7,7 @@ from checkpoints.models.run import Run
 
 
 class RunEvent(Sealed):
-    """One line. Written by `checkpoints.events` only, numbered without gaps, each chained to the one before."""
+    """One line. Written by `checkpoints.event_log` only, numbered without gaps, each chained to the one before."""
 
     PAYLOADS = ("payload",)
     IDENTITY = ("run_id", "seq")

@@ -1,11 +1,11 @@
 """Where the bytes of checkpoints are kept. Rows live in the Django database; these keep what the rows point to."""
 
 from checkpoints.payloads.base import PayloadBackend, check_name
-from checkpoints.payloads.configured import DATABASE, backend, backends, chosen, lend
+from checkpoints.payloads.columns import fetch, forget, keep, name_of, where
 from checkpoints.payloads.database import DatabasePayloads
 from checkpoints.payloads.files import FilePayloads
 from checkpoints.payloads.memory import MemoryPayloads
-from checkpoints.payloads.placed import fetch, forget, keep, name_of, where
+from checkpoints.payloads.registry import DATABASE, backend, backends, chosen, lend
 from checkpoints.payloads.sealed import SealedPayloads
 
 __all__ = [

@@ -8,9 +8,9 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, Storage, storages
 from django.utils import timezone
 
-from checkpoints.payloads import local
+from checkpoints.payloads import local_files as local
 from checkpoints.payloads.base import check_name
-from checkpoints.payloads.check import checked, record
+from checkpoints.payloads.digest import checked, record
 from orchestrator.engine.errors import PayloadLost, PayloadsUnavailable, PayloadTaken
 
 _END = "payload"

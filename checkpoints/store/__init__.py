@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from checkpoints.core.memory_store import MemoryStore
-from checkpoints.core.stored import Snapshot, Stored
+from checkpoints.core.records import Snapshot, Stored
 
 if TYPE_CHECKING:
     from checkpoints import conformance

@@ -13,18 +13,20 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from checkpoints import folding, payloads, points
-from checkpoints.core import stored
+from checkpoints import payloads
+from checkpoints.core import records as stored
 from checkpoints.core.alias import parsed
 from checkpoints.core.ids import uuid7
-from checkpoints.core.stored import About, Snapshot, State, Stored
-from checkpoints.events import LogEnd
+from checkpoints.core.records import About, Snapshot, State, Stored
+from checkpoints.event_log import LogEnd
+from checkpoints.ledger import checkpoint_rows as points
+from checkpoints.ledger import reader as folding
+from checkpoints.ledger.checkpoint_rows import Payload, Place, Point
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.packed import value
 from checkpoints.payloads import PayloadBackend
-from checkpoints.points import Payload, Place, Point
-from checkpoints.sealing import Cover, cover_of
+from checkpoints.sealing.columns import value
+from checkpoints.sealing.rows import Cover, cover_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing, WrongStatus

@@ -12,13 +12,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from checkpoints.models import Run
-from checkpoints.sealing import cover_of
+from checkpoints.sealing.rows import cover_of
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
-from checkpoints.verification.held import held_writes
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
-from checkpoints.verification.remembered import remembered
-from checkpoints.verification.row import ended, run_row
+from checkpoints.verification.memory import remembered
+from checkpoints.verification.pending_writes import held_writes
+from checkpoints.verification.run import ended, run_row
 from checkpoints.verification.timeline import timeline
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 

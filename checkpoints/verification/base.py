@@ -6,10 +6,11 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
-from checkpoints import packed, sealing
+from checkpoints.db.pages import pages
 from checkpoints.models import Run
-from checkpoints.paging import pages
-from checkpoints.sealing import Cover
+from checkpoints.sealing import columns as packed
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import Cover
 from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from checkpoints.db.pages import pages
 from checkpoints.models import Checkpoint, LateResult, TaskResult
 from checkpoints.models.checkpoint import Source
-from checkpoints.paging import pages
 from checkpoints.verification.base import Fault, Subject
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from checkpoints import events
-from checkpoints.begun import named
-from checkpoints.events import LogEnd
+from checkpoints import event_log as events
+from checkpoints.db.pages import pages
+from checkpoints.event_log import LogEnd
+from checkpoints.journal.intents import named
 from checkpoints.models import Checkpoint, RunEvent, TaskResult
-from checkpoints.paging import pages
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError

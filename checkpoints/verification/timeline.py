@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints import folding, sealing
+from checkpoints.db.pages import pages
+from checkpoints.ledger import reader as folding
+from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint
-from checkpoints.paging import pages
-from checkpoints.points import content_hash
+from checkpoints.sealing import rows as sealing
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow

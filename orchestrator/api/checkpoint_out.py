@@ -6,10 +6,10 @@ from rest_framework import serializers
 
 from approvals.models import Decision
 from checkpoints import timeline
+from checkpoints.ledger.pending_writes import base_of
+from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
-from checkpoints.packed import value
-from checkpoints.recalling import memory_at
-from checkpoints.writes import base_of
+from checkpoints.sealing.columns import value
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing

@@ -7,8 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from approvals.api.base import person, read
 from approvals.permissions import may_see_run
-from approvals.rest import person, read
 from checkpoints import timeline
 from checkpoints.models import Checkpoint
 from orchestrator.api.checkpoint_out import CheckpointOut

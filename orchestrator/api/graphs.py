@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.rest import pages_of
+from approvals.api.base import pages_of
 from orchestrator.api.serializers import GraphLine, GraphOut
 from orchestrator.engine import registry
 

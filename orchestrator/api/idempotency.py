@@ -20,8 +20,8 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from checkpoints import sealing
 from checkpoints.conf import keyring
+from checkpoints.sealing import rows as sealing
 from orchestrator.api.problems import MEDIA_TYPE
 from orchestrator.models import IdempotencyRecord
 

@@ -8,11 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from approvals.api.base import LongPages, page, pages_of, person, read
 from approvals.permissions import visible_run, visible_runs
-from approvals.rest import LongPages, page, pages_of, person, read
 from checkpoints import timeline
 from checkpoints.models import Run
-from orchestrator import runs
 from orchestrator.api.serializers import (
     CancelBody,
     CheckpointLine,
@@ -28,7 +27,8 @@ from orchestrator.api.serializers import (
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
-from orchestrator.starting import require, start_for
+from orchestrator.runs import verbs as runs
+from orchestrator.runs.start_for_user import require, start_for
 
 _COLUMNS = [*RunLine.Meta.fields, "started_by__username", "on_behalf_of__username"]
 

@@ -4,14 +4,14 @@ from typing import Any
 
 from rest_framework import serializers
 
-from approvals.rest import Body, Query
+from approvals.api.base import Body, Query
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
-from checkpoints.packed import shown, value
-from orchestrator import settling
-from orchestrator.describing import progress_of
+from checkpoints.sealing.columns import shown, value
 from orchestrator.engine.identity import Task, idempotency_key
+from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs.labels import progress_of
 
 
 class StartBody(Body):

@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.rest import person
-from checkpoints import files
+from approvals.api.base import person
+from checkpoints import uploads as files
 from checkpoints.conf import conf
 from orchestrator.api.serializers import UploadOut
-from orchestrator.starting import require
+from orchestrator.runs.start_for_user import require
 
 _WRAPPING = 64 * 1024
 """Bytes that a form may take around its file."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 
-from checkpoints import files
+from checkpoints import uploads as files
 from checkpoints.models import Run
-from orchestrator import runs
+from orchestrator.runs import verbs as runs
 
 _HERE = Path(__file__).parent
 CLAIMS, IMPORTS = _HERE / "claims" / "data", _HERE / "imports" / "data"

@@ -11,9 +11,9 @@ from django.core.management.base import CommandError
 
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import Run
-from checkpoints.packed import shown
-from orchestrator.describing import error_of, progress_of
+from checkpoints.sealing.columns import shown
 from orchestrator.engine.errors import CountersignError
+from orchestrator.runs.labels import error_of, progress_of
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
 ENDED_OTHERWISE, STOPPED_CODE = 3, 4

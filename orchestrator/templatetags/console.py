@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox
 from checkpoints.conf import conf
-from orchestrator import labels, tape
-from orchestrator.describing import progress_of
+from orchestrator.display import labels, tape
+from orchestrator.runs.labels import progress_of
 
 register = template.Library()
 

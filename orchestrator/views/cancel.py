@@ -9,16 +9,16 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
+from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.page import render, visible_run
-from approvals.withdrawing import who_asked
-from checkpoints import audit
+from checkpoints import audit_log as audit
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.packed import shown
-from orchestrator import runs
+from checkpoints.sealing.columns import shown
 from orchestrator.engine.errors import CountersignError
+from orchestrator.runs import verbs as runs
 
 
 @dataclass(frozen=True, slots=True)

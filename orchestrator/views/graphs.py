@@ -16,13 +16,13 @@ from approvals import permissions
 from approvals.forms import controls
 from approvals.views.page import render
 from checkpoints.models import GraphVersion
+from orchestrator.display.diagram import paint
+from orchestrator.display.labels import STATUS
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import EFFECTS
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.node import END
-from orchestrator.labels import STATUS
-from orchestrator.layout import paint
 
 
 @login_required

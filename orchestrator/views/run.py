@@ -16,17 +16,18 @@ from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
-from checkpoints import audit, timeline
+from checkpoints import audit_log as audit
+from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.packed import why_not
-from orchestrator import runs
+from checkpoints.sealing.columns import why_not
+from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UNREADABLE, CountersignError, UnknownThing
 from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.layout import paint
+from orchestrator.runs import verbs as runs
 from orchestrator.views import run_details, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words

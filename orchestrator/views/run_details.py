@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from approvals import show
+from approvals.views import comparison as show
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
-from checkpoints.packed import shown
-from checkpoints.packed import value as value_of
+from checkpoints.sealing.columns import shown
+from checkpoints.sealing.columns import value as value_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url

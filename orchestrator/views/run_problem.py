@@ -6,7 +6,7 @@ from typing import Any
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator.describing import error_of
+from orchestrator.runs.labels import error_of
 
 
 @dataclass(frozen=True, slots=True)

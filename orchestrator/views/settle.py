@@ -11,14 +11,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals import permissions, show
+from approvals import permissions
+from approvals.views import comparison as show
 from approvals.views.page import opens_payloads, render, visible_run
-from checkpoints import audit
+from checkpoints import audit_log as audit
 from checkpoints.models import LateResult, Run, TaskResult
-from checkpoints.packed import value
-from orchestrator import runs, settling
+from checkpoints.sealing.columns import value
 from orchestrator.engine import Task, identity, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
+from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs import verbs as runs
 
 
 @dataclass(slots=True)

@@ -16,9 +16,8 @@ from approvals import permissions
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.views.page import render
-from checkpoints import files
+from checkpoints import uploads as files
 from checkpoints.models import Upload
-from orchestrator import starting
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     CountersignError,
@@ -28,6 +27,7 @@ from orchestrator.engine.errors import (
     PayloadTooLarge,
     WrongKey,
 )
+from orchestrator.runs import start_for_user as starting
 from orchestrator.views.graphs import current, sentence_of
 
 

@@ -15,18 +15,18 @@ from django_q.brokers import Broker
 from django_q.conf import Conf
 from django_q.signing import SignedPackage
 
-from checkpoints import jobs, leases
-from checkpoints.clock import db_now
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.leases import Claim
+from checkpoints.db.clock import db_now
 from checkpoints.models import Run
-from orchestrator.worker import abilities
-from orchestrator.worker.board import Board, install
-from orchestrator.worker.listening import Ear
-from orchestrator.worker.presence import Presence
+from checkpoints.queue import jobs, leases
+from checkpoints.queue.leases import Claim
+from orchestrator.worker import claimable as abilities
+from orchestrator.worker.registration import Presence
+from orchestrator.worker.round_robin import Turns
+from orchestrator.worker.shared_state import Board, install
 from orchestrator.worker.tasks import ADVANCE, WORK
-from orchestrator.worker.turns import Turns
+from orchestrator.worker.wait import Ear
 
 UNBEGUN_SECONDS = 10.0
 """A claim waits for a worker that is free already; after this long, no worker reads the queue any more."""

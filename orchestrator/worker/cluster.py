@@ -18,9 +18,9 @@ from django.db import Error, connections
 from django_q import cluster as stock
 
 from checkpoints.conf import conf
-from orchestrator.worker import presence
+from orchestrator.worker import registration as presence
 from orchestrator.worker.broker import RunBroker
-from orchestrator.worker.stopping import Stop
+from orchestrator.worker.signals import Stop
 from orchestrator.worker.watchdog import Watchdog
 
 DEAD_PROCESS, ENDED_BY_ITSELF, KILLED = 70, 71, 72

@@ -8,7 +8,7 @@ from django.db import connection
 from django_q.conf import Conf
 
 from checkpoints.conf import conf
-from orchestrator.worker import abilities
+from orchestrator.worker import claimable as abilities
 
 BROKER = "orchestrator.worker.broker.RunBroker"
 SPARE_SECONDS = 30

@@ -17,7 +17,7 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Any
 from uuid import UUID
 
-from checkpoints.leases import Claim
+from checkpoints.queue.leases import Claim
 
 FREE, CLAIMED = 0, -1
 """States of a cell. Any other is the id of the process that has taken it."""

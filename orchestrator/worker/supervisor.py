@@ -5,9 +5,9 @@ import time
 import structlog
 from django.db import OperationalError, connection, connections
 
+from orchestrator.worker.child_process import bind_forks
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
-from orchestrator.worker.lifelines import bind_forks
-from orchestrator.worker.stopping import Pauses, Stop
+from orchestrator.worker.signals import Pauses, Stop
 
 log = structlog.get_logger(__name__)
 

@@ -11,13 +11,14 @@ from uuid import UUID
 
 import structlog
 
-from checkpoints import jobs as queue
-from checkpoints import leases
-from checkpoints.leases import Claim, Claimable
-from orchestrator import jobs, runner
-from orchestrator.worker import abilities
-from orchestrator.worker.board import Board, installed
-from orchestrator.worker.turns import Turns
+from checkpoints.queue import jobs as queue
+from checkpoints.queue import leases
+from checkpoints.queue.leases import Claim, Claimable
+from orchestrator.execution import loop as runner
+from orchestrator.jobs import kinds as jobs
+from orchestrator.worker import claimable as abilities
+from orchestrator.worker.round_robin import Turns
+from orchestrator.worker.shared_state import Board, installed
 
 ADVANCE = "orchestrator.worker.tasks.advance"
 WORK = "orchestrator.worker.tasks.work"

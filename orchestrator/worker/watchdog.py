@@ -4,9 +4,9 @@ import time
 
 from django.db import Error, connection
 
-from checkpoints import jobs, leases
-from orchestrator.worker import abilities
-from orchestrator.worker.board import Board
+from checkpoints.queue import jobs, leases
+from orchestrator.worker import claimable as abilities
+from orchestrator.worker.shared_state import Board
 
 SILENCE_SECONDS = 15.0
 LOOK_SECONDS = 1.0

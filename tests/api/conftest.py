@@ -6,7 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from orchestrator import runs, tokens
+from orchestrator import tokens
+from orchestrator.runs import verbs as runs
 from tests.api import graphs
 from tests.cast import People
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from checkpoints import leases
 from checkpoints.models import Run
-from orchestrator import runs
-from orchestrator.worker import abilities
+from checkpoints.queue import leases
+from orchestrator.runs import verbs as runs
+from orchestrator.worker import claimable as abilities
 from tests.api.conftest import Client
 from tests.cast import People
 

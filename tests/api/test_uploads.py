@@ -8,7 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import override_settings
 
-from checkpoints import files
+from checkpoints import uploads as files
 from checkpoints.models import Run, Upload
 from tests.api.conftest import Client
 from tests.cast import People

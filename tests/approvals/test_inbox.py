@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
-from checkpoints import sql
-from checkpoints.packed import unpack
+from checkpoints.db import statements as sql
+from checkpoints.sealing.columns import unpack
 from tests.cast import People
 from tests.checkpoints.rows import START, a_request, a_run
 

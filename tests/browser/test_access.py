@@ -8,10 +8,10 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Receipt
-from checkpoints import jobs
 from checkpoints.models import Run, TaskResult
-from orchestrator import jobs as kinds
-from orchestrator import runs
+from checkpoints.queue import jobs
+from orchestrator.jobs import kinds
+from orchestrator.runs import verbs as runs
 from tests.browser.conftest import Page
 from tests.cast import People
 from tests.pages import claims

@@ -3,7 +3,7 @@
 import pytest
 from django.db import transaction
 
-from checkpoints import audit
+from checkpoints import audit_log as audit
 from checkpoints.models import AuditLine
 from tests.cast import People
 from tests.checkpoints.rows import missing

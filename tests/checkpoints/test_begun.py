@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from checkpoints import begun
-from checkpoints.begun import Intent
 from checkpoints.core.status import Status
+from checkpoints.journal import intents as begun
+from checkpoints.journal.intents import Intent
 from checkpoints.models import RunEvent
-from orchestrator import runs
 from orchestrator.engine import END, START, Send, Task
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from checkpoints import ledger
-from checkpoints.events import Draft
+from checkpoints.event_log import Draft
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Run, RunEvent
 from orchestrator.engine import END, START
 from tests.contract.small import graph, held, started

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from checkpoints import folding, leases, points, timeline
+from checkpoints import timeline
+from checkpoints.ledger import checkpoint_rows as points
+from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing import Cover
-from orchestrator import runner, runs
+from checkpoints.queue import leases
+from checkpoints.sealing.rows import Cover
 from orchestrator.engine import (
     END,
     START,
@@ -36,6 +38,8 @@ from orchestrator.engine import (
     registry,
 )
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
-from checkpoints import drivers
+from checkpoints.db import drivers
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -44,7 +44,7 @@ def table(transactional_db: None) -> Iterator[None]:
 
 
 def send(text: str, params: list[Any]) -> Any:
-    from checkpoints.drivers import postgresql as driver
+    from checkpoints.db.drivers import postgresql as driver
 
     return driver.send(connection, [(text, params)])
 
@@ -112,7 +112,7 @@ def test_a_connection_that_is_cut_is_an_operational_error_and_the_next_one_prepa
 
 
 def test_more_statements_than_a_connection_keeps_are_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from checkpoints.drivers import postgresql as driver
+    from checkpoints.db.drivers import postgresql as driver
 
     connection.close()
     connection.ensure_connection()

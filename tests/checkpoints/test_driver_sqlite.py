@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from checkpoints import drivers
+from checkpoints.db import drivers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's statements go another way")
@@ -39,7 +39,7 @@ def _tables(transactional_db: None) -> Iterator[None]:
 
 
 def send(*said: tuple[str, list[Any]]) -> int:
-    from checkpoints.drivers import sqlite
+    from checkpoints.db.drivers import sqlite
 
     return sqlite.send(connection, said)()
 
@@ -146,7 +146,7 @@ class TestOnSqlite:
 
     @pytest.mark.parametrize("moment", ["BEGIN IMMEDIATE", "UPDATE", "INSERT"])
     def test_what_interrupts_it_leaves_no_transaction_open(self, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        from checkpoints.drivers import sqlite
+        from checkpoints.db.drivers import sqlite
 
         do = sqlite._do
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from checkpoints import folding
+from checkpoints.ledger import reader as folding
 from checkpoints.models import Run
-from orchestrator import runs
 from orchestrator.engine import END, START
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph
 
 pytestmark = pytest.mark.django_db(transaction=True)

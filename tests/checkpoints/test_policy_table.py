@@ -8,13 +8,13 @@ from django.contrib.auth.models import Group, User
 from pydantic import BaseModel
 
 from approvals import reviews
-from checkpoints import writes
-from checkpoints.core.policy import Superstep, stays
+from checkpoints.core.keep_policy import Superstep, stays
 from checkpoints.core.status import Status
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, PendingWrite, Run
-from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Interval, registry
 from orchestrator.engine.structure import policy as policy_of
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.house.commands import ROOT
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from checkpoints import jobs, leases
-from checkpoints.leases import Claimable
+from checkpoints.db.statements import new
 from checkpoints.models import Job, Run
-from checkpoints.sql import new
+from checkpoints.queue import jobs, leases
+from checkpoints.queue.leases import Claimable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OURS = Claimable(frozenset({"f"}), frozenset({"g"}))

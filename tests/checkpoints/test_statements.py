@@ -8,15 +8,18 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from checkpoints import journal, leases, statements
-from checkpoints.begun import Intent
-from checkpoints.clock import db_in
-from checkpoints.journal import Ending
-from checkpoints.leases import Claimable
+from checkpoints.db import query_cache as statements
+from checkpoints.db.clock import db_in
+from checkpoints.db.statements import update_returning
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.models import LateResult, Run, TaskResult
-from checkpoints.sql import update_returning
-from orchestrator import runner, runs
+from checkpoints.queue import leases
+from checkpoints.queue.leases import Claimable
 from orchestrator.engine import END, START, Send, Task
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

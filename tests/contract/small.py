@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from checkpoints import leases
-from checkpoints.leases import Hold
 from checkpoints.models import Run
-from orchestrator import runner, runs
+from checkpoints.queue import leases
+from checkpoints.queue.leases import Hold
 from orchestrator.engine import Append, Graph, registry
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 
 
 class Order(BaseModel):

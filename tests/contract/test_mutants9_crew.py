@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import crew
+from orchestrator.execution import threads as crew
 from tests.processes import until
 
 SEEN: ContextVar[str] = ContextVar("SEEN", default="nothing")

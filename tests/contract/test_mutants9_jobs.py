@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from checkpoints import jobs
-from checkpoints.jobs import JobHold, Step
 from checkpoints.models import Job
+from checkpoints.queue import jobs
+from checkpoints.queue.jobs import JobHold, Step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

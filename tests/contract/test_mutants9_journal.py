@@ -8,16 +8,18 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from checkpoints import journal, ledger, loading
-from checkpoints.begun import Intent
 from checkpoints.core.status import Status
-from checkpoints.events import Draft
-from checkpoints.journal import Ending
-from checkpoints.leases import Hold
-from checkpoints.ledger import Moved, Point, Turn
+from checkpoints.event_log import Draft
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import head_loader as loading
+from checkpoints.ledger.commit import Moved, Point, Turn
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing import PLAIN
+from checkpoints.queue.leases import Hold
+from checkpoints.sealing.rows import PLAIN
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease, TamperedRow
 from tests.contract.small import graph, held, started

@@ -6,11 +6,11 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from checkpoints import landing
-from checkpoints.landing import Commit
-from checkpoints.leases import Hold
-from checkpoints.ledger import Moved
+from checkpoints.ledger.commit import Moved
+from checkpoints.memory import landings as landing
+from checkpoints.memory.landings import Commit
 from checkpoints.models import MemoryLanding
+from checkpoints.queue.leases import Hold
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import MemoryConflict
 from orchestrator.engine.trace import Landing

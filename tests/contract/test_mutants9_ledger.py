@@ -8,16 +8,18 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from checkpoints import ledger, wakes
 from checkpoints.core.status import Status
-from checkpoints.events import Draft
-from checkpoints.leases import Hold
-from checkpoints.ledger import Moved, Turn
+from checkpoints.event_log import Draft
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger.commit import Moved, Turn
 from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.queue import notify as wakes
+from checkpoints.queue.leases import Hold
 from checkpoints.verification import verify_run
-from orchestrator import cancelling, runs
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import StaleLease, TamperedRow
+from orchestrator.execution import cancellation as cancelling
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.contract.test_mutants9_points import large, last
 from tests.forging import tamper

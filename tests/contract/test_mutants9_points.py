@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from checkpoints import folding, leases, timeline
+from checkpoints import timeline
+from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import FilePayloads
+from checkpoints.queue import leases
 from checkpoints.verification import verify_run
-from orchestrator import runner, runs
 from orchestrator.engine import END, START, Graph, Interval, canonical
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 from tests.payloads.backends import Full
 from tests.payloads.conftest import cellar  # noqa: F401

@@ -6,7 +6,7 @@ import pytest
 from django.db import DataError, Error, IntegrityError, InterfaceError, OperationalError
 
 from orchestrator.engine.errors import SaveFailed
-from orchestrator.saving import is_refusal
+from orchestrator.execution.failed_save import is_refusal
 
 
 def caused(*, sqlite: int | None = None, postgresql: str | None = None) -> OperationalError:

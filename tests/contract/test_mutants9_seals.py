@@ -6,11 +6,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from checkpoints import run_seal, sealing
 from checkpoints.core.keyring import Keyring
 from checkpoints.models import MemoryRecord, MemoryTrace, Run, TaskResult
-from checkpoints.packed import pack
-from checkpoints.sealing import PLAIN, Cover
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import run_row as run_seal
+from checkpoints.sealing.columns import pack
+from checkpoints.sealing.rows import PLAIN, Cover
 from orchestrator.engine.errors import TamperedRow, WrongKey
 from tests.sealing.covered import COVER, TWO_KEYS
 

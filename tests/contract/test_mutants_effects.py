@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from checkpoints import journal
-from checkpoints.begun import Intent
 from checkpoints.core.status import Status
-from checkpoints.journal import Ending
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.models import Run, TaskResult, Worker
-from orchestrator import executor, runs
 from orchestrator.engine import END, START, Graph, NotDone, Retry, Task
 from orchestrator.engine.errors import KeyConflict, WrongStatus
+from orchestrator.execution import executor
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, started
 from tests.forging import rewrite

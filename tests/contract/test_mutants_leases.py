@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from checkpoints import journal, leases, ledger, loading, wakes
-from checkpoints.begun import Intent
 from checkpoints.core.status import Status
-from checkpoints.events import Draft
-from checkpoints.journal import Ending
-from checkpoints.leases import Claimable, Hold
-from checkpoints.ledger import Moved, Point, Turn
+from checkpoints.event_log import Draft
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import head_loader as loading
+from checkpoints.ledger.commit import Moved, Point, Turn
 from checkpoints.models import AuditLine, Checkpoint, LateResult, Run, RunEvent, TaskResult
-from orchestrator import runs
+from checkpoints.queue import leases
+from checkpoints.queue import notify as wakes
+from checkpoints.queue.leases import Claimable, Hold
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, started
 from tests.forging import rewrite
 

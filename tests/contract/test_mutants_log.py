@@ -10,16 +10,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
-from checkpoints import events, journal
-from checkpoints.begun import Intent
+from checkpoints import event_log as events
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.events import Draft, LogEnd
+from checkpoints.event_log import Draft, LogEnd
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
 from checkpoints.models import Run, RunEvent
-from checkpoints.packed import unpack
-from checkpoints.sealing import Cover
-from orchestrator import runs
+from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.rows import Cover
 from orchestrator.engine import END, START, Gate, Graph, Task
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.checkpoints.rows import START as AT
 from tests.contract.small import advanced, graph, held, slice_of, started

@@ -6,11 +6,12 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals.models import ApprovalRequest
-from checkpoints import leases
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
-from orchestrator import runner, runs
+from checkpoints.queue import leases
 from orchestrator.engine import END, START, Gate, Graph
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, started
 from tests.runner import desk

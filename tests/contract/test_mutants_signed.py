@@ -8,16 +8,17 @@ from django.apps import apps
 from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 
-from approvals import guard, reviews
+from approvals import append_only as guard
+from approvals import reviews
 from approvals.models import Decision
-from checkpoints import writes
 from checkpoints.core.status import Status
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.packed import pack
-from checkpoints.sealing import PLAIN
-from orchestrator import runs
+from checkpoints.sealing.columns import pack
+from checkpoints.sealing.rows import PLAIN
 from orchestrator.engine import END, START, Gate, Show
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.checkpoints.rows import START as AT
 from tests.contract.small import advanced, graph

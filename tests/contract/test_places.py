@@ -10,12 +10,12 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from checkpoints import journal
-from checkpoints.begun import named
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import named
 from checkpoints.models import RunEvent
-from orchestrator import executor
 from orchestrator.engine import END, START, Send
+from orchestrator.execution import executor
 from tests.contract.small import advanced, graph, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,11 +12,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from checkpoints import batches, journal, sealing
-from checkpoints.begun import Intent
-from checkpoints.journal import Ending
-from checkpoints.leases import Hold
+from checkpoints.db import bulk as batches
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.models import LateResult, Run, TaskResult
+from checkpoints.queue.leases import Hold
+from checkpoints.sealing import rows as sealing
 from orchestrator.engine import END, START, Send, Task
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from tests.contract.small import graph, held, started

@@ -3,11 +3,11 @@
 import pytest
 from django.db import IntegrityError
 
-from checkpoints import ledger
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint
-from orchestrator import runs
 from orchestrator.engine import END, START
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

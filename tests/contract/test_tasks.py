@@ -8,10 +8,10 @@ from django.contrib.auth.models import User
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.packed import unpack
-from orchestrator import runs
-from orchestrator.describing import progress_of
+from checkpoints.sealing.columns import unpack
 from orchestrator.engine import END, START, Gate, Retry, Send, Write
+from orchestrator.runs import verbs as runs
+from orchestrator.runs.labels import progress_of
 from tests import cast
 from tests.contract.small import advanced, graph
 from tests.runner import desk

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.packed import unpack
-from orchestrator import runs
+from checkpoints.sealing.columns import unpack
 from orchestrator.engine import END, START, Gate, Graph, Retry
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph
 from tests.runner import desk

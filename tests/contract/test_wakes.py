@@ -7,7 +7,9 @@ from django.contrib.auth.models import User
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator import commits, runner, runs
+from orchestrator.execution import commit as commits
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import held
 from tests.runner import desk

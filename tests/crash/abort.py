@@ -18,8 +18,8 @@ from django.db import Error, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from checkpoints.drivers import sqlite
-from orchestrator import crew
+from checkpoints.db.drivers import sqlite
+from orchestrator.execution import threads as crew
 
 
 class Aborted(BaseException):
@@ -71,7 +71,7 @@ def _watching_what_is_sent(watch: Watch) -> Iterator[None]:
     """The same for statements that go past Django's cursors."""
     with pytest.MonkeyPatch.context() as patch:
         if connection.vendor == "postgresql":
-            from checkpoints.drivers import postgresql
+            from checkpoints.db.drivers import postgresql
 
             patch.setattr(postgresql, "send", _sending(watch, postgresql.send))
         else:

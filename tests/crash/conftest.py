@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator import executor
+from orchestrator.execution import executor
 
 
 @pytest.fixture

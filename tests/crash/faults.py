@@ -23,7 +23,8 @@ def _die(moment: str, nodes: list[str]) -> None:
 
 def arm() -> None:
     """Wrap the functions that the moments lie before and after."""
-    from checkpoints import journal, ledger
+    from checkpoints.journal import results as journal
+    from checkpoints.ledger import commit as ledger
 
     def around(
         call: Callable[..., Any], before: str, after: str, nodes: Callable[..., list[str]]

@@ -3,9 +3,10 @@
 from typing import Any
 
 from approvals.models import ApprovalRequest
-from checkpoints import timeline, writes
+from checkpoints import timeline
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, PendingWrite, Run, RunEvent
-from checkpoints.packed import value
+from checkpoints.sealing.columns import value
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.plan import skipped

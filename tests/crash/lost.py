@@ -16,20 +16,20 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from tests.crash.abort import Watch, until_threads_rest, watching
 
 KINDS = {
-    ("orchestrator.runs", "start"): "start",
-    ("checkpoints.ledger", "stop"): "rest",
-    ("checkpoints.ledger", "append"): "intents",
-    ("checkpoints.journal", "record"): "result",
-    ("checkpoints.journal", "atomically"): "atomic result",
-    ("checkpoints.recalling", "_keep"): "memory record",
-    ("checkpoints.claiming", "take"): "claim",
-    ("checkpoints.leases", "begin"): "begin",
-    ("checkpoints.leases", "give_back"): "give back",
-    ("checkpoints.leases", "heartbeat"): "heartbeat",
+    ("orchestrator.runs.verbs", "start"): "start",
+    ("checkpoints.ledger.commit", "stop"): "rest",
+    ("checkpoints.ledger.commit", "append"): "intents",
+    ("checkpoints.journal.results", "record"): "result",
+    ("checkpoints.journal.results", "atomically"): "atomic result",
+    ("checkpoints.memory.read_records", "_keep"): "memory record",
+    ("checkpoints.db.claim", "take"): "claim",
+    ("checkpoints.queue.leases", "begin"): "begin",
+    ("checkpoints.queue.leases", "give_back"): "give back",
+    ("checkpoints.queue.leases", "heartbeat"): "heartbeat",
     ("approvals.reviews", "sign"): "signing",
-    ("orchestrator.runs", "resume"): "resume",
-    ("orchestrator.runs", "settle"): "settle",
-    ("orchestrator.runs", "cancel"): "cancel",
+    ("orchestrator.runs.verbs", "resume"): "resume",
+    ("orchestrator.runs.verbs", "settle"): "settle",
+    ("orchestrator.runs.verbs", "cancel"): "cancel",
 }
 POINTS = {"superstep": "superstep", "settlement": "settlement", "failure": "failure"}
 """Commits of a checkpoint, by its source; one that also pauses the run is a `pause` too."""
@@ -44,7 +44,7 @@ def kinds_here() -> set[str]:
     frame = sys._getframe(1)
     while frame := frame.f_back:  # type: ignore[assignment]
         name = (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
-        if name == ("checkpoints.ledger", "sent"):
+        if name == ("checkpoints.ledger.commit", "sent"):
             point, turn = frame.f_locals["point"], frame.f_locals["turn"]
             return {POINTS[str(point.source)]} | ({"pause"} if turn.status == "paused" else set())
         if name in KINDS:

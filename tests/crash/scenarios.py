@@ -15,14 +15,18 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from approvals.models import ApprovalRequest, Decision
-from checkpoints import journal, leases, wakes
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
 from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
+from checkpoints.queue import leases
+from checkpoints.queue import notify as wakes
 from checkpoints.verification import verify_run
-from orchestrator import runner, runs, settling
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Task
+from orchestrator.execution import loop as runner
+from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs import verbs as runs
 from tests.crash import graphs
 from tests.processes import calls
 from tests.runner import desk

@@ -11,8 +11,8 @@ from django.db import OperationalError, connection
 from approvals import reviews
 from approvals.models import Decision, Receipt
 from checkpoints.models import Run
-from orchestrator import runs
 from orchestrator.engine.errors import AlreadyDecided, WrongStatus
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.crash import graphs, lost, scenarios, test_sweep
 from tests.crash.abort import watching

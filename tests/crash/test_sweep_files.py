@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from checkpoints import orphans
 from checkpoints.models import Checkpoint
+from checkpoints.payloads import orphans
 from tests import cast
 from tests.crash import test_sweep
 from tests.crash.scenarios import SCENARIOS

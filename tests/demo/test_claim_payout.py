@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from checkpoints import files
+from checkpoints import uploads as files
 from orchestrator.demo.claims.graphs import graph
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.samples import CLAIMS

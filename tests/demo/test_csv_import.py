@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from checkpoints import files
+from checkpoints import uploads as files
 from orchestrator.demo.imports import importing
 from orchestrator.demo.imports.graphs import graph
 from orchestrator.demo.imports.messy import messy_csv

@@ -8,16 +8,17 @@ from django.contrib.auth.models import Group, User
 from django.core import mail
 
 from approvals import reviews
+from approvals.api.request_detail import slips_of
 from approvals.models import ApprovalRequest
-from approvals.slips import slips_of
-from checkpoints import files, timeline
+from checkpoints import timeline
+from checkpoints import uploads as files
 from checkpoints.models import Run
-from checkpoints.packed import unpack
-from orchestrator import runs
+from checkpoints.sealing.columns import unpack
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.messy import messy_csv
 from orchestrator.demo.imports.models import ImportedRow
 from orchestrator.demo.people import CLAIMS
+from orchestrator.runs import verbs as runs
 from tests.cast import People
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,9 +6,9 @@ from typing import Any
 from django.db.models import F
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
-from checkpoints.packed import value
-from orchestrator import runs
+from checkpoints.sealing.columns import value
 from orchestrator.engine import END, START, Gate, Graph
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered
 
 GATE = Gate(reviewers=["group:claims"])

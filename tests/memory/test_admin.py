@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.core.status import Status
-from checkpoints.memory import forget
+from checkpoints.memory.shelf import forget
 from checkpoints.models import AuditLine, MemoryTrace
 from tests.cast import PASSWORD, People
 from tests.memory.small import chain, gone, memory, remember, versions

@@ -6,13 +6,13 @@ import pytest
 from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
-from checkpoints import landing
 from checkpoints.core.status import Status
+from checkpoints.memory import landings as landing
 from checkpoints.models import MemoryRecord, MemoryTrace, TaskResult
-from checkpoints.packed import value
-from orchestrator import runs
+from checkpoints.sealing.columns import value
 from orchestrator.engine import Task
 from orchestrator.engine.trace import Landing
+from orchestrator.runs import verbs as runs
 from tests.contract.small import held, started
 from tests.memory.small import chain, forget, gone, landed, lose_the_lease, memory, remember, side_by_side
 from tests.runner.desk import said

@@ -6,11 +6,11 @@ import pytest
 from django.db import connection
 
 from checkpoints.core.status import Status
-from checkpoints.ledger import error_of
-from checkpoints.memory import Shelf
+from checkpoints.ledger.commit import error_of
+from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryRecord, MemoryTrace
-from checkpoints.packed import value
-from checkpoints.sealing import Cover
+from checkpoints.sealing.columns import value
+from checkpoints.sealing.rows import Cover
 from tests.memory.small import chain, gone, memory, remember
 from tests.runner.desk import state
 

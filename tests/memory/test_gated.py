@@ -11,12 +11,12 @@ from django.urls import reverse
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
+from checkpoints.ledger.pending_writes import base_of
 from checkpoints.models import Run
-from checkpoints.packed import value
-from checkpoints.writes import base_of
-from orchestrator import runs
+from checkpoints.sealing.columns import value
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import graph, registered
 from tests.memory.small import GATE, chain, forget, gone, landed, memory, remember, side_by_side

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from orchestrator import runs
 from orchestrator.engine import END, START, Send
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered
 from tests.memory.small import chain, forget, gone, landed, memory, remember, side_by_side, versions
 from tests.runner.desk import log, said, state

@@ -7,9 +7,9 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, MemoryRecord
-from orchestrator import runs
 from orchestrator.engine import Retry
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.runs import verbs as runs
 from tests.crash.abort import watching
 from tests.memory.small import chain, forget, gone, landed, lose_the_lease, memory, records, remember, side_by_side
 from tests.memory.statements import Breaks, counted

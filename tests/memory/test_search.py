@@ -6,10 +6,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from checkpoints import searching
-from checkpoints.memory import Shelf
+from checkpoints.memory import search as searching
+from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryTrace
-from checkpoints.sealing import Cover
+from checkpoints.sealing.rows import Cover
 from tests.memory.small import chain, forget, gone, remember
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from checkpoints import ledger
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from orchestrator.engine import END, START
 from tests.contract.small import advanced, graph
 

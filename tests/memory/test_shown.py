@@ -6,11 +6,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from checkpoints import timeline
+from checkpoints.memory.read_records import memory_at
 from checkpoints.models import MemoryRecord, TaskResult
-from checkpoints.packed import value
-from checkpoints.recalling import memory_at
+from checkpoints.sealing.columns import value
 from checkpoints.verification import verify_run
-from orchestrator import runs
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.memory.small import GATE, chain, gone, remember
 from tests.runner import desk

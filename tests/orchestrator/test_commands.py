@@ -13,7 +13,8 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from checkpoints.models import Run, Upload
-from orchestrator import runs, tokens
+from orchestrator import tokens
+from orchestrator.runs import verbs as runs
 from tests.api import graphs
 from tests.cast import People
 

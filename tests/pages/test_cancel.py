@@ -6,9 +6,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from checkpoints import jobs, leases
 from checkpoints.models import AuditLine, Job, Run
-from orchestrator import jobs as kinds
+from checkpoints.queue import jobs, leases
+from orchestrator.jobs import kinds
 from tests.cast import People
 
 Browse = Callable[[User], Client]

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import pytest
 
-from orchestrator.layout import Box, Drawing, Link, draw, paint
-from orchestrator.layout.route import Placed
+from orchestrator.display.diagram import Box, Drawing, Link, draw, paint
+from orchestrator.display.diagram.route import Placed
 from tests.pages import claims
 
 

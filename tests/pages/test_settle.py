@@ -10,9 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from checkpoints import sealing
 from checkpoints.models import AuditLine, Run, TaskResult
-from checkpoints.packed import unpack
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import unpack
 from orchestrator.engine import END, START, Graph, registry
 from tests.cast import People
 from tests.checkpoints.rows import a_checkpoint, a_run

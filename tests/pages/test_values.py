@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from approvals import show
 from approvals.forms import controls, reading
+from approvals.views import comparison as show
 
 
 def rows(now: Any, proposed: Any, **how: Any) -> dict[str, str]:

@@ -127,7 +127,7 @@ class LooksFirst(FilePayloads):
         time.sleep(0.01)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        from checkpoints.payloads.check import record
+        from checkpoints.payloads.digest import record
 
         return record(data)
 

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from checkpoints import folding, rotation
+from checkpoints import key_rotation as rotation
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
+from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, Run
-from checkpoints.packed import pack
+from checkpoints.sealing.columns import pack
 from checkpoints.store import CheckpointStore
 from checkpoints.verification import verify_run
-from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
 from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, registered, started
 from tests.forging import tamper
@@ -121,7 +122,7 @@ def test_what_is_no_fork_is_unknown_still() -> None:
 
 
 def test_two_that_resume_one_fork_get_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from checkpoints import ledger
+    from checkpoints.ledger import commit as ledger
 
     origin = advanced(chain("twice", *"ab", payloads="database"))
     forked = CheckpointStore().fork(f"{origin.key}:step-1")

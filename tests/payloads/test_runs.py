@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
-from checkpoints import folding, leases, ledger, timeline
+from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, Run
-from orchestrator import runs
+from checkpoints.queue import leases
 from orchestrator.api.problems import status_of
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import PayloadLost, SaveFailed, UnknownBackend
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, registered, slice_of, started
 from tests.payloads.backends import Full
 

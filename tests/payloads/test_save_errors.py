@@ -11,12 +11,14 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.backends.signals import connection_created
 
-from checkpoints import ledger, timeline
+from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, TaskResult
-from orchestrator import runs, saving
 from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
+from orchestrator.execution import failed_save as saving
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 from tests.payloads.backends import Full
 from tests.payloads.test_runs import chain, columns, kept_files, notes
@@ -316,8 +318,8 @@ def test_where_there_is_no_room_for_the_length_of_a_lease_the_worker_leaves_and_
         run = started(_fills(room))
         begun = time.monotonic()
         room.full = False
-        from checkpoints import leases
-        from orchestrator import runner
+        from checkpoints.queue import leases
+        from orchestrator.execution import loop as runner
 
         claim = leases.claim_one(run.id)
         assert claim is not None

@@ -14,13 +14,15 @@ import pytest
 from django.core.files.storage import InMemoryStorage
 from django.db import connection
 
-from checkpoints import leases, orphans, payloads
+from checkpoints import payloads
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Job, Run
-from checkpoints.payloads import FilePayloads
-from orchestrator import jobs as kinds
-from orchestrator import runner, runs
+from checkpoints.payloads import FilePayloads, orphans
+from checkpoints.queue import leases
+from orchestrator.execution import loop as runner
+from orchestrator.jobs import kinds
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, started
 from tests.crash.abort import Points
 from tests.payloads.test_runs import chain, columns, kept_files, notes

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 
 from approvals import reviews
 from approvals.models import ApprovalRequest
-from checkpoints import writes
 from checkpoints.core.status import Status
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite, Run
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Graph, registry

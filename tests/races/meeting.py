@@ -13,12 +13,12 @@ from django.contrib.auth.models import User
 from django.db import connections
 
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
-from checkpoints import leases
 from checkpoints.core.status import Status
 from checkpoints.models import Run, RunEvent
+from checkpoints.queue import leases
 from checkpoints.verification import verify_run
-from orchestrator import runner
 from orchestrator.engine.errors import CountersignError
+from orchestrator.execution import loop as runner
 from tests.processes import calls
 
 TRIALS = int(os.environ.get("COUNTERSIGN_RACE_TRIALS", "20"))

@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
-from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.processes import calls
 from tests.races.meeting import TRIALS, Thread, whole, work

@@ -10,14 +10,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from approvals import reviews, standing
+from approvals import reviews
+from approvals.gates import request_state as standing
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.sealing import cover_of
-from orchestrator import runs
+from checkpoints.sealing.rows import cover_of
 from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract import small
 from tests.graphs_app.graphs import hooked

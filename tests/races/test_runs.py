@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from checkpoints import leases
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
-from orchestrator import runner, runs
+from checkpoints.queue import leases
 from orchestrator.engine.errors import KeyConflict, WrongStatus
-from orchestrator.worker import abilities
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
+from orchestrator.worker import claimable as abilities
 from tests import cast
 from tests.crash import graphs
 from tests.processes import calls

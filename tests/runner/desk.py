@@ -7,10 +7,11 @@ from django.contrib.auth.models import Group, User
 
 from approvals import reviews
 from approvals.models import ApprovalRequest, Receipt
-from checkpoints import timeline, writes
+from checkpoints import timeline
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
-from checkpoints.packed import unpack
-from orchestrator import runs
+from checkpoints.sealing.columns import unpack
+from orchestrator.runs import verbs as runs
 
 
 def reviewer(user: User) -> User:

@@ -11,15 +11,18 @@ import pytest
 from django.utils import timezone
 
 from approvals.models import Decision, RequestStatus
-from checkpoints import jobs, journal, leases, timeline
-from checkpoints.begun import Intent
+from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
 from checkpoints.models import Job, Run, RunEvent, TaskResult
-from checkpoints.packed import value
+from checkpoints.queue import jobs, leases
+from checkpoints.sealing.columns import value
 from checkpoints.verification import verify_run
-from orchestrator import runner, runs
 from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, slice_of, started
 from tests.forging import tamper

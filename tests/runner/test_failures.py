@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import journal, leases, ledger
 from checkpoints.core.status import Status
-from checkpoints.events import Draft
-from checkpoints.leases import Hold
+from checkpoints.event_log import Draft
+from checkpoints.journal import results as journal
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
-from checkpoints.packed import unpack
-from orchestrator import runner, runs
+from checkpoints.queue import leases
+from checkpoints.queue.leases import Hold
+from checkpoints.sealing.columns import unpack
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue, StaleLease, UnknownThing, WrongStatus
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.forging import rewrite
 from tests.graphs_app import graphs

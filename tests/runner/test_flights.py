@@ -12,13 +12,15 @@ import pytest
 from django.db import connection, connections, transaction
 from django.utils import timezone
 
-from checkpoints import fencing, leases, ledger
 from checkpoints.core.status import Status
-from checkpoints.events import Draft
+from checkpoints.db import fenced_transaction as fencing
+from checkpoints.event_log import Draft
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.queue import leases
 from checkpoints.verification import verify_run
-from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Retry
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, slice_of, started
 from tests.runner import desk
 

@@ -7,11 +7,10 @@ from django.contrib.auth.models import User
 
 from approvals import reviews
 from approvals.models import Decision
-from checkpoints import leases
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, PendingWrite, Run
-from checkpoints.packed import pack, unpack
-from orchestrator import runner, runs
+from checkpoints.queue import leases
+from checkpoints.sealing.columns import pack, unpack
 from orchestrator.engine.errors import (
     AlreadyDecided,
     InvalidValue,
@@ -21,6 +20,8 @@ from orchestrator.engine.errors import (
     UnknownThing,
     WrongStatus,
 )
+from orchestrator.execution import loop as runner
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.graphs_app import graphs
 from tests.processes import calls

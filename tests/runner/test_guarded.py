@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from checkpoints import journal, leases
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
 from checkpoints.models import Run
-from orchestrator import runs
+from checkpoints.queue import leases
 from orchestrator.engine import END, START, Gate, Graph, Show, Task, registry
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.graphs_app.graphs import Ledger, Order
 from tests.runner import desk

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from checkpoints import leases, packed
-from checkpoints.leases import Hold
 from checkpoints.models import Run
-from orchestrator import heartbeat
+from checkpoints.queue import leases
+from checkpoints.queue.leases import Hold
+from checkpoints.sealing import columns as packed
 from orchestrator.engine import END, START
-from orchestrator.heartbeat import Heartbeat
+from orchestrator.execution import heartbeat
+from orchestrator.execution.heartbeat import Heartbeat
 from tests.contract.small import graph, held, started
 from tests.processes import until
 

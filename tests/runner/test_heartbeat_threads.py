@@ -11,9 +11,10 @@ from django.utils import timezone
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator import heartbeat, runs
 from orchestrator.engine import END, START
-from orchestrator.heartbeat import Heartbeat
+from orchestrator.execution import heartbeat
+from orchestrator.execution.heartbeat import Heartbeat
+from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, registered, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

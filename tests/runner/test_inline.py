@@ -13,11 +13,12 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from checkpoints import ledger
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Run
-from orchestrator import inline, runs
 from orchestrator.engine import END, START, Graph, Retry, Send, registry
+from orchestrator.execution import inline
+from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, registered, slice_of, started
 from tests.processes import until, worker
 from tests.runner import desk

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import events
+from checkpoints import event_log as events
 from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.sealing import Cover
-from orchestrator import runs
+from checkpoints.sealing.rows import Cover
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.runner.desk import log, sources, start, state
 
@@ -85,8 +85,8 @@ def test_the_recovery_point_is_the_one_row_that_is_not_kept_and_the_run_goes_on_
 
 def _superstep_by_superstep(run: Run, number: int) -> None:
     """Slices of one superstep each: a worker that is asked to drain leaves after the superstep in hand."""
-    from checkpoints import leases
-    from orchestrator import runner
+    from checkpoints.queue import leases
+    from orchestrator.execution import loop as runner
 
     for _ in range(number):
         claim = leases.claim_one(run.id)

@@ -9,13 +9,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from checkpoints import leases, loading
 from checkpoints.core.status import Status
+from checkpoints.ledger import head_loader as loading
 from checkpoints.models import LateResult
-from orchestrator.attempt import Attempt, Setting
+from checkpoints.queue import leases
 from orchestrator.engine import END, START, Graph, Task, registry
 from orchestrator.engine.plan import Start
-from orchestrator.heartbeat import Heartbeat
+from orchestrator.execution.attempt import Attempt, Setting
+from orchestrator.execution.heartbeat import Heartbeat
 from tests.contract.small import advanced, graph, held, started
 from tests.processes import until
 

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 from django.db import connection
 
 from approvals.models import Decision
-from checkpoints import sealing
 from checkpoints.models import PendingWrite, Run
-from checkpoints.packed import pack
-from checkpoints.sealing import Cover
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import pack
+from checkpoints.sealing.rows import Cover
 from tests.checkpoints import rows
 
 OLD, NEW = b"o" * 32, b"n" * 32

@@ -10,12 +10,13 @@ from uuid import uuid4
 from django.db import connection
 from django.db.models import Field, ForeignKey, JSONField, Model
 
-from approvals import guard
-from checkpoints import journal, leases
-from checkpoints.journal import Ending
+from approvals import append_only as guard
+from checkpoints.journal import results as journal
+from checkpoints.journal.results import Ending
 from checkpoints.models import Run
-from orchestrator import runs
+from checkpoints.queue import leases
 from orchestrator.engine import END, START, Gate, Graph, Task, registry
+from orchestrator.runs import verbs as runs
 from tests.graphs_app.graphs import Ledger, Order, propose, refuse, release
 from tests.runner import desk
 from tests.sealing.covered import run_sql

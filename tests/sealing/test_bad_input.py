@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from approvals import reviews
 from approvals.models import Decision, Receipt
-from checkpoints import ledger
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, MemoryTrace, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.verification import verify_run
-from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write, registry
 from orchestrator.engine.errors import CountersignError
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.api.conftest import Client
 from tests.runner import desk

@@ -16,16 +16,17 @@ from django.test import Client as Browser
 from django.urls import reverse
 
 from approvals.models import ApprovalRequest
-from checkpoints import sealing
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import Cover
-from orchestrator import checks, environment, runs
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import Cover
+from orchestrator import checks, environment
 from orchestrator.engine import registry
 from orchestrator.engine.errors import TamperedRow, WrongKey
 from orchestrator.management import told
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.api.conftest import Client
 from tests.processes import calls

@@ -12,10 +12,10 @@ from approvals.models import ApprovalRequest
 from checkpoints.core.keyring import LOCKED
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult, Run
-from orchestrator import runs
-from orchestrator.describing import progress_of
 from orchestrator.engine import END, START, Graph, registry
 from orchestrator.models import IdempotencyRecord
+from orchestrator.runs import verbs as runs
+from orchestrator.runs.labels import progress_of
 from tests import cast
 from tests.api.conftest import Client
 from tests.processes import until

@@ -6,11 +6,12 @@ import pytest
 from django.db import DatabaseError, transaction
 
 from approvals.models import Decision
-from checkpoints import rotation, sealing
+from checkpoints import key_rotation as rotation
 from checkpoints.core.keyring import key_of
+from checkpoints.key_rotation import Rotated
 from checkpoints.models import PendingWrite, Run
-from checkpoints.packed import unpack
-from checkpoints.rotation import Rotated
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import unpack
 from orchestrator.engine.errors import WrongKey
 from orchestrator.models import IdempotencyRecord
 from tests import cast

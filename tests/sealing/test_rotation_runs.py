@@ -9,13 +9,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from checkpoints import jobs as queue
-from checkpoints import payloads, rotation
+from checkpoints import key_rotation as rotation
+from checkpoints import payloads
 from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints.key_rotation import Rotated
 from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run
-from checkpoints.rotation import Rotated
+from checkpoints.queue import jobs as queue
 from checkpoints.verification import verify_run
-from orchestrator import jobs, runs
+from orchestrator.jobs import kinds as jobs
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.runner import desk
 from tests.sealing import full

@@ -9,13 +9,14 @@ from django.contrib.auth.models import User
 
 from approvals import reviews
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
-from checkpoints import sealing, writes
 from checkpoints.core.status import Status
+from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import AuditLine, PendingWrite, Run
-from checkpoints.packed import pack
-from checkpoints.sealing import cover_of
-from orchestrator import runs
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import pack
+from checkpoints.sealing.rows import cover_of
 from orchestrator.engine.errors import NotAReviewer, TamperedRow, WrongStatus
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.forging import remove, tamper
 from tests.processes import calls

@@ -8,17 +8,19 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from checkpoints import audit, journal, sealing
-from checkpoints.begun import Intent
+from checkpoints import audit_log as audit
 from checkpoints.core.status import Status
-from checkpoints.journal import Ending
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.models import AuditLine, LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.packed import pack, value
-from checkpoints.sealing import cover_of
-from orchestrator import runs
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import pack, value
+from checkpoints.sealing.rows import cover_of
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import held
 from tests.forging import remove, tamper

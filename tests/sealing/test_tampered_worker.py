@@ -13,12 +13,12 @@ from django.test import Client as Browser
 from django.urls import reverse
 
 from approvals.models import ApprovalRequest, Decision
-from checkpoints import ledger
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import AuditLine, Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.verification import verify_run
-from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.api.conftest import Client
 from tests.graphs_app import graphs

@@ -10,12 +10,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from checkpoints import jobs as queue
 from checkpoints import timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from checkpoints.queue import jobs as queue
 from checkpoints.verification import verify_run
-from orchestrator import integrity, jobs, runs
 from orchestrator.engine import END, START
+from orchestrator.jobs import integrity
+from orchestrator.jobs import kinds as jobs
+from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract import small
 from tests.forging import rewrite

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints import events, folding, points
-from checkpoints.events import Draft, LogEnd
+from checkpoints import event_log as events
+from checkpoints.event_log import Draft, LogEnd
+from checkpoints.ledger import checkpoint_rows as points
+from checkpoints.ledger import reader as folding
+from checkpoints.ledger.checkpoint_rows import Payload, Place, Point
 from checkpoints.models import Checkpoint
 from checkpoints.models.checkpoint import Source
-from checkpoints.points import Payload, Place, Point
-from checkpoints.sealing import Cover
+from checkpoints.sealing.rows import Cover
 from orchestrator.engine import canonical
 
 RUN = UUID("01890a5d-ac96-774b-bcce-b302099a8057")

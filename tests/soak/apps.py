@@ -15,6 +15,6 @@ class SoakConfig(AppConfig):
 
     def ready(self) -> None:
         if os.environ.get("COUNTERSIGN_SOAK_BREAK") == "journal":
-            from orchestrator import executor
+            from orchestrator.execution import executor
 
             executor.safe_again = lambda graph, task: True

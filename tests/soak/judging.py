@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from approvals.models import Decision
-from checkpoints import ledger, timeline
+from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.packed import value
+from checkpoints.sealing.columns import value
 from orchestrator.demo.claims.models import ClaimCase
 from tests.soak import graphs
 

@@ -23,12 +23,13 @@ from django.db import Error, connection  # noqa: E402
 
 from approvals import reviews  # noqa: E402
 from approvals.models import ApprovalRequest  # noqa: E402
-from checkpoints import writes  # noqa: E402
 from checkpoints.core.status import ENDS, Status  # noqa: E402
+from checkpoints.ledger import pending_writes as writes  # noqa: E402
 from checkpoints.models import PendingWrite, Run, TaskResult  # noqa: E402
-from orchestrator import runs, settling  # noqa: E402
 from orchestrator.engine import Task, idempotency_key  # noqa: E402
 from orchestrator.engine.errors import AlreadyDecided, CountersignError, StaleProposal  # noqa: E402
+from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs import verbs as runs  # noqa: E402
 from tests.soak import graphs, service  # noqa: E402
 
 GRAPH = "soak"

@@ -7,11 +7,12 @@ from django.db import connection
 from django.utils import timezone
 from django_q.signing import SignedPackage
 
-from checkpoints import leases
-from checkpoints.leases import Claim
 from checkpoints.models import Run, Worker
+from checkpoints.queue import leases
+from checkpoints.queue.leases import Claim
 from orchestrator.worker import broker as brokers
-from orchestrator.worker import presence, tasks
+from orchestrator.worker import registration as presence
+from orchestrator.worker import tasks
 from orchestrator.worker.broker import RunBroker
 from tests.processes import until
 from tests.worker.clusters import slow, status
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def broker(monkeypatch, settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "POLL_SECONDS": 0.001}
-    monkeypatch.setattr("orchestrator.worker.listening.NET_SECONDS", 0.0)
+    monkeypatch.setattr("orchestrator.worker.wait.NET_SECONDS", 0.0)
     monkeypatch.setattr(brokers, "NO_SLOT_SECONDS", 0.0)
     made = RunBroker()
     yield made

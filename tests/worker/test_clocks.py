@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from checkpoints.models import Run, TaskResult
-from orchestrator import runs
+from orchestrator.runs import verbs as runs
 from tests.processes import ROOT, environment, until
 from tests.stories.test_worker_races import everything
 from tests.worker.clusters import begun, cluster, ended, slow, status

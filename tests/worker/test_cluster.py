@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from checkpoints.models import Run, Worker
-from orchestrator import runs
+from orchestrator.runs import verbs as runs
 from orchestrator.worker.cluster import MARGIN_SECONDS
 from tests.processes import calls, until
 from tests.worker.clusters import begun, children, cluster, ended, send, slow, status

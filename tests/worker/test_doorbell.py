@@ -3,10 +3,10 @@
 import pytest
 from django.db import transaction
 
-from checkpoints import jobs
 from checkpoints.models import Job
+from checkpoints.queue import jobs
 from orchestrator.checks import check_settings
-from orchestrator.worker.looking import look
+from orchestrator.worker.poll import look
 from tests.worker.clusters import slow, status
 
 pytestmark = pytest.mark.django_db(transaction=True)

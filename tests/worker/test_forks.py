@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
-from orchestrator.worker.stopping import Stop
+from orchestrator.worker.signals import Stop
 
 pytestmark = pytest.mark.django_db
 

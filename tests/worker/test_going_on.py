@@ -8,12 +8,13 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from checkpoints import jobs, leases
-from checkpoints.jobs import Step
 from checkpoints.models import Job, Run
-from orchestrator import jobs as kinds
-from orchestrator import runner
-from orchestrator.worker import abilities, tasks
+from checkpoints.queue import jobs, leases
+from checkpoints.queue.jobs import Step
+from orchestrator.execution import loop as runner
+from orchestrator.jobs import kinds
+from orchestrator.worker import claimable as abilities
+from orchestrator.worker import tasks
 from tests.worker.clusters import slow, status
 from tests.worker.test_broker import broker, handed_out  # noqa: F401 - a fixture
 from tests.worker.test_jobs import counting  # noqa: F401 - a fixture

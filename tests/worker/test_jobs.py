@@ -7,11 +7,11 @@ from django.db import connection
 from django.utils import timezone
 from django_q.signing import SignedPackage
 
-from checkpoints import jobs
-from checkpoints.jobs import Step
 from checkpoints.models import Job
-from orchestrator import jobs as kinds
+from checkpoints.queue import jobs
+from checkpoints.queue.jobs import Step
 from orchestrator.engine.errors import StaleLease
+from orchestrator.jobs import kinds
 from orchestrator.worker import tasks
 from tests.processes import until
 from tests.worker.clusters import cluster, slow, status
@@ -217,7 +217,7 @@ def test_a_new_job_wakes_an_idle_worker_at_once(broker, monkeypatch):  # noqa: F
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no notifications: its workers look for jobs every second")
     broker.dequeue()
-    monkeypatch.setattr("orchestrator.worker.listening.NET_SECONDS", 30.0)
+    monkeypatch.setattr("orchestrator.worker.wait.NET_SECONDS", 30.0)
     jobs.add("count")
     broker.dequeue()
     assert [task["func"] for task in fetched(broker)] == [tasks.WORK]

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoints.leases import Claim
+from checkpoints.queue.leases import Claim
 from orchestrator.worker.slots import Slots
 
 fork = multiprocessing.get_context("fork")

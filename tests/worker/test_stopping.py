@@ -2,8 +2,8 @@
 
 import signal
 
-from orchestrator.worker import stopping
-from orchestrator.worker.stopping import Pauses, Stop
+from orchestrator.worker import signals as stopping
+from orchestrator.worker.signals import Pauses, Stop
 
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew_after_a_good_life():

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from pydantic import ValidationError
 
-from checkpoints.files import open_ref
+from checkpoints.uploads import open_ref
 from orchestrator.demo.claims.values import ClaimFile, Damage, Policy
 from orchestrator.engine import FileRef
 

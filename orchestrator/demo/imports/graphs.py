@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from checkpoints.files import open_ref
+from checkpoints.uploads import open_ref
 from orchestrator.demo.imports import checking, importing
 from orchestrator.demo.imports.reader import Delimiter
 from orchestrator.demo.imports.values import COLUMNS, Checked, Column, Correction, Cursor, Report

@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import QuerySet
 
-from checkpoints.clock import db_in
 from checkpoints.conf import conf
+from checkpoints.db.clock import db_in
 from checkpoints.models import Worker
 
 STALE_SECONDS = 10.0

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from orchestrator import runs
 from orchestrator.management import told
+from orchestrator.runs import verbs as runs
 
 
 class Command(BaseCommand):

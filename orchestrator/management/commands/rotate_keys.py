@@ -9,12 +9,12 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checkpoints import jobs as queue
-from checkpoints import rotation
+from checkpoints import key_rotation as rotation
 from checkpoints.conf import keyring
 from checkpoints.models import Job
 from checkpoints.models.job import LIVE
-from orchestrator import jobs
+from checkpoints.queue import jobs as queue
+from orchestrator.jobs import kinds as jobs
 from orchestrator.management import told
 
 KIND = "rotate_keys"

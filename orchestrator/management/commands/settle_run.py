@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from orchestrator import runs
 from orchestrator.management import told
+from orchestrator.runs import verbs as runs
 
 
 class Command(BaseCommand):

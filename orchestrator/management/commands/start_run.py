@@ -8,11 +8,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checkpoints import files
+from checkpoints import uploads as files
 from checkpoints.models import Run
-from orchestrator import runs
 from orchestrator.management import told
 from orchestrator.management.watching import watch
+from orchestrator.runs import verbs as runs
 
 
 class Command(BaseCommand):

@@ -15,8 +15,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from checkpoints.conf import conf
 from orchestrator import environment
 from orchestrator.devtools.postgres import Postgres, PostgresMissing
-from orchestrator.worker.lifelines import die_with_parent
-from orchestrator.worker.together import Together
+from orchestrator.worker.child_process import die_with_parent
+from orchestrator.worker.process_group import Together
 
 Address = tuple[str, int]
 

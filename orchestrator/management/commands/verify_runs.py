@@ -9,10 +9,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from checkpoints import jobs
-from orchestrator import runs
-from orchestrator.integrity import Verified, Wanted, verify
+from checkpoints.queue import jobs
+from orchestrator.jobs.integrity import Verified, Wanted, verify
 from orchestrator.management import told
+from orchestrator.runs import verbs as runs
 
 EVERY = 100
 """Runs between two lines of progress."""

@@ -1,0 +1,83 @@
+"""Endpoints of approvals: requests, their decisions, and signatures over a run. `approvals.urls` says where they stand.
+
+Views are plain; authentication, problems and idempotency come from whoever mounts them.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from approvals import inbox, permissions, reviews
+from approvals.api.base import page, pages_of, person, read
+from approvals.api.serializers import DecisionLine, DecisionsBody, ReceiptOut, RequestLine, RequestOut, RequestsQuery
+from approvals.models import ApprovalRequest, Decision
+from orchestrator.engine.errors import UnknownThing
+
+
+def visible_request(user: Any, request_id: UUID) -> ApprovalRequest:
+    """The request, with its run. Raises `UnknownThing` also where the caller may not see it."""
+    found = inbox.visible_requests(user).filter(id=request_id).first()
+    if found is None:
+        raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
+    return found
+
+
+class Requests(APIView):
+    """Approval requests of the runs that the caller may see; with `waiting=me` the open ones that name him."""
+
+    @extend_schema(operation_id="requests_list", parameters=[RequestsQuery], responses=pages_of(RequestLine))
+    def get(self, request: Request) -> Response:
+        wanted = read(RequestsQuery, request.query_params)
+        mine = "waiting" in wanted
+        rows = inbox.waiting_for(person(request)) if mine else inbox.visible_requests(person(request))
+        if "run" in wanted:
+            rows = rows.filter(run=permissions.visible_run(person(request), wanted["run"]).id)
+        if "graph" in wanted:
+            rows = rows.filter(graph=wanted["graph"])
+        return page(request, rows, RequestLine, by=("opened_at", "id") if mine else ("-opened_at", "-id"))
+
+
+class OneRequest(APIView):
+    """One request: what is asked, each write with its current value and its verdicts so far."""
+
+    @extend_schema(responses=RequestOut)
+    def get(self, request: Request, request_id: UUID) -> Response:
+        found = visible_request(person(request), request_id)
+        return Response(RequestOut(found, context={"request": request}).data)
+
+
+class RequestDecisions(APIView):
+    """Sign writes of one request as one act."""
+
+    scopes = {"POST": "decide"}
+
+    @extend_schema(request=DecisionsBody, responses=ReceiptOut)
+    def post(self, request: Request, request_id: UUID) -> Response:
+        posted = read(DecisionsBody, request.data)["decisions"]
+        visible_request(person(request), request_id)
+        return Response(ReceiptOut(reviews.decide(request_id, posted, by=person(request))).data)
+
+
+class Signatures(APIView):
+    """Sign writes of several requests of a run as one act."""
+
+    scopes = {"POST": "decide"}
+
+    @extend_schema(request=DecisionsBody, responses=ReceiptOut)
+    def post(self, request: Request, run: str) -> Response:
+        posted = read(DecisionsBody, request.data)["decisions"]
+        run_id = permissions.visible_run(person(request), run).id
+        return Response(ReceiptOut(reviews.sign(run_id, posted, by=person(request))).data)
+
+
+class RunDecisions(APIView):
+    """The decisions made in a run, in the order of its log."""
+
+    @extend_schema(responses=pages_of(DecisionLine))
+    def get(self, request: Request, run: str) -> Response:
+        rows = Decision.objects.filter(run=permissions.visible_run(person(request), run).id)
+        return page(request, rows, DecisionLine, by=("event_seq", "id"))

@@ -1,0 +1,77 @@
+"""Reads: the writes of one request as people are shown them, each with its current value and its verdicts so far.
+
+Pages and API call it. It never changes anything, and asks no permission.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from approvals.core import Standing
+from approvals.gates.request_state import Asked, read
+from approvals.models import ApprovalRequest, Decision
+from checkpoints import timeline
+from checkpoints.ledger import pending_writes as writes
+from checkpoints.models import PendingWrite
+from checkpoints.sealing import columns as packed
+from checkpoints.sealing.rows import cover_of
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """One pending write at its newest revision.
+
+    `current` is what the channel holds: for a bound base the value that the decision is bound to, else the value now.
+    `shown` is what the gate said of it when it was staged. `decisions` are all of them, oldest first, of any revision.
+    """
+
+    row: PendingWrite
+    value: Any
+    current: Any
+    bound: bool
+    shows: dict[str, Any]
+    shown: dict[str, Any]
+    standing: Standing
+    decisions: tuple[Decision, ...]
+
+
+def slips_of(request: ApprovalRequest) -> list[Slip]:
+    """The writes of a request in order of position. Four queries at most, whatever their number.
+
+    Raises `TamperedRow` and `WrongKey`: nobody is shown what was not written.
+    """
+    (asked,) = read([request], cover_of(request.run))
+    decisions = _decisions(request)
+    bases = [writes.base_of(row) for row in asked.writes]
+    now = {} if all(base.bound for base in bases) else _channels_now(request)
+    return [
+        _slip(row, base, asked, tuple(decisions.get(row.write, ())), now)
+        for row, base in zip(asked.writes, bases, strict=True)
+    ]
+
+
+def _decisions(request: ApprovalRequest) -> dict[UUID, list[Decision]]:
+    found: dict[UUID, list[Decision]] = {}
+    for decision in Decision.objects.filter(request=request).order_by("event_seq"):
+        found.setdefault(decision.write, []).append(decision)
+    return found
+
+
+def _channels_now(request: ApprovalRequest) -> dict[str, Any]:
+    state = timeline.head_state(request.run_id)
+    return {**state["scratch"], **state["artifacts"]}
+
+
+def _slip(
+    row: PendingWrite, base: writes.Base, asked: Asked, decisions: tuple[Decision, ...], now: dict[str, Any]
+) -> Slip:
+    return Slip(
+        row=row,
+        value=packed.value(row, "value"),
+        current=base.value if base.bound else now.get(row.channel),
+        bound=base.bound,
+        shows=base.shows,
+        shown=packed.value(row, "shown") or {},
+        standing=asked.standings[row.write],
+        decisions=decisions,
+    )

@@ -1,0 +1,188 @@
+"""Requests, writes, decisions and receipts as the API takes and gives them."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from approvals import permissions
+from approvals.api.base import Body, Query
+from approvals.api.request_detail import Slip, slips_of
+from approvals.models import ApprovalRequest, Decision, Receipt
+from checkpoints.sealing.columns import shown, value
+
+VERDICTS = ("approve", "reject", "edit")
+
+
+class DecisionBody(Body):
+    """One person's verdict on one write, bound to the hash of what was shown."""
+
+    write = serializers.UUIDField()
+    hash = serializers.CharField(max_length=64)
+    verdict = serializers.ChoiceField(choices=VERDICTS)
+    value = serializers.JSONField(required=False, help_text="With the verdict edit only.")
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
+
+
+class DecisionsBody(Body):
+    """One act of signing."""
+
+    decisions = DecisionBody(many=True, allow_empty=False)
+
+
+class RequestsQuery(Query):
+    """What a list of requests can be narrowed to."""
+
+    waiting = serializers.ChoiceField(choices=["me"], required=False)
+    run = serializers.CharField(required=False)
+    graph = serializers.CharField(required=False)
+
+
+class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
+    """A request in a list."""
+
+    run_key = serializers.CharField(source="run.key")
+    run_status = serializers.CharField(source="run.status")
+    title = serializers.SerializerMethodField()
+    reviewers = serializers.SerializerMethodField()
+    status = serializers.CharField(help_text="open, settled, applied, withdrawn or expired")
+    writes = serializers.IntegerField()
+
+    class Meta:
+        model = ApprovalRequest
+        fields = [
+            "id", "run", "run_key", "run_status", "graph", "line", "node", "visit", "index", "kind", "title",
+            "reviewers", "quorum", "deadline", "status", "outcome", "writes", "opened_at", "settled_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_title(self, request: ApprovalRequest) -> str:
+        return shown(request, "title") or ""
+
+    def get_reviewers(self, request: ApprovalRequest) -> list[str]:
+        return list(request.policy["reviewers"])
+
+
+class DecisionLine(serializers.ModelSerializer[Decision]):
+    """A decision as it was made: who, what they saw, what was proposed, what it came to."""
+
+    by = serializers.CharField(source="by_name")
+    old_value = serializers.SerializerMethodField()
+    proposed_value = serializers.SerializerMethodField()
+    final_value = serializers.SerializerMethodField()
+    reason = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Decision
+        fields = [
+            "id", "request", "receipt", "run", "line", "task", "write", "position", "channel", "revision", "seen_hash",
+            "verdict", "old_value", "proposed_value", "final_value", "reason", "by", "at", "event_seq",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_old_value(self, decision: Decision) -> Any:
+        return value(decision, "old_value")
+
+    def get_proposed_value(self, decision: Decision) -> Any:
+        return value(decision, "proposed_value")
+
+    def get_final_value(self, decision: Decision) -> Any:
+        return value(decision, "final_value")
+
+    def get_reason(self, decision: Decision) -> str:
+        return value(decision, "reason") or ""
+
+
+class VerdictOut(serializers.Serializer[Decision]):
+    """A decision beside its write. `counts`: it is about the revision that stands."""
+
+    verdict = serializers.CharField()
+    by = serializers.CharField(source="by_name")
+    at = serializers.DateTimeField()
+    revision = serializers.IntegerField()
+    reason = serializers.SerializerMethodField()
+
+    def get_reason(self, decision: Decision) -> str:
+        return value(decision, "reason") or ""
+
+
+class WriteOut(serializers.Serializer[Slip]):
+    """A pending write as a decision sees it. `settled` is approved, rejected or empty."""
+
+    id = serializers.UUIDField(source="row.write")
+    task = serializers.CharField(source="row.task")
+    position = serializers.IntegerField(source="row.position")
+    channel = serializers.CharField(source="row.channel")
+    label = serializers.CharField(source="row.label")  # type: ignore[assignment]
+    value = serializers.JSONField()
+    current = serializers.JSONField()
+    bound = serializers.BooleanField()
+    shows = serializers.JSONField()
+    shown = serializers.JSONField()
+    revision = serializers.IntegerField(source="row.revision")
+    staged_at = serializers.DateTimeField(source="row.staged_at")
+    hash = serializers.CharField(source="row.hash")
+    settled = serializers.CharField(source="standing.verdict")
+    verdicts = VerdictOut(source="decisions", many=True)
+
+
+class MayDecide(serializers.Serializer[Any]):
+    """Whether the caller may sign, and the sentence why not."""
+
+    yes = serializers.BooleanField()
+    why_not = serializers.CharField()
+
+
+class RequestOut(RequestLine):
+    """One request with its writes."""
+
+    facts = serializers.SerializerMethodField()
+    why = serializers.SerializerMethodField()
+    policy = serializers.JSONField()
+    writes = serializers.SerializerMethodField()  # type: ignore[assignment]
+    may_decide = serializers.SerializerMethodField()
+
+    class Meta(RequestLine.Meta):
+        fields = [*RequestLine.Meta.fields, "facts", "why", "policy", "may_decide"]
+        read_only_fields = fields
+
+    def get_facts(self, request: ApprovalRequest) -> list[dict[str, Any]]:
+        return value(request, "facts") or []
+
+    def get_why(self, request: ApprovalRequest) -> str:
+        return value(request, "why") or ""
+
+    def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
+        return [dict(WriteOut(slip).data) for slip in slips_of(request)]
+
+    def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
+        closed = permissions.closed(request)
+        allowed = permissions.Allowed(False, closed) if closed else self._personally(request)
+        return dict(MayDecide(allowed).data)
+
+    def _personally(self, request: ApprovalRequest) -> permissions.Allowed:
+        return permissions.may_decide(self.context["request"].user, request)
+
+
+class ReceiptLine(serializers.Serializer[Any]):
+    """What became of one posted decision."""
+
+    write = serializers.UUIDField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    revision = serializers.IntegerField()
+    hash = serializers.CharField()
+    verdict = serializers.CharField()
+    result = serializers.ChoiceField(choices=["counted", "came_back", "already"])
+    why = serializers.CharField(default="")
+    by = serializers.ListField(child=serializers.CharField(), default=list)
+
+
+class ReceiptOut(serializers.ModelSerializer[Receipt]):
+    """What one signing did."""
+
+    by = serializers.CharField(source="by.get_username")
+    lines = ReceiptLine(many=True)
+
+    class Meta:
+        model = Receipt
+        fields = ["id", "run", "by", "at", "lines"]
+        read_only_fields = fields

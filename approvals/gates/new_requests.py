@@ -1,0 +1,188 @@
+"""Opening requests: what the runner does for each gate that a superstep reached, inside the commit that stages the
+writes.
+
+Everything is computed before the transaction; `Opening.insert` only inserts. Title, facts, labels, policy and base are
+fixed here, once: what people are shown later is what is stored now.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Any
+
+from approvals.models import ApprovalRequest, RequestReviewer
+from checkpoints.core.ids import uuid7
+from checkpoints.db import statements as sql
+from checkpoints.event_log import Draft
+from checkpoints.ledger import pending_writes as writes
+from checkpoints.models import PendingWrite
+from checkpoints.queue.leases import Hold
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import pack
+from orchestrator.engine import Gate, Task, canonical, write_id
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gate import present
+from orchestrator.engine.reduce import HeldWrite
+
+PRINCIPALS = ("user:", "group:", "perm:")
+LONGEST_PRINCIPAL = 200
+
+
+@frozen
+class Reached:
+    """A gate reached by a task, and why it must be asked (the guard's reason, or its error)."""
+
+    gate: Gate
+    why: str | None = None
+    all_or_nothing: bool = False
+
+
+@frozen
+class Opening:
+    """Rows and log lines that ride in the commit."""
+
+    requests: list[ApprovalRequest] = field(default_factory=list)
+    reviewers: list[RequestReviewer] = field(default_factory=list)
+    writes: list[PendingWrite] = field(default_factory=list)
+    lines: list[Draft] = field(default_factory=list)
+
+    def insert(self) -> None:
+        """Three statements for some hundred rows, in the caller's transaction."""
+        if self.requests:
+            sql.insert(ApprovalRequest, self.requests)
+            sql.insert(RequestReviewer, self.reviewers)
+            sql.insert(PendingWrite, self.writes)
+
+
+@frozen
+class Moment:
+    """The commit that opens: the state after it, its superstep, the run's input, and when."""
+
+    state: dict[str, dict[str, Any]]
+    superstep: int
+    input: Any
+    at: datetime
+
+
+def prepare(
+    hold: Hold, compiled: Compiled, reached: Mapping[Task, Reached], held: Sequence[HeldWrite], moment: Moment
+) -> Opening:
+    """The requests of these tasks. Raises `InvalidValue` where a function for reviewers fails or names nobody."""
+    opening = Opening()
+    if not reached:
+        return opening
+    for task, gating in reached.items():
+        proposal = [write for write in held if write.task == task]
+        _open(opening, hold, compiled, task, gating, proposal, moment)
+    sealing.finish(opening.requests, hold.cover)
+    sealing.finish(opening.writes, hold.cover)
+    return opening
+
+
+def _open(
+    opening: Opening,
+    hold: Hold,
+    compiled: Compiled,
+    task: Task,
+    gating: Reached,
+    proposal: list[HeldWrite],
+    moment: Moment,
+) -> None:
+    policy = policy_of(compiled, gating, moment.state)
+    policy_hash = canonical.digest(canonical.dumps(policy))
+    shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
+    request = ApprovalRequest(
+        id=uuid7(),
+        run_id=hold.id,
+        line=hold.line,
+        node=task.node,
+        visit=task.visit,
+        index=task.index,
+        graph=hold.graph,
+        superstep=moment.superstep,
+        title=pack(shown["title"]),
+        facts=pack(shown["facts"]),
+        why=pack(gating.why) if gating.why else b"",
+        policy=policy,
+        policy_hash=policy_hash,
+        quorum=policy["quorum"],
+        writes=len(proposal),
+        opened_at=moment.at,
+    )
+    opening.requests.append(request)
+    opening.reviewers.extend(RequestReviewer(request=request, principal=p) for p in policy["reviewers"])
+    opening.writes.extend(
+        _stage(hold, compiled, write, gating.gate, shown=shown, policy_hash=policy_hash, moment=moment)
+        for write in proposal
+    )
+    ids = [str(write_id(hold.id, hold.line, task, write.position)) for write in proposal]
+    opening.lines.append(
+        Draft("request_opened", {"request": str(request.id), "writes": ids}, node=task.node, task=str(task))
+    )
+
+
+def _stage(
+    hold: Hold,
+    compiled: Compiled,
+    write: HeldWrite,
+    gate: Gate,
+    *,
+    shown: dict[str, Any],
+    policy_hash: str,
+    moment: Moment,
+) -> PendingWrite:
+    task = write.task
+    labels: dict[str, Any] = {name: shown[name] for name in ("title", "facts")}
+    labels |= shown["writes"][write.position]
+    base = writes.base_in(moment.state, write.channel, bound=compiled.channels[write.channel].bound, shows=gate.shows)
+    return writes.staged(
+        write_id(hold.id, hold.line, task, write.position),
+        writes.Address(hold.id, hold.line, task.node, task.visit, task.index, write.position),
+        channel=write.channel,
+        label=labels["label"][:300],
+        value=write.value,
+        base=base,
+        shown=labels,
+        policy_hash=policy_hash,
+        superstep=moment.superstep,
+        at=moment.at,
+        cover=hold.cover,
+    )
+
+
+def policy_of(compiled: Compiled, gating: Reached, state: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The policy that a request is opened under, JSON: a later deployment changes none of it."""
+    gate = gating.gate
+    return {
+        "reviewers": _reviewers(compiled, gate, state),
+        "quorum": gate.quorum,
+        "reject_quorum": gate.reject_quorum,
+        "four_eyes": gate.four_eyes,
+        "all_or_nothing": gate.all_or_nothing or gating.all_or_nothing,
+        "shows": sorted(gate.shows),
+        "reason_required": sorted(name for name, show in gate.writes.items() if show.reason_required),
+    }
+
+
+def _reviewers(compiled: Compiled, gate: Gate, state: dict[str, dict[str, Any]]) -> list[str]:
+    named: Any = gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
+    if callable(named):
+        try:
+            named = named(compiled.state_for(state))
+        except Exception as error:
+            raise InvalidValue(f"the reviewers function of a gate failed: {type(error).__name__}: {error}") from error
+    return _checked(named)
+
+
+def _checked(named: Any) -> list[str]:
+    if isinstance(named, str) or not isinstance(named, Iterable):
+        raise InvalidValue("reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>")
+    principals = sorted({str(p) for p in named})
+    wrong = [p for p in principals if not p.startswith(PRINCIPALS)]
+    if any(len(p) > LONGEST_PRINCIPAL for p in principals):
+        raise InvalidValue(f"a reviewer's name has at most {LONGEST_PRINCIPAL} characters")
+    if wrong or not principals:
+        raise InvalidValue(f"reviewers must name somebody as user:, group: or perm:, not {wrong or 'nobody'}")
+    return principals

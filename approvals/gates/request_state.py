@@ -1,0 +1,95 @@
+"""How the requests of a run stand: their writes, decisions and verdicts, read together and verified. Signing, settling
+and re-basing use it, and whoever shows what is decided: nobody decides on, or applies, a row that was tampered with.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from approvals.core import Given, Held, Policy, Standing, judge, outcome
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.ledger import pending_writes as writes
+from checkpoints.models import PendingWrite
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import Cover
+from orchestrator.engine import Task
+from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.frozen import frozen
+
+
+@frozen
+class Asked:
+    """One request with its writes as they stand, in order of position."""
+
+    request: ApprovalRequest
+    writes: tuple[PendingWrite, ...]
+    standings: dict[UUID, Standing]
+
+    @property
+    def task(self) -> Task:
+        return Task(self.request.node, self.request.visit, self.request.index)
+
+    @property
+    def outcome(self) -> str | None:
+        """approved, rejected or partial once each write is settled; None before."""
+        return outcome(self.standings.values())
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the decision that settled it."""
+        return max((s.seq for s in self.standings.values()), default=0)
+
+
+def policy_of(request: ApprovalRequest) -> Policy:
+    """The rules that the request was opened under."""
+    p = request.policy
+    return Policy(p["quorum"], p["reject_quorum"], p["four_eyes"], p["all_or_nothing"])
+
+
+def read(requests: Sequence[ApprovalRequest], cover: Cover) -> list[Asked]:
+    """How these requests, all of one run and line, stand. Two queries, whatever their number.
+
+    Raises `TamperedRow` and `WrongKey` where one of the rows is not as it was written.
+    """
+    if not requests:
+        return []
+    first = requests[0]
+    by_request: dict[UUID, list[Decision]] = {}
+    # Before the writes: of an edit that is signed meanwhile the decision may be missing, but never the revision.
+    for decision in Decision.objects.filter(request__in=requests):
+        by_request.setdefault(decision.request_id, []).append(decision)
+    rows = list(writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
+    by_task: dict[str, list[PendingWrite]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, []).append(row)
+    return [_asked(r, by_task.get(r.task, []), by_request.get(r.id, []), cover) for r in requests]
+
+
+def _asked(
+    request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Sequence[Decision], cover: Cover
+) -> Asked:
+    sealing.verify_all([request, *rows, *decisions], cover)
+    _require_whole(request, rows, decisions)
+    held = [Held(row.write, row.revision, row.author_id) for row in rows]
+    given = [Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in decisions]
+    return Asked(request, tuple(rows), judge(held, given, policy_of(request)))
+
+
+def _require_whole(request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Iterable[Decision]) -> None:
+    """Rows that verify can still be too few: a write, or the revision that somebody decided on, was deleted."""
+    what = sealing.name_of(request)
+    if len(rows) != request.writes:
+        raise TamperedRow(f"{what} asks about {request.writes} writes, and {len(rows)} are there", row=what)
+    newest = {row.write: row.revision for row in rows}
+    for decision in decisions:
+        if decision.revision > newest.get(decision.write, 0):
+            gone = f"revision {decision.revision} of write {decision.write}"
+            raise TamperedRow(f"{what} has a decision on {gone}, which is not there", row=what)
+
+
+def require_all_decisions(run: UUID, known: int, *, exactly: bool = False) -> None:
+    """Raise `TamperedRow` where a run has fewer decisions than its row says; with `exactly`, for whoever holds the
+    run's lock, where it has more too.
+    """
+    count = Decision.objects.filter(run=run).count()
+    if count < known or (exactly and count != known):
+        raise TamperedRow(f"run {run} has {count} decisions, and its row says {known}", run=str(run))

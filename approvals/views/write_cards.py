@@ -1,0 +1,277 @@
+"""The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from approvals.core import Standing
+from approvals.forms import controls
+from approvals.forms.controls import Control, humanise
+from approvals.gates.request_state import Asked
+from approvals.models import Decision, RequestStatus
+from approvals.views import comparison as show
+from approvals.views.inbox import asked_of, name_of
+from approvals.views.review_form import Choice
+from checkpoints.ledger import pending_writes as writes
+from checkpoints.models import PendingWrite
+from checkpoints.sealing import columns as packed
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.trace import is_memory
+
+Forms = Callable[[str], bool]
+LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
+DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """One decision as a line on its slip."""
+
+    name: str
+    did: str
+    at: datetime
+    reason: str
+
+
+@dataclass(slots=True)
+class Slip:
+    """One pending write as its slip shows it."""
+
+    number: int
+    row: PendingWrite
+    request: UUID
+    title: str
+    say: str
+    shown: show.Shown
+    raw: str
+    raw_now: str
+    current: str
+    beside: list[dict[str, str]]
+    adds: bool
+    standing: Standing
+    open: bool
+    may: bool
+    reason_required: bool
+    control: Control | None
+    signed: list[Signed]
+    original: str = ""
+    stale: str = ""
+    chosen: str = ""
+    reason: str = ""
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def write(self) -> str:
+        return str(self.row.write)
+
+    @property
+    def anchor(self) -> str:
+        return f"w{self.number}"
+
+    @property
+    def first(self) -> bool:
+        return self.number == 1
+
+    @property
+    def version(self) -> str:
+        """Changes with everything that a person decides on."""
+        return f"{self.row.hash[:16]}-{self.standing.verdict}-{len(self.standing.by)}"
+
+    @property
+    def verdict(self) -> str:
+        return self.standing.verdict
+
+    @property
+    def verdict_label(self) -> str:
+        edited = self.verdict == "approved" and self.row.reason == "edit"
+        return "Edited" if edited else LOOKS[self.verdict][0]
+
+    @property
+    def verdict_style(self) -> str:
+        return LOOKS[self.verdict][2]
+
+    @property
+    def settled_icon(self) -> str:
+        if self.verdict == "approved" and self.row.reason == "edit":
+            return "pen"
+        return LOOKS[self.verdict][1] if self.verdict else "dots"
+
+    @property
+    def by_system(self) -> bool:
+        return self.standing.by == (None,)
+
+    def __getattr__(self, name: str) -> Any:
+        # The template reads the row's own columns through its slip.
+        return getattr(self.row, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request: what it asks, and its slips."""
+
+    id: UUID
+    title: str
+    facts: list[dict[str, str]]
+    why: str
+    why_not: str
+    open: bool
+    all_or_nothing: bool
+    slips: list[Slip]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One needed signature."""
+
+    name: str
+    text: str
+    at: datetime | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.at is None
+
+
+def question(
+    asked: Asked, why_not: str, decisions: Iterable[Decision], compiled: Compiled | None, *, first: int, forms: Forms
+) -> Question:
+    """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is edited.
+
+    `forms` says of a write whether its edit form is drawn field by field; the others are edited as JSON.
+    """
+    request = asked.request
+    by_write: dict[UUID, list[Signed]] = {}
+    for decision in decisions:
+        by_write.setdefault(decision.write, []).append(_signed(decision))
+    is_open = request.status == RequestStatus.OPEN
+    slips = [
+        _slip(asked, row, number=first + n, signed=by_write.get(row.write, []), may=is_open and not why_not)
+        for n, row in enumerate(asked.writes)
+    ]
+    for slip in slips:
+        if slip.may and slip.open:
+            slip.control = _control(compiled, slip.row, packed.value(slip.row, "value"), fields=forms(slip.write))
+    facts = [_fact(f["label"], f.get("value")) for f in packed.value(request, "facts") or ()]
+    title = str(packed.value(request, "title") or f"Decide what {request.node} proposes")
+    why = show.text_of(packed.value(request, "why"))
+    return Question(
+        request.id, title, facts, why, why_not if is_open else "", is_open, request.policy["all_or_nothing"], slips
+    )
+
+
+def _fact(label: Any, value: Any) -> dict[str, str]:
+    return {"label": str(label), "text": show.text_of(value).replace("\n", ", ") or "not set"}
+
+
+def _signed(decision: Decision) -> Signed:
+    name = name_of(decision.by) if decision.by else "The system"
+    return Signed(name, DID[decision.verdict], decision.at, show.visible(str(packed.value(decision, "reason") or "")))
+
+
+def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> Slip:
+    value, base, shown = packed.value(row, "value"), writes.base_of(row), packed.value(row, "shown") or {}
+    standing = asked.standings[row.write]
+    is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
+    adds = not base.bound
+    return Slip(
+        number=number,
+        row=row,
+        request=asked.request.id,
+        title=row.label or f"{row.node} sets {row.channel}",
+        say=_say(shown.get("reversible"), row.channel),
+        shown=show.compare(base.value, value, adds=adds),
+        raw=show.as_json(value),
+        raw_now=show.as_json(base.value),
+        current=_current(base.value, adds),
+        beside=[
+            {"label": humanise(name), "text": show.visible(show.as_json(other)) or "not set"}
+            for name, other in base.shows.items()
+        ],
+        adds=adds,
+        standing=standing,
+        open=is_open,
+        may=may and is_open,
+        reason_required=row.channel in asked.request.policy["reason_required"],
+        control=None,
+        signed=signed,
+        stale=_stale(row) if is_open else "",
+    )
+
+
+def _say(reversible: Any, channel: str) -> str:
+    if isinstance(reversible, str) and reversible:
+        return reversible
+    if reversible is not None:
+        return "Can be undone." if reversible else "Cannot be undone."
+    if is_memory(channel):
+        return "Is remembered for all runs once it is approved; a rewind does not undo it."
+    return "Becomes part of the run once it is approved."
+
+
+def _current(value: Any, adds: bool) -> str:
+    if not adds:
+        return ""
+    return f"It is combined with what is there. When it was proposed that was: {show.text_of(value) or 'nothing'}."
+
+
+def _stale(row: PendingWrite) -> str:
+    if row.reason == "rebase":
+        return "Its current value moved after it was proposed, so it needs to be decided anew."
+    return "A reviewer edited this. You decide on the edited value." if row.reason == "edit" else ""
+
+
+def _control(compiled: Compiled | None, row: PendingWrite, value: Any, *, fields: bool) -> Control | None:
+    if compiled is None or row.channel not in compiled.channels:
+        return None
+    if not fields:
+        return controls.root({}, prefix=f"e-{row.write}", value=value)
+    channel = compiled.channels[row.channel]
+    definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
+    return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
+
+
+def keep(slip: Slip, choice: Choice) -> None:
+    """Put what was chosen back onto its slip."""
+    slip.chosen, slip.reason, slip.errors = choice.verdict, choice.reason, choice.errors
+    if choice.control is not None:
+        slip.control = choice.control
+
+
+def slots(questions: Mapping[UUID, Asked], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
+    """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
+    per_person: dict[Any, list[Decision]] = {}
+    for decision in decisions:
+        per_person.setdefault(decision.by_id, []).append(decision)
+    found = [Slot(_person(given[0], user), _summary(given), max(d.at for d in given)) for given in per_person.values()]
+    lacking = max((_lacking(one) for one in questions.values()), default=0)
+    for number in range(lacking):
+        own = may_sign and number == 0 and user.pk not in per_person
+        found.append(Slot("You", "") if own else Slot("Somebody else", _may_sign(questions, user)))
+    return found
+
+
+def _lacking(asked: Asked) -> int:
+    """How many signatures the least signed of the open writes still needs."""
+    if asked.request.status != RequestStatus.OPEN:
+        return 0
+    still = [asked.request.quorum - len(s.by) for s in asked.standings.values() if not s.settled]
+    return max(still, default=0)
+
+
+def _person(decision: Decision, user: Any) -> str:
+    if decision.by is None:
+        return "The system"
+    return "You" if decision.by_id == user.pk else name_of(decision.by)
+
+
+def _summary(given: list[Decision]) -> str:
+    counts = {word: sum(1 for d in given if d.verdict == word) for word in ("approve", "edit", "reject")}
+    words = {"approve": "approved", "edit": "edited", "reject": "rejected"}
+    return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."
+
+
+def _may_sign(questions: Mapping[UUID, Asked], user: Any) -> str:
+    names = {p for a in questions.values() for p in a.request.policy["reviewers"]}
+    return f"May sign: {asked_of(sorted(names), user)}."

@@ -1,0 +1,69 @@
+"""The claim: one statement that takes due rows of the queue, for runs and for jobs alike. `leases` and `jobs` call it.
+
+It knows the columns that both have (status, epoch, lease_until, leased_by) and nothing of what the rows mean.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import EmptyResultSet
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import F, Model
+
+from checkpoints.conf import conf
+from checkpoints.db import query_cache as statements
+from checkpoints.db import statements as sql
+from checkpoints.db.clock import db_in
+from checkpoints.db.query_cache import Query
+
+TAKEN = ("id", "epoch")
+"""What a claim tells of each row."""
+ONE_MORE = F("epoch") + 1
+
+
+def take(
+    model: type[Model],
+    wanted: Query,
+    *values: UUID | int,
+    worker: UUID | None,
+    look: Query | None = None,
+    returning: Sequence[str] = TAKEN,
+    **more: Any,
+) -> list[tuple[Any, ...]]:
+    """Lease the rows of `wanted(*values)`, an ordered and limited query for ids, to `worker`, and set what `more` says.
+    Gives of each the fields in `returning`, as they are now.
+
+    On PostgreSQL rows that others are taking are passed by. SQLite has one writer at a time; there `look` is asked
+    first, for a claim that finds nothing must not take its lock. On the database's clock.
+    """
+    now = connections[DEFAULT_DB_ALIAS]
+    if look is not None and now.vendor == "sqlite" and not statements.is_met(look):
+        return []
+    try:
+        text, params = statements.text_of(wanted, *values)
+    except EmptyResultSet:
+        return []
+    leased: dict[str, Any] = {"status": "running", "epoch": ONE_MORE, "lease_until": db_in(conf().lease_seconds)}
+    sets = []
+    for name, value in (leased | {"leased_by": worker} | more).items():
+        right, some = sql.assigned(model, name, value, now.vendor)
+        sets.append((name, right))
+        params += some
+    with now.cursor() as cursor:
+        cursor.execute(_take_sql(model, text, tuple(sets), tuple(returning), now.vendor), params)
+        return sql.converted(model, returning, cursor.fetchall())
+
+
+@lru_cache(maxsize=500)
+def _take_sql(
+    model: type[Model], wanted: str, sets: tuple[tuple[str, str], ...], returning: tuple[str, ...], vendor: str
+) -> str:
+    # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.
+    postgres = vendor == "postgresql"
+    picked = f"MATERIALIZED ({wanted} FOR UPDATE SKIP LOCKED)" if postgres else f"({wanted})"
+    table, given = sql.quoted(model._meta.db_table), ", ".join(f"{sql.column(model, name)} = {to}" for name, to in sets)
+    told = ", ".join(sql.column(model, name) for name in returning)
+    # Built from Django's own SQL and names of the models; every value is a parameter.
+    return f"WITH picked AS {picked} UPDATE {table} SET {given} WHERE id IN (SELECT id FROM picked) RETURNING {told}"  # noqa: S608

@@ -1,0 +1,39 @@
+"""The database's clock, by which leases and due times are judged, so that skew between hosts cannot matter."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
+from typing import Any
+
+from django.db import connection
+from django.db.models import DateTimeField, Value
+from django.db.models.functions import Now
+from django.utils import timezone
+
+STANDS_FOR_NOW = datetime(9999, 12, 31, 23, 59, 58, 987654, tzinfo=UTC)
+"""What `kept_now` says on SQLite; nobody's own moment."""
+
+
+def db_now() -> Any:
+    """An expression for the moment of the statement. SQLite lives on one host, so there its clock is the host's."""
+    if connection.vendor == "sqlite":
+        return Value(timezone.now(), output_field=DateTimeField())
+    return Now()
+
+
+@cache
+def kept_now() -> Any:
+    """`db_now` for a statement whose text is kept: `checkpoints.db.statements` puts in the moment when it is run."""
+    return Value(STANDS_FOR_NOW, output_field=DateTimeField()) if connection.vendor == "sqlite" else Now()
+
+
+def db_in(seconds: float) -> Any:
+    """An expression for `seconds` from now."""
+    if connection.vendor == "sqlite":
+        return Value(timezone.now() + timedelta(seconds=seconds), output_field=DateTimeField())
+    return _later(seconds)
+
+
+@lru_cache(maxsize=100)
+def _later(seconds: float) -> Any:
+    """The same expression for the same seconds: to make and to hash one costs more than to look it up."""
+    return Now() + timedelta(seconds=seconds)

@@ -1,0 +1,102 @@
+"""Statements whose text is kept, by shape: queries of the ORM that cost more to compile than to do, and an UPDATE that
+gives each row values of its own. The journal, leases and jobs call it. It knows no table.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import EmptyResultSet
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.models import Model, QuerySet
+from django.utils import timezone
+
+from checkpoints.db import rows as reads
+from checkpoints.db import statements as sql
+from checkpoints.db.clock import STANDS_FOR_NOW
+
+Query = Callable[..., "QuerySet[Any, Any]"]
+"""Builds a query from values. It is called once for its text, with values that stand for all others: what it builds
+must not depend on them. It says `kept_now()` where it means the moment of the statement.
+"""
+
+
+def whole(model: type[sql.Row], query: Query, *values: UUID | int | str) -> list[sql.Row]:
+    """The rows of `query(*values)`, a query for all columns of the model."""
+    names = [field.attname for field in model._meta.concrete_fields]
+    return reads.read(model, names, *text_of(query, *values))
+
+
+def is_met(query: Query, *values: UUID | int | str) -> bool:
+    """Whether `query(*values)` has a row."""
+    try:
+        text, params = text_of(query, *values)
+    except EmptyResultSet:
+        return False
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(text, params)
+        return cursor.fetchone() is not None
+
+
+def text_of(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
+    """The text and the parameters of `query(*values)`. Raises `EmptyResultSet` where it can have no row."""
+    vendor = connections[DEFAULT_DB_ALIAS].vendor
+    text, places = _text(query, tuple(map(type, values)), vendor)
+    given = [sql.plain(value, vendor) for value in (*values, timezone.now())]
+    return text, [given[at] if at is not None else always for at, always in places]
+
+
+@lru_cache(maxsize=500)
+def _text(query: Query, kinds: tuple[type, ...], vendor: str) -> tuple[str, list[tuple[int | None, Any]]]:
+    """The text, and of each parameter which value it is (behind the last: the moment), else what it always is."""
+    stands = [_STANDS[kind](n) for n, kind in enumerate(kinds)]
+    at = {sql.plain(value, vendor): n for n, value in enumerate([*stands, STANDS_FOR_NOW])}
+    text, params = query(*stands).query.sql_with_params()
+    # Words of ours stand in the text: a plan made for whatever a parameter may be could not use an index over some
+    # statuses only, and would read all rows that were ever queued.
+    text = text.replace("%%", "%%%%") % tuple(f"'{one}'" if isinstance(one, Enum) else "%s" for one in params)
+    return text, [(at.get(one), one) for one in params if not isinstance(one, Enum)]
+
+
+_STANDS: dict[type, Callable[[int], Any]] = {
+    UUID: lambda n: UUID(int=2**128 - 1 - n),
+    int: lambda n: 2_000_000_000 + n,
+    str: lambda n: f"stands for value {n}",
+}
+"""By kind, what stands for the n-th value: in range, and nobody's own."""
+
+
+def update_each(rows: Sequence[Model], names: Sequence[str], *, was: str, before: Sequence[Any]) -> set[Any]:
+    """Write these fields of each row, where its field `was` is in the table what `before` says for that row; gives the
+    keys of the rows that were written. One statement for up to 500 rows of one model.
+    """
+    written: set[Any] = set()
+    now = connections[DEFAULT_DB_ALIAS]
+    for begin in range(0, len(rows), sql.MOST_ROWS):
+        some = list(zip(rows, before, strict=True))[begin : begin + sql.MOST_ROWS]
+        params = [value for row, old in some for value in _given(row, old, names, now.vendor)]
+        with now.cursor() as cursor:
+            cursor.execute(_update_each_sql(type(rows[0]), was, tuple(names), len(some)), params)
+            written.update(key for (key,) in cursor.fetchall())
+    return written
+
+
+def _given(row: Model, old: Any, names: Sequence[str], vendor: str) -> list[Any]:
+    """A row of the VALUES list: its key, what the field that must be unchanged was, and the new values."""
+    fields: list[Any] = [row._meta.get_field(name) for name in names]
+    new = [sql.adapted(type(row), field.name, getattr(row, field.attname), vendor) for field in fields]
+    return [row.pk, sql.plain(old, vendor), *new]
+
+
+@lru_cache(maxsize=500)
+def _update_each_sql(model: type[Model], was: str, names: tuple[str, ...], rows: int) -> str:
+    """Both databases name the columns of a VALUES list alike. Only one needs to be told the types of parameters."""
+    table, fields = sql.quoted(model._meta.db_table), [model._meta.pk, *map(model._meta.get_field, (was, *names))]
+    casts = [f"%s::{sql.cast(field)}" if connection.vendor == "postgresql" else "%s" for field in fields]
+    given = ", ".join([f"({', '.join(casts)})"] * rows)
+    key, old, *new = (sql.quoted(field.column) for field in fields)  # type: ignore[union-attr]
+    sets = ", ".join(f"{column} = given.column{n}" for n, column in enumerate(new, start=3))
+    met = f"{table}.{key} = given.column1 AND {table}.{old} = given.column2"
+    return f"UPDATE {table} SET {sets} FROM (VALUES {given}) AS given WHERE {met} RETURNING {key}"  # noqa: S608

@@ -1,0 +1,304 @@
+"""Statements that are written at every superstep, built from the models' own fields without the ORM's compilers, which
+would cost more than the commit; and what the ORM lacks: an UPDATE that returns columns. Used by leases, ledger, worker.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+import orjson
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.models import IntegerField, JSONField, Model, Value
+from django.db.models.base import ModelState
+from django.db.models.sql import UpdateQuery
+from django.utils import timezone
+
+from checkpoints.db.clock import STANDS_FOR_NOW
+from orchestrator.engine.frozen import frozen
+
+Row = TypeVar("Row", bound=Model)
+Shared = tuple[tuple[str, str], ...]
+"""Attributes of a row that equal a field of another one, and which."""
+Statement = tuple[str, list[Any]]
+"""A text and its parameters."""
+
+_EXPRESSION = "resolve_expression"
+_STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
+"""As it is among the parameters of SQLite, the one place where it is a parameter."""
+
+MOST_ROWS = 500
+"""Rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
+
+
+@frozen
+class Update:
+    """An UPDATE of the rows whose fields equal `where` (None: are null); `values` are as for `QuerySet.update`,
+    expressions included.
+    """
+
+    model: type[Model]
+    where: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+    def sql(self, vendor: str, *, returning: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
+        """The statement, and its parameters. Names come from the models; every value is a parameter."""
+        as_it_is = _AS_IT_IS[vendor]
+        texts: list[tuple[str, str]] = []
+        params: list[Any] = []
+        for name, value in self.values.items():
+            if value is None:
+                texts.append((name, "NULL"))
+                continue
+            if type(value) in as_it_is:
+                texts.append((name, "%s"))
+                params.append(value)
+                continue
+            text, more = assigned(self.model, name, value, vendor)
+            texts.append((name, text))
+            params += more
+        for value in self.where.values():
+            if value is not None:
+                params.append(value if type(value) in as_it_is else plain(value, vendor))
+        where = tuple([(name, value is None) for name, value in self.where.items()])
+        return _update_sql(self.model, tuple(texts), where, returning), params
+
+
+def update_returning(
+    model: type[Model], where: Mapping[str, Any], returning: Sequence[str], **values: Any
+) -> list[tuple[Any, ...]]:
+    """Do an `Update`, and give the named fields of the updated rows as they are now. No row means that the condition
+    did not hold.
+    """
+    now = connections[DEFAULT_DB_ALIAS]
+    with now.cursor() as cursor:
+        cursor.execute(*Update(model, where, values).sql(now.vendor, returning=tuple(returning)))
+        return converted(model, returning, cursor.fetchall())
+
+
+def new(model: type[Row], **values: Any) -> Row:
+    """A row as `model(**values)` makes it, by attribute names, at a fraction of the cost: nothing asks its signals."""
+    row = model.__new__(model)
+    plain, made = _defaults(model)
+    row.__dict__.update(plain)
+    row.__dict__.update({name: make() for name, make in made.items() if name not in values})
+    row.__dict__.update(values)
+    row._state = ModelState()
+    return row
+
+
+@cache
+def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
+    """The defaults of a model's fields: values, and functions that make one."""
+    fields = model._meta.concrete_fields
+    made = {f.attname: f.get_default for f in fields if f.has_default() and callable(f.default)}
+    return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
+
+
+def insert(model: type[Model], rows: Sequence[Model]) -> None:
+    """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
+    now = connections[DEFAULT_DB_ALIAS]
+    with now.cursor() as cursor:
+        for text, params in inserts(model, rows, now.vendor):
+            cursor.execute(text, params)
+
+
+def inserts(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Statement]:
+    parts = [rows[begin : begin + MOST_ROWS] for begin in range(0, len(rows), MOST_ROWS)]
+    return [(_insert_sql(model, len(part)), params_of(model, part, vendor)) for part in parts]
+
+
+@frozen
+class _Column:
+    """A column that an INSERT gives: its name, its attribute on a row, its type for a cast, how a value is adapted."""
+
+    name: str
+    attname: str
+    cast: str
+    adapt: Callable[[Any, str], Any]
+
+
+@cache
+def columns_of(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
+    """The columns that an INSERT gives, but for those that come from the fence."""
+    fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
+    fields = [f for f in fields if f.attname not in dict(shared)]
+    return tuple(_Column(f.column, f.attname, cast(f), _json if isinstance(f, JSONField) else plain) for f in fields)
+
+
+def cast(field: Any) -> str:
+    """The type for a cast, without a length: a cast to a length would cut silently, where an insert refuses."""
+    kind = field.rel_db_type(connection) if field.is_relation else field.db_type(connection)
+    return str(kind).partition("(")[0]
+
+
+@cache
+def names_of(model: type[Model], shared: Shared = ()) -> str:
+    """The columns of an INSERT, those that come from the fence last."""
+    own = [quoted(column.name) for column in columns_of(model, shared)]
+    return ", ".join([*own, *(column(model, attname.removesuffix("_id")) for attname, _ in shared)])
+
+
+@lru_cache(maxsize=500)
+def _insert_sql(model: type[Model], rows: int) -> str:
+    one = f"({', '.join(['%s'] * len(columns_of(model)))})"
+    return f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
+
+
+def values_sql(rows: int, casts: Sequence[str]) -> str:
+    """Rows of a VALUES list with casts: in a SELECT nothing else tells the types of parameters."""
+    one = f"({', '.join(f'%s::{cast}' for cast in casts)})"
+    return ", ".join([one] * rows)
+
+
+@lru_cache(maxsize=500)
+def _update_sql(
+    model: type[Model],
+    values: tuple[tuple[str, str], ...],
+    where: tuple[tuple[str, bool], ...],
+    returning: tuple[str, ...],
+) -> str:
+    sets = ", ".join(f"{column(model, name)} = {text}" for name, text in values)
+    wheres = " AND ".join(f"{column(model, name)} {'IS NULL' if null else '= %s'}" for name, null in where)
+    table = quoted(model._meta.db_table)
+    given = f" RETURNING {_columns_sql(model, returning)}" if returning else ""
+    return f"UPDATE {table} SET {sets} WHERE {wheres}{given}"  # noqa: S608
+
+
+@cache
+def _columns_sql(model: type[Model], names: tuple[str, ...]) -> str:
+    return ", ".join(column(model, name) for name in names)
+
+
+def column(model: type[Model], name: str) -> str:
+    return quoted(_field(model, name).column)
+
+
+@cache
+def quoted(name: str) -> str:
+    return connection.ops.quote_name(name)
+
+
+def params_of(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shared = ()) -> list[Any]:
+    """The parameters of an INSERT: the rows' values as they are, but for the columns whose kind needs adapting."""
+    values, special = values_of(model, vendor, shared)
+    params: list[Any] = []
+    for row in rows:
+        given = list(values(row))
+        for at, adapt in special:
+            if adapt is not plain or type(given[at]) is not str:
+                given[at] = adapt(given[at], vendor)
+        params += given
+    return params
+
+
+@cache
+def values_of(
+    model: type[Model], vendor: str, shared: Shared
+) -> tuple[Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]]:
+    """What reads all columns of a row, and which of them a driver does not take as they are."""
+    columns = columns_of(model, shared)
+    special = [(n, column.adapt) for n, column in enumerate(columns) if column.cast not in _TAKEN[vendor]]
+    return attrgetter(*(column.attname for column in columns)), special
+
+
+_WHOLE = ("integer", "smallint", "bigint", "integer unsigned", "smallint unsigned", "bigint unsigned")
+_TAKEN = {
+    "sqlite": frozenset({*_WHOLE, "bool", "BLOB"}),
+    "postgresql": frozenset({*_WHOLE, "boolean", "bytea", "uuid", "timestamp with time zone"}),
+}
+"""Types of columns, by vendor, whose values a driver takes as they are. Text is not among them: it may come as a member
+of an enumeration, which a driver may take by its name.
+"""
+
+
+_PLAIN = frozenset({str, int, bytes, bool, type(None)})
+_AS_IT_IS = {"sqlite": _PLAIN, "postgresql": _PLAIN | {UUID, datetime}}
+"""Types, by vendor, whose values a driver takes as they are."""
+
+
+def plain(value: Any, vendor: str) -> Any:
+    """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
+    kind = type(value)
+    if kind in _AS_IT_IS[vendor]:
+        return value
+    if kind is UUID:
+        return value.hex
+    if kind is datetime:
+        return str(value.astimezone(UTC).replace(tzinfo=None))
+    # Members of text enumerations: a driver may take them by name.
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def _json(value: Any, vendor: str) -> Any:
+    return None if value is None else orjson.dumps(value).decode()
+
+
+def _auto(field: Any) -> bool:
+    """Whether the database makes the value."""
+    return bool(getattr(field, "db_returning", False) and field.primary_key)
+
+
+@cache
+def _field(model: type[Model], name: str) -> Any:
+    return model._meta.get_field(name)
+
+
+def adapted(model: type[Model], name: str, value: Any, vendor: str) -> Any:
+    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else plain(value, vendor)
+
+
+def assigned(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:
+    """The right side of an assignment to a field, an expression or a value, and its parameters."""
+    given = value.value if type(value) is Value else value
+    if not hasattr(given, _EXPRESSION):
+        return "%s", [adapted(model, name, given, vendor)]
+    text, params = _computed(model, name, given)
+    return text, [plain(timezone.now(), vendor) if one == _STANDS_FOR_NOW else one for one in params]
+
+
+@lru_cache(maxsize=500)
+def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[Any]]:
+    """An expression on the right side of an assignment to a field, and its parameters. Expressions are equal where all
+    that they are made of is; the field keeps those apart whose values are equal and of another type (1 and True).
+    """
+    query = UpdateQuery(model)
+    compiler: Any = query.get_compiler(connection=connection)
+    sql, params = compiler.compile(value.resolve_expression(query, allow_joins=False, for_save=True))
+    return sql, list(params)
+
+
+def converted(model: type[Model], names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows that a statement returned, these fields of each, as the ORM would give them."""
+    columns = _converters(model, tuple(names))
+    return [tuple(map(_python, columns, row)) for row in rows] if columns else rows
+
+
+Converters = tuple[Any, Sequence[Callable[..., Any]]]
+"""Of one column: as the converters of the database and of the field want to know it; and these."""
+
+
+def _python(of: Converters, value: Any) -> Any:
+    """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on
+    PostgreSQL.
+    """
+    column, converters = of
+    for convert in converters:
+        value = convert(value, column, connection)
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+@cache
+def _converters(model: type[Model], names: tuple[str, ...]) -> list[Converters]:
+    """Of these columns; none where all are numbers, which come as they are."""
+    fields = [_field(model, name) for name in names]
+    if all(isinstance(field, IntegerField) for field in fields):
+        return []
+    columns = [field.get_col(model._meta.db_table) for field in fields]
+    given = [
+        (*connection.ops.get_db_converters(c), *f.get_db_converters(connection))
+        for f, c in zip(fields, columns, strict=True)
+    ]
+    return list(zip(columns, given, strict=True))

@@ -1,0 +1,76 @@
+"""The log of a run: numbered without gaps, each line chained to the one before.
+
+Who appends holds the run's row (the worker by its fenced UPDATE, everybody else by SELECT FOR UPDATE) and closes with
+one
+UPDATE of the run's event_seq and event_hash. This module computes and inserts lines; it never touches the run's row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from checkpoints.core import codec
+from checkpoints.db import statements as sql
+from checkpoints.models import RunEvent
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import Cover
+from orchestrator.engine import canonical
+from orchestrator.engine.frozen import frozen
+
+
+@frozen
+class Draft:
+    """A line before it has its number. `actor` is a user's name, empty for the system."""
+
+    type: str
+    payload: dict[str, Any] = field(default_factory=dict)
+    node: str = ""
+    task: str = ""
+    actor: str = ""
+
+
+@frozen
+class LogEnd:
+    """Where a log stands: number and hash of its last line."""
+
+    seq: int
+    hash: str
+
+
+def number(
+    run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime, cover: Cover
+) -> tuple[list[RunEvent], LogEnd]:
+    """The drafts as rows that follow `end`, sealed, and the new end. Nothing is written."""
+    rows = []
+    for draft in drafts:
+        payload = canonical.dumps(draft.payload)
+        row = sql.new(
+            RunEvent,
+            run_id=run_id,
+            seq=end.seq + 1,
+            type=draft.type,
+            at=at,
+            node=draft.node,
+            task=draft.task,
+            actor=draft.actor,
+            payload=codec.pack(payload),
+        )
+        row.hash = line_hash(end.hash, row, payload, cover)
+        rows.append(row)
+        end = LogEnd(row.seq, row.hash)
+    sealing.finish(rows, cover)
+    return rows, end
+
+
+def insert(rows: list[RunEvent]) -> None:
+    """Write numbered lines, in the caller's transaction. One statement."""
+    sql.insert(RunEvent, rows)
+
+
+def line_hash(previous: str, row: RunEvent, payload: bytes, cover: Cover) -> str:
+    """The hash over that of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
+    return cover.framed_hash(
+        previous, row.run_id, row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
+    )

@@ -1,0 +1,225 @@
+"""Rotation of encryption keys: every payload column that an older key encrypts is encrypted anew under the newest.
+
+The command `rotate_keys` and its job call it. The content stays the same: no seal and no hash changes. There is no list
+of what is done: the rows say under which key they are, so a rotation that was cut off is simply begun again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from django.apps import apps
+from django.db import transaction
+from django.db.models import BigIntegerField, BinaryField, F, Func, Model, Q, QuerySet, Value
+
+from checkpoints import payloads
+from checkpoints.conf import keyring
+from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints.db.pages import pages
+from checkpoints.models import Checkpoint, Run
+from checkpoints.models.checkpoint import Source
+from checkpoints.sealing import rows as sealing
+from orchestrator.engine.errors import CountersignError
+
+BATCH_ROWS = 200
+BATCH_BYTES = 8 * 1024 * 1024
+"""What one transaction takes in hand at most, so that memory stays flat and nobody waits long."""
+MOST_FAULTS = 20
+PAGE = 20
+"""Checkpoints read at once whose bytes a backend keeps elsewhere."""
+_BACKED = ("change", "snapshot")
+_CHECKPOINTS = Checkpoint._meta.db_table
+
+
+@dataclass(slots=True)
+class Rotated:
+    """How far a rotation has got: rows by table, and rows that do not open and stay as they are. `elsewhere` is the
+    last checkpoint that was looked at of those whose bytes a backend keeps.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: int = 0
+    faults: list[str] = field(default_factory=list)
+    elsewhere: str = ""
+
+    @property
+    def done(self) -> int:
+        return sum(self.rows.values())
+
+
+def behind() -> dict[str, int]:
+    """Rows by table with a payload column that an older key encrypts; tables without any are left out.
+
+    Raises `WrongKey` where there is no encryption key, and what a backend raises: bytes that it keeps elsewhere are
+    looked at one by one.
+    """
+    counts = {model._meta.db_table: _behind(model, names).count() for model, names in encryptable()}
+    counts[_CHECKPOINTS] += sum(1 for page in _elsewhere() for row in page if _is_behind(row))
+    return {table: count for table, count in counts.items() if count}
+
+
+def rotate(result: Rotated) -> Iterator[Rotated]:
+    """Encrypt anew what is under an older key, batch by batch, each its own transaction; gives `result` after each.
+
+    Rows that others hold are passed by and come in the next pass; it ends with a pass that finds nothing to do but rows
+    that do not open. Raises `WrongKey` where there is no encryption key.
+    """
+    before = -1
+    while result.done != before:
+        before, result.failed, result.faults = result.done, 0, []
+        for model, names in encryptable():
+            yield from _pass(model, names, result)
+        for page in _elsewhere(result.elsewhere):
+            for row in page:
+                _put_anew(row, result)
+            result.elsewhere = str(page[-1].id)
+            yield result
+        result.elsewhere = ""
+
+
+def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
+    """The models that hold encrypted columns, with the names of these, in order of their tables."""
+    found = [(model, _columns(model)) for model in apps.get_models()]
+    return sorted([one for one in found if one[1]], key=lambda one: one[0]._meta.db_table)
+
+
+def _columns(model: type[Model]) -> tuple[str, ...]:
+    return _BACKED if model is Checkpoint else tuple(getattr(model, "PAYLOADS", ()))
+
+
+def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
+    """Rows of which a column is encrypted, and not under the newest key."""
+    newest = keyring().locker.encode()
+    newest = LOCKED + bytes([len(newest)]) + newest
+    old = Q(pk__in=[])
+    begins: dict[str, Func] = {}
+    for name in names:
+        begins |= {f"{name}_form": _begin(name, 1), f"{name}_key": _begin(name, len(newest))}
+        old |= Q(**{f"{name}_form": LOCKED}) & ~Q(**{f"{name}_key": newest})
+    found: QuerySet[Any] = model._base_manager.alias(**begins).filter(old).order_by("pk")
+    return found
+
+
+def _begin(column: str, length: int) -> Func:
+    return Func(F(column), Value(1), Value(length), function="SUBSTR", output_field=BinaryField())
+
+
+def _pass(model: type[Model], names: tuple[str, ...], result: Rotated) -> Iterator[Rotated]:
+    rows = _behind(model, names)
+    lengths = [Func(F(name), function="LENGTH", output_field=BigIntegerField()) for name in names]
+    last: Any = None
+    while True:
+        after = rows if last is None else rows.filter(pk__gt=last)
+        keys = _within(list(after.values_list("pk", *lengths)[:BATCH_ROWS]))
+        if not keys:
+            return
+        _batch(rows.filter(pk__in=keys), names, result)
+        last = keys[-1]
+        yield result
+
+
+def _within(sized: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The first keys whose columns are together no larger than a batch may be; at least one."""
+    keys: list[Any] = []
+    room = BATCH_BYTES
+    for pk, *sizes in sized:
+        room -= sum(sizes)
+        if keys and room < 0:
+            break
+        keys.append(pk)
+    return keys
+
+
+def _batch(rows: "QuerySet[Any]", names: tuple[str, ...], result: Rotated) -> None:
+    needed = rows.only("pk", *names, *rows.model.IDENTITY)
+    with transaction.atomic():
+        # A rotation never waits for a row while it holds others, so it cannot stand in a circle with a run's writer.
+        for row in needed.select_for_update(skip_locked=True, no_key=True):
+            _anew(row, names, result)
+
+
+def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
+    kept = {name: bytes(getattr(row, name)) for name in names}
+    try:
+        new = _locked_anew(row, kept)
+    except CountersignError as error:
+        _failed(row, error, result)
+        return
+    was = {name: kept[name] for name in new}
+    _count(row, type(row)._base_manager.filter(pk=row.pk, **was).update(**new), result)
+
+
+def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
+    """Of these stored bytes of a row's columns what an older key encrypts, under the newest. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    cover = sealing.Cover(encrypted=True)
+    plain = {name: sealing.opened(row, name, stored[name]) for name in _old(stored)}
+    return {name: sealing.locked(row, name, data, cover) for name, data in plain.items()}
+
+
+def _old(stored: dict[str, bytes]) -> list[str]:
+    newest = keyring().locker
+    return [name for name, kept in stored.items() if kept[:1] == LOCKED and key_of(kept) != newest]
+
+
+def _count(row: Any, changed: int, result: Rotated) -> None:
+    table = row._meta.db_table
+    if changed:
+        result.rows[table] = result.rows.get(table, 0) + changed
+
+
+def _failed(row: Any, error: CountersignError, result: Rotated) -> None:
+    result.failed += 1
+    if len(result.faults) < MOST_FAULTS:
+        result.faults.append(f"{row._meta.db_table} {row.pk}: {error.message}")
+
+
+def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
+    """The checkpoints of encrypted runs whose bytes are kept by another backend than the database, page by page. A fork
+    that a store made has no run yet, and may be encrypted.
+    """
+    encrypted = Q(run__in=Run.objects.filter(encrypted=True).values("id")) | Q(source=Source.FORK)
+    rows = Checkpoint.objects.filter(encrypted).exclude(backend=payloads.DATABASE)
+    rows = rows.filter(id__gt=after) if after else rows
+    return pages(rows.only("run_id", "backend", *_BACKED), "id", size=PAGE)
+
+
+def _stored(row: Checkpoint) -> dict[str, bytes]:
+    """The bytes that a backend keeps for the columns of a row. Raises what the backend raises."""
+    kept = {column: bytes(getattr(row, column)) for column in _BACKED}
+    return {column: payloads.fetch(row.backend, _named(row, column), data) for column, data in kept.items() if data}
+
+
+def _is_behind(row: Checkpoint) -> bool:
+    """Whether a row's bytes elsewhere are under an older key; true where they cannot be read."""
+    try:
+        return bool(_old(_stored(row)))
+    except CountersignError:
+        return True
+
+
+def _put_anew(row: Checkpoint, result: Rotated) -> None:
+    """New bytes under new names first, then the row, then the old bytes are forgotten: cut off anywhere, the row's own
+    bytes are there, and what is left over is swept.
+    """
+    try:
+        new = _locked_anew(row, _stored(row))
+    except CountersignError as error:
+        _failed(row, error, result)
+        return
+    if not new:
+        return
+    was = {column: bytes(getattr(row, column)) for column in new}
+    columns = {
+        column: payloads.keep(row.backend, _named(row, column), data, under=uuid4().hex) for column, data in new.items()
+    }
+    changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**columns)
+    for column, data in (was if changed else columns).items():
+        payloads.forget(row.backend, _named(row, column), data)
+    _count(row, changed, result)
+
+
+def _named(row: Checkpoint, column: str) -> str:
+    return payloads.name_of(row.run_id, row.id, column)

@@ -1,0 +1,153 @@
+"""Rows of checkpoints read back: the payload at a checkpoint, folded from one range of rows, and the head of a run,
+whose rows must prove to be what was sealed. The ledger and the timeline call it.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache, reduce
+from typing import Any
+from uuid import UUID
+
+from checkpoints import payloads
+from checkpoints.db import rows as reads
+from checkpoints.ledger.checkpoint_rows import Head, Payload, content_hash, sizes_of
+from checkpoints.models import Checkpoint, Run
+from checkpoints.sealing import columns as packed
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import Cover
+from orchestrator.engine import canonical, ops
+from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.ops import Op
+
+Document = dict[str, Any]
+
+
+def range_of(checkpoint: UUID) -> list[Checkpoint]:
+    """The rows from which the payload of a checkpoint is folded, oldest first: one query."""
+    names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
+    return reads.read(Checkpoint, names, _range_sql(names), [checkpoint])
+
+
+def range_with_input(checkpoint: UUID) -> list[Any]:
+    """`range_of` with no more than folding needs, and the run's input, as it is kept, as `given` of the last row. No
+    rows where the run has none itself.
+    """
+    return reads.read(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
+
+
+_FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snapshot_hash")
+
+
+@cache
+def _range_sql(names: tuple[str, ...], *, given: bool = False) -> str:
+    """One text, for to compile the query costs many times what the rows of a small state do."""
+    table, runs = Checkpoint._meta.db_table, Run._meta.db_table
+    columns = reads.columns(Checkpoint, names, "c") + (", CASE WHEN c.id = h.id THEN r.input END" if given else "")
+    run = f"JOIN {runs} r ON r.id = h.run_id" if given else ""
+    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
+    return f"SELECT {columns} FROM {table} h {run} {rows} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
+
+
+def bytes_of(row: Checkpoint, column: str, cover: Cover | None = None) -> bytes:
+    """The canonical bytes of a row's change or snapshot, wherever a backend keeps them; empty where there are none.
+
+    Raises `TamperedRow` and `WrongKey`; with the run's `cover` also where they are not encrypted as the run is.
+    """
+    kept = bytes(getattr(row, column))
+    if not kept:
+        return b""
+    stored = kept
+    if row.backend != payloads.DATABASE:
+        stored = payloads.fetch(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+    if cover is not None:
+        sealing.require_cover(row, column, stored, cover)
+    return packed.plain(row, column, stored)
+
+
+def parts_of(rows: Sequence[Checkpoint], cover: Cover | None = None) -> list[bytes]:
+    """What a range of rows is folded from: the snapshot of the first, or its change where that is the whole, and the
+    changes of those after it. Raises `TamperedRow` where the snapshot is gone.
+    """
+    if rows[0].snapshot_hash:
+        if not rows[0].snapshot:
+            raise TamperedRow(f"{rows[0]} has lost its snapshot", checkpoint=str(rows[0].id))
+        return [bytes_of(rows[0], "snapshot", cover), *(bytes_of(row, "change", cover) for row in rows[1:])]
+    parts = [bytes_of(row, "change", cover) for row in rows]
+    if not parts[0].startswith(WHOLE):
+        raise TamperedRow(f"{rows[0]} is not the whole of a state to load from", checkpoint=str(rows[0].id))
+    return parts
+
+
+WHOLE = b'[{"op":"set",'
+"""How the canonical bytes of a change begin that sets the whole document."""
+
+
+def folded(parts: Sequence[bytes]) -> Document:
+    """The document that these parts come to."""
+    whole = parts[0].startswith(WHOLE)
+    document: Document = {} if whole else canonical.loads(parts[0])
+    for change in parts if whole else parts[1:]:
+        document = reduce(ops.apply_to_own, canonical.loads(change), document)
+    return document
+
+
+def changed(document: Document, change: Iterable[Op]) -> Document:
+    """The document after a change."""
+    return reduce(ops.apply, change, document)
+
+
+def document_at(checkpoint: UUID) -> Document | None:
+    """The document at a checkpoint; None where there is no such row. One query."""
+    rows = range_of(checkpoint)
+    return folded(parts_of(rows)) if rows else None
+
+
+def proven(rows: Sequence[Checkpoint], cover: Cover) -> Document:
+    """The document at the last of these rows, once what was read proves to be what was sealed. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    parts = parts_of(rows, cover)
+    _verify(rows, parts, cover)
+    return folded(parts)
+
+
+def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
+    """The head that the last of these rows is, once what was read proves to be what was sealed. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    parts = parts_of(rows, cover)
+    _verify(rows, parts, cover)
+    newest, known = rows[-1], rows[-1] if rows[-1].kept else rows[-2]
+    payload = Payload.of(folded(parts))
+    since = sum(len(part) for row, part in zip(rows[1:], parts[1:], strict=True) if row.kept)
+    loose = () if newest.kept else tuple(canonical.encode(op) for op in canonical.loads(parts[-1]))
+    return Head(
+        id=newest.id,
+        seq=newest.seq,
+        parent=newest.parent,
+        kept=newest.kept,
+        source=newest.source,
+        payload=payload,
+        hash=known.content_hash,
+        anchor=known.anchor,
+        since=since,
+        sizes=sizes_of(payload),
+        logged=newest.event_seq,
+        loose=loose,
+    )
+
+
+def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], cover: Cover) -> None:
+    """Check the seals of the first and the last row, the chain of hashes between them, and what they keep."""
+    for row in {rows[0].id: rows[0], rows[-1].id: rows[-1]}.values():
+        sealing.verify(row, cover)
+    for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
+        if cover.digest(part) != (row.change_hash if n else row.snapshot_hash or row.change_hash):
+            raise _tampered(row, f"the payload of {row} is not what was sealed")
+        if n and row.seq != rows[n - 1].seq + 1:
+            raise _tampered(row, f"checkpoints before {row} are missing")
+        if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, cover):
+            raise _tampered(row, f"{row} is not chained to the checkpoint before it")
+
+
+def _tampered(row: Checkpoint, what: str) -> TamperedRow:
+    return TamperedRow(what, checkpoint=str(row.id), seq=row.seq)

@@ -1,0 +1,211 @@
+"""What tasks read from memory, kept: so that a resumed task sees what it saw (modes snapshot and journaled), and so
+that it can be shown and compared later (all modes).
+
+In those two modes a row is written before the node gets its answer. In live mode the rows ride in the commit. A task
+that must run again because memory changed loses its records first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from checkpoints.memory.shelf import Shelf, off_the_loop
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
+from checkpoints.models.checkpoint import Source
+from checkpoints.queue.leases import Hold
+from checkpoints.sealing import columns as packed
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.columns import pack
+from orchestrator.engine import Task
+from orchestrator.engine.canonical import Json
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
+from orchestrator.engine.memory import Answer, Standing
+from orchestrator.engine.output import Output, WriteValue
+from orchestrator.engine.trace import LIVE, Trace
+
+JOURNAL = "journal"
+
+
+@dataclass(slots=True)
+class Recalling:
+    """A shelf that gives a task what it was given before, call by call; what it asks for the first time it reads as it
+    is now.
+    """
+
+    hold: Hold
+    task: Task
+    mode: str
+    live: Shelf
+    masked: Callable[[Json], Json] = lambda value: value
+    refused: CountersignError | None = None
+    _records: list[MemoryRecord] | None = None
+    _given: set[int] = field(default_factory=set)
+    _resumed: bool = False
+
+    def get(self, namespace: str, key: str) -> Answer:
+        return off_the_loop(lambda: self._answer(["get", namespace, key], lambda: self.live.get(namespace, key)))
+
+    def search(self, text: str, namespace: str, limit: int) -> Answer:
+        asked = ["search", text, namespace, limit]
+        return off_the_loop(lambda: self._answer(asked, lambda: self.live.search(text, namespace, limit)))
+
+    def standing(self, namespace: str, key: str) -> Standing:
+        return self.live.standing(namespace, key)
+
+    def journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
+        """Take down what the task wishes; what it wished when it first got so far is what counts."""
+        return off_the_loop(lambda: self._journal(writes))
+
+    def _answer(self, asked: list[Json], read: Callable[[], Answer]) -> Answer:
+        asked = self.masked(asked)
+        kept = self._next(asked)
+        if kept is None:
+            answer = read()
+            if self._keep(asked[0], asked, _answer_json(answer)):
+                return replace(answer, unrecorded=self._resumed)
+            kept = self._next(asked)  # another worker has this very task, and was first
+        return _answer_of(packed.value(kept, "found")) if kept else read()
+
+    def _next(self, asked: list[Json]) -> MemoryRecord | None:
+        """The first record of this call that was not given yet."""
+        for row in self._loaded():
+            if row.kind != JOURNAL and row.n not in self._given and packed.value(row, "asked") == asked:
+                self._given.add(row.n)
+                return row
+        return None
+
+    def _loaded(self) -> list[MemoryRecord]:
+        if self._records is None:
+            self._records = self._read()
+            self._resumed = bool(self._records)
+        return self._records
+
+    def _read(self) -> list[MemoryRecord]:
+        rows = list(_of(self.hold, [self.task]).order_by("n"))
+        for row in rows:
+            try:
+                sealing.verify(row, self.hold.cover)
+            except (TamperedRow, WrongKey) as error:
+                self.refused = error
+                raise
+        return rows
+
+    def _keep(self, kind: str, asked: Json, found: Json) -> bool:
+        """Write a record down. False: somebody else wrote one in its place, and the records were read anew."""
+        records = self._loaded()
+        n = max((row.n for row in records), default=-1) + 1
+        row = _record(self.hold, self.task, n, kind=kind, mode=self.mode, asked=asked, found=found, at=timezone.now())
+        row.unrecorded = self._resumed and kind != JOURNAL
+        sealing.finish([row], self.hold.cover)
+        try:
+            with transaction.atomic():
+                row.save(force_insert=True)
+        except IntegrityError:
+            self._records = self._read()
+            return False
+        records.append(row)
+        self._given.add(n)
+        return True
+
+    def _journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
+        kept = self._journaled()
+        if kept is None and writes:
+            if self._keep(JOURNAL, [JOURNAL], [write.to_json() for write in writes]):
+                return writes
+            kept = self._journaled()
+        return writes if kept is None else kept
+
+    def _journaled(self) -> list[WriteValue] | None:
+        rows = [row for row in self._loaded() if row.kind == JOURNAL]
+        return [WriteValue.from_json(one) for one in packed.value(rows[0], "found")] if rows else None
+
+
+def _record(
+    hold: Hold, task: Task, n: int, *, kind: str, mode: str, asked: Json, found: Json, at: datetime
+) -> MemoryRecord:
+    return MemoryRecord(
+        run_id=hold.id,
+        line=hold.line,
+        node=task.node,
+        visit=task.visit,
+        index=task.index,
+        n=n,
+        kind=kind,
+        mode=mode,
+        asked=pack(asked),
+        found=pack(found),
+        superstep=hold.superstep + 1,
+        at=at,
+    )
+
+
+def _answer_json(answer: Answer) -> Json:
+    return {"version": answer.version, "traces": [_trace_json(one) for one in answer.traces]}
+
+
+def _trace_json(one: Trace) -> dict[str, Json]:
+    said = {"run": one.run.hex if one.run else None, "node": one.node, "superstep": one.superstep}
+    return {"ref": one.ref, "content": one.content, **said, "at": one.at.isoformat() if one.at else None}
+
+
+def _answer_of(kept: dict[str, Any]) -> Answer:
+    return Answer(tuple(_trace_of(one) for one in kept["traces"]), kept["version"])
+
+
+def _trace_of(kept: dict[str, Any]) -> Trace:
+    namespace, key, version, strength = kept["ref"]
+    run = UUID(kept["run"]) if kept["run"] else None
+    at = datetime.fromisoformat(kept["at"]) if kept["at"] else None
+    return Trace(namespace, key, kept["content"], strength, version, run, kept["node"], kept["superstep"], at)
+
+
+def _of(hold: Hold, tasks: Iterable[Task]) -> "QuerySet[MemoryRecord]":
+    wanted = Q(pk__in=[])
+    for task in tasks:
+        wanted |= Q(node=task.node, visit=task.visit, index=task.index)
+    return MemoryRecord.objects.filter(wanted, run=hold.id, line=hold.line)
+
+
+def forget(hold: Hold, tasks: Iterable[Task]) -> None:
+    """Let these tasks read anew: what they read led to a conflict."""
+    _of(hold, tasks).delete()
+
+
+def live_reads(hold: Hold, outputs: Iterable[tuple[Task, Output]], *, at: datetime) -> list[MemoryRecord]:
+    """The rows of what tasks read in live mode: what they found by name, without its content."""
+    rows = [
+        _record(hold, task, n, kind=read["asked"][0], mode=LIVE, asked=read["asked"], found=read["found"], at=at)
+        for task, output in outputs
+        for n, read in enumerate(output.reads)
+        if read["mode"] == LIVE
+    ]
+    return list(sealing.finish(rows, hold.cover))
+
+
+def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What its superstep read from memory, and what landed with it: {reads, landed}, by task; None where there was
+    nothing of both. Content is there where its mode keeps it. Two queries.
+    """
+    records = MemoryRecord.objects.filter(run=checkpoint.run_id, line=checkpoint.line, superstep=checkpoint.superstep)
+    ran = checkpoint.source == Source.SUPERSTEP
+    reads = [_read_json(row) for row in records.exclude(kind=JOURNAL).order_by("id")] if ran else []
+    landings = MemoryLanding.objects.filter(run=checkpoint.run_id, line=checkpoint.line, seq=checkpoint.seq)
+    names = ("n", "namespace", "key", "version", "deleted")
+    landed = [{"task": row.task, **{name: getattr(row, name) for name in names}} for row in landings.order_by("id")]
+    return {"reads": reads, "landed": landed} if reads or landed else None
+
+
+def _read_json(row: MemoryRecord) -> dict[str, Any]:
+    kind, *asked = packed.value(row, "asked")
+    found = packed.value(row, "found")
+    kept = found["traces"] if row.mode != LIVE else [{"ref": ref} for ref in found]
+    names = ("namespace", "key", "version", "strength")
+    traces = [{**dict(zip(names, one["ref"], strict=True)), "content": one.get("content")} for one in kept]
+    said = {"task": row.task, "kind": kind, "asked": asked, "mode": row.mode, "unrecorded": row.unrecorded}
+    return {**said, "traces": traces}

@@ -1,0 +1,222 @@
+"""The verbs of jobs: add, claim, begin, report, finish, fail, cancel. Whoever changes what a job is for adds it in his
+transaction; the broker claims; `orchestrator.jobs` runs it.
+
+Every statement of a holder names the epoch, so whoever lost the lease changes nothing. Times are the database's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from checkpoints.conf import conf
+from checkpoints.core.ids import uuid7
+from checkpoints.db import query_cache as statements
+from checkpoints.db.claim import take
+from checkpoints.db.clock import db_in, db_now, kept_now
+from checkpoints.db.query_cache import Query
+from checkpoints.db.statements import update_returning
+from checkpoints.models.job import LIVE, Job, JobStatus
+from checkpoints.queue import notify as wakes
+from orchestrator.engine.errors import StaleLease
+
+MOST_ATTEMPTS = 5
+"""Begun without a slice that ended well; then the job has failed, and stays failed."""
+_HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a job has got. `place` is what its next slice goes on from: any JSON, read back as `JobHold.place`."""
+
+    done: int
+    total: int = 0
+    note: str = ""
+    place: Any = None
+
+
+@dataclass(slots=True)
+class JobHold:
+    """A begun job, as its holder knows it."""
+
+    id: UUID
+    epoch: int
+    kind: str
+    name: str | None
+    facts: dict[str, Any]
+    run: UUID | None
+    attempts: int
+    progress: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Any:
+        """What the last report of an earlier slice or attempt said; None at the beginning."""
+        return self.progress.get("place")
+
+
+def add(
+    kind: str,
+    *,
+    due_at: datetime | None = None,
+    due_in: float = 0.0,
+    run: UUID | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    **facts: Any,
+) -> UUID:
+    """Queue a job in the caller's transaction, and give its id. `due_in` is in seconds.
+
+    Where a job of that `name` is queued or running already, that one's id is given, and nothing is added.
+    """
+    due = due_at if due_at is not None else db_in(due_in)
+    row = Job(
+        id=uuid7(), kind=kind, name=name, facts=facts, run=run, priority=priority, due_at=due, created_at=db_now()
+    )
+    while True:
+        Job.objects.bulk_create([row], ignore_conflicts=name is not None)
+        found = _live(name) if name is not None else row.id
+        if found is not None:  # else the one in our way has ended between the two statements
+            break
+    if found == row.id:
+        wakes.ring(wakes.JOB)
+    return found
+
+
+def _live(name: str) -> UUID | None:
+    return Job.objects.filter(name=name, status__in=LIVE).values_list("id", flat=True).first()
+
+
+def claim(*, worker: UUID | None, limit: int) -> list[tuple[UUID, int]]:
+    """Take up to `limit` jobs that are due, or whose worker is gone. Gives (id, epoch). One statement."""
+    return [(job_id, epoch) for job_id, epoch in take(Job, _queue(limit), worker=worker, look=_anything)]
+
+
+@cache
+def _queue(limit: int) -> Query:
+    """The same function for the same number, so that its text is kept."""
+    return lambda: _due().order_by("-priority", "due_at", "created_at").values("id")[:limit]
+
+
+def claim_one(job_id: UUID, *, worker: UUID | None = None) -> int | None:
+    """Take this job if it is due. Gives its epoch."""
+    taken = take(Job, _one, job_id, worker=worker)
+    return taken[0][1] if taken else None
+
+
+def _one(job_id: UUID) -> Any:
+    return _due().filter(id=job_id).values("id")
+
+
+def any_due() -> bool:
+    """Whether a claim would find something. A read."""
+    return statements.is_met(_anything)
+
+
+def _anything() -> Any:
+    return _due().order_by().values("id")[:1]
+
+
+def _due() -> Any:
+    ready = Q(status=JobStatus.QUEUED, due_at__lte=kept_now())
+    expired = Q(status=JobStatus.RUNNING, lease_until__lt=kept_now())
+    # The statuses are said once more in the words of the index: that much a planner sees.
+    return Job.objects.filter(ready | expired, status__in=LIVE)
+
+
+def renew(claims: Sequence[tuple[UUID, int]], *, worker: UUID) -> int:
+    """Lengthen leases that were handed out and not begun. Gives how many are still ours."""
+    ours = Q(pk__in=[])
+    for job_id, epoch in claims:
+        ours |= Q(id=job_id, epoch=epoch)
+    return Job.objects.filter(ours, leased_by=worker).update(lease_until=db_in(conf().lease_seconds))
+
+
+def release(job_id: UUID, epoch: int) -> None:
+    """Put a claim that nobody has begun back into the queue."""
+    _mine(job_id, epoch).update(status=JobStatus.QUEUED, lease_until=None, leased_by=None)
+
+
+def begin(job_id: UUID, epoch: int) -> JobHold | None:
+    """The worker's first statement. None means that it came too late and must leave. Counts an attempt."""
+    rows = update_returning(
+        Job,
+        {"id": job_id, "epoch": epoch, "status": JobStatus.RUNNING},
+        _HELD,
+        epoch=F("epoch") + 1,
+        attempts=F("attempts") + 1,
+        lease_until=db_in(conf().lease_seconds),
+    )
+    return JobHold(**dict(zip(_HELD, rows[0], strict=True))) if rows else None
+
+
+def heartbeat(job_id: UUID, epoch: int) -> bool:
+    """Lengthen a begun lease. False: it is lost."""
+    return bool(_mine(job_id, epoch).update(lease_until=db_in(conf().lease_seconds)))
+
+
+def report(hold: JobHold, step: Step) -> None:
+    """Keep how far it has got, and lengthen the lease. Raises `StaleLease`."""
+    hold.progress = {"done": step.done, "total": step.total, "note": step.note[:200], "place": step.place}
+    _change(hold, progress=hold.progress, lease_until=db_in(conf().lease_seconds))
+
+
+def give_back(hold: JobHold) -> None:
+    """End a slice that went well: due again at once, on from its place. Raises `StaleLease`."""
+    _change(hold, status=JobStatus.QUEUED, due_at=db_now(), attempts=0, lease_until=None, leased_by=None)
+
+
+def finish(hold: JobHold, *, again_in: float | None = None) -> None:
+    """It is done; or, where it stands for ever, due again in so many seconds, from the beginning.
+
+    Raises `StaleLease`: called last in the transaction of what the job does, it makes that happen once.
+    """
+    cleared: dict[str, Any] = {"lease_until": None, "leased_by": None, "error_code": "", "error": ""}
+    if again_in is None:
+        _change(hold, status=JobStatus.DONE, ended_at=db_now(), **cleared)
+    else:
+        _change(hold, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, progress={}, **cleared)
+
+
+def fail(hold: JobHold, code: str, message: str, *, again_in: float | None = None) -> None:
+    """It went wrong: due again after a pause; after `MOST_ATTEMPTS` of them failed, or due again in `again_in` s.
+
+    Raises `StaleLease`.
+    """
+    values: dict[str, Any] = {"error_code": code, "error": message[:2000], "lease_until": None, "leased_by": None}
+    if hold.attempts < MOST_ATTEMPTS:
+        # The first pause is 2 s, each next one twice as long.
+        _change(hold, status=JobStatus.QUEUED, due_at=db_in(2.0**hold.attempts), **values)
+    elif again_in is not None:
+        _change(hold, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, **values)
+    else:
+        _change(hold, status=JobStatus.FAILED, ended_at=db_now(), **values)
+
+
+def cancel(job_id: UUID) -> bool:
+    """End a job that is queued or running; who works on it finds his lease lost. False: it had ended before."""
+    return bool(_cancel(Job.objects.filter(id=job_id)))
+
+
+def cancel_of(run_id: UUID) -> int:
+    """The same for all jobs of a run. Gives how many there were."""
+    return _cancel(Job.objects.filter(run=run_id))
+
+
+def _cancel(rows: Any) -> int:
+    changed: int = rows.filter(status__in=LIVE).update(
+        status=JobStatus.CANCELLED, ended_at=db_now(), lease_until=None, leased_by=None
+    )
+    return changed
+
+
+def _mine(job_id: UUID, epoch: int) -> Any:
+    return Job.objects.filter(id=job_id, epoch=epoch, status=JobStatus.RUNNING)
+
+
+def _change(hold: JobHold, **values: Any) -> None:
+    if not _mine(hold.id, hold.epoch).update(**values):
+        raise StaleLease("another worker has this job", job=str(hold.id), epoch=hold.epoch)

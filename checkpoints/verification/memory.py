@@ -1,0 +1,54 @@
+"""What a run remembered and read of memory: seals, and that what its log says has landed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from checkpoints.db.pages import pages
+from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
+from checkpoints.sealing import rows as sealing
+from checkpoints.sealing.rows import Cover
+from checkpoints.verification.base import Fault, Subject
+from orchestrator.engine import Task, canonical
+from orchestrator.engine.errors import CountersignError
+
+_LINES = ("memory_written", "memory_deleted")
+_LANDED = ("node", "visit", "index", "n", "namespace", "key", "version", "deleted")
+
+Landed = tuple[Any, ...]
+
+
+def remembered(subject: Subject) -> Iterator[Fault]:
+    """What was read, what is remembered of this run now, and what landed."""
+    yield from subject.seals_of(MemoryRecord.objects.filter(run=subject.run.id))
+    for page in pages(MemoryTrace.objects.filter(run=subject.run.id), "id"):
+        for row in page:
+            try:
+                # Memory belongs to the installation: its rows say themselves whether they are encrypted.
+                sealing.verify(row, Cover(row.encrypted))
+            except CountersignError as error:
+                yield subject.refused(row, error)
+    yield from _landings(subject)
+
+
+def _landings(subject: Subject) -> Iterator[Fault]:
+    rows, said = MemoryLanding.objects.filter(run=subject.run.id), 0
+    for page in pages(RunEvent.objects.filter(run=subject.run.id, type__in=_LINES), "seq"):
+        said += len(page)
+        wanted = [one for line in page if (one := _said(subject, line)) is not None]
+        there = set(rows.filter(key__in={one[5] for one in wanted}).values_list(*_LANDED))
+        for one in wanted:
+            if one not in there:
+                yield subject.gone(MemoryLanding, f"{subject.run.id} {Task(*one[:3])} {one[3]} of {one[4]}/{one[5]}")
+    if rows.count() > said:
+        yield subject.fault(subject.run, "has landings of memory that its log does not speak of")
+
+
+def _said(subject: Subject, line: RunEvent) -> Landed | None:
+    """What a line says has landed; None where it cannot be read, which the log's own examiner has named."""
+    try:
+        facts = canonical.loads(subject.payload(line, "payload"))
+    except CountersignError:
+        return None
+    task = Task.parse(line.task)
+    address = (facts["namespace"], facts["key"], facts["version"])
+    return (task.node, task.visit, task.index, facts["n"], *address, line.type == "memory_deleted")

@@ -1,0 +1,346 @@
+"""One attempt of one task, in a thread of its own. User code runs here; what it returns, or how it broke, is noted."""
+
+import asyncio
+import copy
+import inspect
+import queue
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+from django.db import OperationalError, connections
+
+from checkpoints.conf import Conf, conf
+from checkpoints.journal import results as journal
+from checkpoints.journal.results import Ending
+from checkpoints.models.task_result import Outcome, TaskResult
+from checkpoints.queue.leases import Hold
+from orchestrator.engine import NotDone, Retry, Task, canonical
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.context import Context
+from orchestrator.engine.errors import CountersignError, InvalidValue
+from orchestrator.engine.memory import Memory
+from orchestrator.engine.plan import Start
+from orchestrator.engine.reduce import Output, output_of
+from orchestrator.execution.heartbeat import Heartbeat
+from orchestrator.execution.memory import open_memory
+from orchestrator.execution.secrets import mask, writable
+
+ATOMIC_TRIES = 3
+"""How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
+
+
+LONGEST_TEXT = 20_000
+"""Characters kept of an error's message, and of its traceback."""
+
+_FIXED = frozenset({type(None), bool, int, float, str})
+"""Types of payloads that nobody can change."""
+
+
+@dataclass(slots=True)
+class Setting:
+    """What all tasks of one superstep share: they read the same snapshot."""
+
+    hold: Hold
+    graph: Compiled
+    state: dict[str, dict[str, Any]]
+    input: Any
+    heart: Heartbeat
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    conf: Conf = field(default_factory=conf)
+    _seen: dict[str, bytes] = field(default_factory=dict)
+    _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def input_hash(self, start: Start) -> str:
+        """Hash of what the task sees: the run's input, its payload, and the channels that it reads (all, if it names
+        none).
+        """
+        node = start.task.node
+        seen = self._seen.get(node)
+        if seen is None:
+            reads = self.graph.nodes[node].reads
+            values = {**self.state["scratch"], **self.state["artifacts"]}
+            seen = canonical.encode(values if reads is None else {name: values[name] for name in reads})
+            self._seen[node] = seen
+        begin = canonical.encode([self.hold.input_hash, start.payload])
+        return self.hold.cover.digest(b"%b,%b]" % (begin[:-1], seen))
+
+    def view(self, node: str) -> Any:
+        """The state as this node sees it; a fresh instance."""
+        make = self._views.get(node)
+        if make is None:
+            make = self._views[node] = self.graph.viewer(self.state, node)
+        return make()
+
+    def timeout(self, node: str) -> float:
+        """Seconds that one attempt of this node may take."""
+        own = self.graph.nodes[node].timeout
+        return self.conf.node_timeout if own is None else float(own)
+
+    def pause(self, retry: Retry, tries: int, task: Task) -> float:
+        """Seconds before the next attempt, after `tries` of them."""
+        pause = float(retry.backoff) * float(retry.factor) ** (tries - 1)
+        spread = random.uniform(-retry.jitter, retry.jitter)  # noqa: S311 - spreads load, hides nothing
+        return pause * (1 + spread)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """How one attempt came out. Written by its thread until it puts itself on `results`, then read by the executor.
+
+    `tries` counts it and those before it that no person came between; `begun` by the monotonic clock, None while no
+    thread has it yet; `looped` where it ran an event loop in its thread.
+    """
+
+    setting: Setting
+    start: Start
+    number: int
+    tries: int
+    timeout: float
+    results: "queue.SimpleQueue[Attempt]"
+    intent: TaskResult | None = None
+    begun: float | None = None
+    deadline: float | None = None
+    outcome: str = Outcome.OPEN
+    output: Output | None = None
+    error: dict[str, Any] | None = None
+    ms: int = 0
+    task: Task = field(init=False)
+    recorded: bool = False
+    asks_checkpoint: bool = False
+    looped: bool = False
+    _raised: BaseException | None = None
+    _given_up: bool = False
+    _memory: Memory | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.task = self.start.task
+
+    @property
+    def name(self) -> str:
+        return str(self.task)
+
+    @property
+    def refused(self) -> CountersignError | None:
+        """Why the run's own record of what the task read cannot be trusted, whatever the node made of that."""
+        return self._memory.shelf.refused if self._memory else None
+
+    @property
+    def interrupted(self) -> KeyboardInterrupt | None:
+        """What meant the process, not the node."""
+        return self._raised if isinstance(self._raised, KeyboardInterrupt) else None
+
+    def ending(self) -> Ending:
+        """For the journal."""
+        output = self.output.to_json() if self.output else None
+        over = not self._given_up
+        return Ending(self.task, self.number, self.outcome, output, self.error, self.ms, over, self.intent)
+
+    def retriable(self, retry: Retry) -> bool:
+        """Whether `retry` covers what was raised, and no thread of this attempt can still be at work."""
+        node = self.setting.graph.nodes[self.task.node]
+        if self._given_up and node.atomic:
+            return False
+        return isinstance(self._raised, (NotDone, *retry.on))
+
+    def abandon(self, why: str) -> bool:
+        """Give the attempt up: it is past its time. False where it has just ended by itself."""
+        with self._lock:
+            if self.outcome != Outcome.OPEN:
+                return False
+            self._given_up = True
+            self._broke(TimeoutError(why))
+            return True
+
+    def leave(self) -> bool:
+        """Nobody waits for it any more: what it still brings is evidence. Gives whether it has brought some already."""
+        with self._lock:
+            ended = self.outcome != Outcome.OPEN and not self._given_up
+            self._given_up = True
+        return ended and not self.recorded
+
+    def keep(self) -> None:
+        """Keep what it has brought as evidence."""
+        self._late(self.output, self._raised)
+
+    def work(self) -> None:
+        """The body of the thread."""
+        with self._lock:
+            if self._given_up:
+                return
+            self.begun = begun = time.monotonic()
+            self.deadline = time.time() + self.timeout
+        output: Output | None = None
+        raised: BaseException | None = None
+        try:
+            output = self._call()
+        except BaseException as error:
+            raised = error
+        try:
+            self._end(output, raised, int((time.monotonic() - begun) * 1000))
+        finally:
+            _forget_connections()
+
+    def _end(self, output: Output | None, raised: BaseException | None, ms: int) -> None:
+        with self._lock:
+            self.ms = ms
+            if not self._given_up:
+                self.output = output
+                self.outcome = Outcome.DONE if output is not None else self.outcome
+                if raised is not None:
+                    self._broke(raised)
+                self.results.put(self)
+                return
+        # Evidence must not be lost in a transaction that the node left open.
+        _forget_connections()
+        self._late(output, raised)
+
+    def _late(self, output: Output | None, raised: BaseException | None) -> None:
+        """Given up, and ended after all: evidence for whoever settles, never applied by itself."""
+        node, hold = self.setting.graph.nodes[self.task.node], self.setting.hold
+        if not node.journaled or node.atomic:
+            return
+        error = _described(raised) if raised else None
+        ending = Ending(self.task, self.number, Outcome.DONE, output.to_json() if output else None, error, self.ms)
+        journal.keep_late(hold, [ending])
+
+    def _broke(self, error: BaseException) -> None:
+        """Note an error, and what it says of the effect."""
+        node = self.setting.graph.nodes[self.task.node]
+        self._raised = error
+        self.error = _described(error)
+        if not node.journaled or node.idempotent or node.atomic:
+            self.outcome = Outcome.FAILED
+        elif isinstance(error, (NotDone, *node.not_done)) and not self._given_up:
+            self.outcome = Outcome.NOT_DONE
+        else:
+            self.outcome = Outcome.UNKNOWN
+
+    def _call(self) -> Output:
+        if not self.setting.graph.nodes[self.task.node].atomic:
+            return self._returned()
+        output = self._atomically()
+        self.recorded = True
+        return output
+
+    def _atomically(self) -> Output:
+        kept: list[Output] = []
+
+        def once() -> dict[str, Any]:
+            kept.append(self._returned())
+            return kept[-1].to_json()
+
+        for tries in range(1, ATOMIC_TRIES + 1):
+            try:
+                journal.atomically(self.setting.hold, self.task, self.number, once)
+                break
+            except OperationalError:
+                connections.close_all()
+                if tries == ATOMIC_TRIES:
+                    raise
+        return kept[-1]
+
+    def _returned(self) -> Output:
+        """Call the node, and check and stage what it returned."""
+        setting, node = self.setting, self.setting.graph.nodes[self.task.node]
+        state = setting.view(node.name)
+        # A try that was rolled back has wished for nothing.
+        self._memory, self.asks_checkpoint = None, False
+        returned = node.fn(state, self._context())
+        if inspect.iscoroutine(returned):
+            self.looped = True
+            returned = asyncio.run(returned)
+        output = _labelled(output_of(setting.graph, node.name, returned, limit=setting.conf.max_value_bytes))
+        output = self._memory.onto(output) if self._memory else output
+        if node.gated and not output.writes:
+            # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
+            raise InvalidValue(
+                f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
+            )
+        return _masked(output, setting.conf.secrets) if setting.conf.secrets else output
+
+    def _context(self) -> Context:
+        hold, setting, payload = self.setting.hold, self.setting, self.start.payload
+        return Context(
+            run_id=hold.id,
+            key=hold.key,
+            line=hold.line,
+            task=self.task,
+            attempt=self.number,
+            read_input=self._input,
+            # A copy, for the frontier keeps this very object.
+            payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
+            error=self.start.error,
+            open_log=self._log,
+            deadline=self.deadline,
+            secrets=setting.conf.secrets,
+            cancelled=setting.cancelled.is_set,
+            report=self._report,
+            checkpoint=self._ask_checkpoint,
+            memory=self._remember,
+        )
+
+    def _input(self) -> Any:
+        return self.setting.graph.input_for(self.setting.input)
+
+    def _log(self) -> Any:
+        return structlog.get_logger("countersign.node", run=self.setting.hold.key, task=self.name)
+
+    def _report(self, done: int, total: int, note: str) -> None:
+        said = str(mask(writable(str(note)), self.setting.conf.secrets))[:200]
+        self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
+
+    def _remember(self) -> Memory:
+        if self._memory is None:
+            self._memory = open_memory(self.setting.hold, self.setting.graph, self.task)
+        return self._memory
+
+    def _ask_checkpoint(self) -> None:
+        self.asks_checkpoint = True
+
+
+def _forget_connections() -> None:
+    """Close this thread's connections and forget them: the next node in it must not find a transaction that this one
+    left open, or a setting that it changed.
+    """
+    for one in connections.all(initialized_only=True):
+        try:
+            one.close()
+        finally:
+            del connections[one.alias]
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    """An error as rows and lines keep it: {type, message, traceback}, masked before it is cut."""
+    trace = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
+    try:
+        message = str(error)
+    except Exception:
+        message = "its text cannot be shown"
+    found = {"type": type(error).__name__, "message": message, "traceback": "".join(trace)}
+    masked: dict[str, str] = mask({name: writable(text) for name, text in found.items()}, conf().secrets)
+    return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
+
+
+def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
+    """The output with masked values, labels and what was asked of memory; the names of channels and nodes are the
+    author's own.
+    """
+    writes = (replace(w, value=mask(w.value, secrets), label=mask(w.label, secrets)) for w in output.writes)
+    sends = ((target, mask(payload, secrets)) for target, payload in output.sends)
+    reads = ({**read, "asked": mask(read["asked"], secrets)} for read in output.reads)
+    return replace(output, writes=tuple(writes), sends=tuple(sends), reads=tuple(reads))
+
+
+def _labelled(output: Output) -> Output:
+    """The output with labels that every row can hold."""
+    if not any(write.label for write in output.writes):
+        return output
+    writes = (replace(write, label=writable(write.label)) if write.label else write for write in output.writes)
+    return replace(output, writes=tuple(writes))

@@ -1,0 +1,138 @@
+"""What is kept of an open superstep: one with a failed, unknown or postponed task. Values only; the runner stores them.
+
+A superstep stays open until each of its tasks has a result; then all are reduced in declared order, as if nothing had
+been.
+"""
+
+from dataclasses import field
+from typing import Any
+
+from checkpoints.journal.results import Entry
+from checkpoints.models.task_result import Outcome
+from checkpoints.queue.leases import Hold
+from orchestrator.engine import Task
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.plan import ErrorInfo
+from orchestrator.engine.reduce import HeldWrite, Output, Result
+from orchestrator.execution.secrets import writable
+
+
+@frozen
+class Kept:
+    """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
+
+    `guard` names the node whose gate holds it, where that is not its own.
+    """
+
+    output: Output | None = None
+    error: ErrorInfo | None = None
+    gated: bool = False
+    passed: bool = False
+    why: str | None = None
+    guard: str | None = None
+    attempt: int = 1
+    ms: int = 0
+
+    def result(self) -> Result:
+        """As the engine reduces it."""
+        return Result(
+            output=self.output, error=self.error, gated=self.gated, outcome="approved" if self.passed else None
+        )
+
+    def held(self, task: Task) -> list[HeldWrite]:
+        """The writes that its gate holds."""
+        if not self.gated or self.output is None:
+            return []
+        return [HeldWrite(task, n, w.channel, w.value, w.label, w.version) for n, w in enumerate(self.output.writes)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "output": self.output.to_json() if self.output else None,
+            "error": self.error.to_json() if self.error else None,
+            "gated": self.gated,
+            "passed": self.passed,
+            "why": self.why,
+            "guard": self.guard,
+            "attempt": self.attempt,
+            "ms": self.ms,
+        }
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> "Kept":
+        output = Output.from_json(kept["output"]) if kept["output"] is not None else None
+        error = ErrorInfo.from_json(kept["error"]) if kept["error"] is not None else None
+        return cls(output, error, **{name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")})
+
+
+@frozen
+class Open:
+    """The open superstep of a failure checkpoint. `asked` are tasks whose requests are open already; `tries` count
+    the attempts since a person last acted, for tasks that wait for their next one; `due` says when that is, in seconds
+    since the epoch.
+    """
+
+    results: dict[Task, Kept]
+    asked: frozenset[Task]
+    tries: dict[Task, int]
+    superstep: int
+    due: dict[Task, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "superstep": self.superstep,
+            "results": {str(task): kept.to_json() for task, kept in self.results.items()},
+            "asked": sorted(str(task) for task in self.asked),
+            "tries": {str(task): n for task, n in self.tries.items()},
+            "due": {str(task): moment for task, moment in self.due.items()},
+        }
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> "Open":
+        """The open superstep of a payload; `NOTHING_OPEN` where no superstep is open."""
+        if not kept:
+            return NOTHING_OPEN
+        return cls(
+            results={Task.parse(task): Kept.from_json(one) for task, one in kept.get("results", {}).items()},
+            asked=frozenset(Task.parse(task) for task in kept.get("asked", [])),
+            tries={Task.parse(task): n for task, n in kept.get("tries", {}).items()},
+            superstep=kept.get("superstep", 0),
+            due={Task.parse(task): moment for task, moment in kept.get("due", {}).items()},
+        )
+
+
+NOTHING_OPEN = Open({}, frozenset(), {}, superstep=0)
+
+
+def unsettled(graph: Compiled, entries: dict[Task, Entry]) -> list[Task]:
+    """Tasks with an open intent whose attempt may have acted: neither idempotent nor atomic."""
+    return [
+        task
+        for task, entry in entries.items()
+        if entry.outcome == Outcome.UNKNOWN or (entry.outcome == Outcome.OPEN and not safe_again(graph, task))
+    ]
+
+
+def safe_again(graph: Compiled, task: Task) -> bool:
+    """Whether an attempt that ended without a result may simply be made again."""
+    node = graph.nodes[task.node]
+    return not node.journaled or node.idempotent or node.atomic
+
+
+def error_of(error: BaseException, **facts: Any) -> dict[str, Any]:
+    """An error as a run's row keeps it: code, type and message; never the locals of a frame."""
+    code = error.code if isinstance(error, CountersignError) else "node_failed"
+    found = {k: writable(str(v)) for k, v in getattr(error, "facts", {}).items()}
+    return {**found, "code": code, "type": type(error).__name__, "message": writable(str(error)), **facts}
+
+
+def incompatible(hold: Hold) -> dict[str, Any]:
+    """The refusal of a run whose graph this process does not have as it was."""
+    return {
+        "code": "incompatible_graph",
+        "type": "IncompatibleGraph",
+        "message": f"graph {hold.graph} {hold.version} is registered here with other content than this run began with; "
+        "deploy the version it was started with beside the new one, then resume",
+        "fingerprint": hold.fingerprint,
+    }

@@ -1,0 +1,96 @@
+"""One run laid out for work, between the runner and its commits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from approvals.gates import settlement as settlements
+from approvals.gates.request_state import Asked
+from approvals.models import RequestStatus
+from checkpoints.journal.results import Entry
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger.commit import Head, Moved
+from checkpoints.queue.leases import Hold
+from orchestrator.engine import Task
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.plan import Frontier, Planned
+from orchestrator.engine.reduce import Step
+from orchestrator.execution.executor import Finish
+from orchestrator.execution.open_superstep import Kept, Open
+
+T = TypeVar("T")
+
+
+@frozen
+class Worked:
+    """A superstep all of whose tasks have a result: what was planned, what was open before, and what came out."""
+
+    planned: Planned
+    before: Open
+    kept: Mapping[Task, Kept]
+    step: Step
+    asks_checkpoint: bool
+    took_ms: int
+
+
+@frozen
+class Flight:
+    """A superstep's commit on its way, and what it is made of: the head before it, and the work."""
+
+    land: Callable[[], None]
+    before: Head
+    worked: Worked
+
+
+@dataclass(slots=True)
+class Desk:
+    """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
+    requests; the attempts of this superstep that were followed by another; the plan that the last commit made, so that
+    nobody makes it again; and that commit, while it is on its way.
+    """
+
+    hold: Hold
+    graph: Compiled
+    head: Head
+    input: Any
+    entries: dict[Task, Entry] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    retried: list[tuple[Task, Finish]] = field(default_factory=list)
+    ahead: Planned | None = None
+    planned: Planned | None = None
+    flight: Flight | None = None
+
+    @property
+    def frontier(self) -> Frontier:
+        return Frontier.from_json(self.head.payload.frontier)
+
+    def look(self) -> list[Asked]:
+        """The requests that wait on this line; read anew only where something moved since the last look."""
+        if self.hold.moved:
+            payload = self.head.payload
+            waits = payload.frontier["waiting"] or payload.open
+            tasks = self.frontier.gated() | Open.from_json(payload.open).asked if waits else set()
+            self.asked = settlements.waiting(self.hold, tasks) if tasks else []
+            self.hold.moved = False
+        return self.asked
+
+    def settled(self) -> bool:
+        """Whether a settled gate waits to be applied."""
+        return any(one.request.status == RequestStatus.SETTLED for one in self.look())
+
+    def moved_to(self, head: Head) -> None:
+        """The head is another one: nothing is in hand, and requests may have been opened or applied."""
+        self.head, self.entries, self.retried = head, {}, []
+        self.planned, self.ahead = self.ahead, None
+        self.hold.moved = True
+
+
+def repeated(hold: Hold, act: Callable[[], T]) -> T:
+    """Do a fenced act; where the log moved meanwhile, look again, let the act build itself anew, and repeat."""
+    while True:
+        try:
+            return act()
+        except Moved:
+            ledger.look_again(hold)
+            hold.moved = True

@@ -1,0 +1,139 @@
+"""Verification and rotation as jobs: which runs, in batches, with progress, and an audit line at the end.
+
+The commands `verify_runs` and `rotate_keys` and the table of kinds in `orchestrator.jobs` call it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+from django.utils.dateparse import parse_datetime
+
+from checkpoints import audit_log as audit
+from checkpoints import key_rotation as rotation
+from checkpoints.conf import keyring
+from checkpoints.key_rotation import Rotated
+from checkpoints.ledger import commit as ledger
+from checkpoints.models import Run
+from checkpoints.queue.jobs import JobHold, Step
+from checkpoints.verification import TAMPERED, Fault, verify_run
+from orchestrator.engine.errors import TamperedRow, UnknownThing
+
+BATCH = 20
+"""Runs between two steps of a job."""
+MOST_NAMED = 100
+"""Bad runs that a job's row and the audit line name; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which runs to verify: those of these ids, or all; of one graph; started since. `mark` stops bad ones."""
+
+    runs: tuple[str, ...] = ()
+    graph: str = ""
+    since: str = ""
+    mark: bool = False
+
+    def rows(self) -> "QuerySet[Run]":
+        found = Run.objects.filter(id__in=self.runs) if self.runs else Run.objects.all()
+        found = found.filter(graph=self.graph) if self.graph else found
+        return found.filter(created_at__gte=parse_datetime(self.since)) if self.since else found
+
+
+@dataclass(slots=True)
+class Verified:
+    """How far a verification has got. `bad` holds the first fault of each bad run, and how many it has."""
+
+    checked: int = 0
+    failed: int = 0
+    last: str = ""
+    bad: list[dict[str, Any]] = field(default_factory=list)
+
+
+def verify(wanted: Wanted, result: Verified) -> Iterator[Verified]:
+    """Verify run after run, in order of their ids, on from `result.last`; gives the result after each."""
+    while True:
+        rows = wanted.rows().order_by("id")
+        rows = rows.filter(id__gt=UUID(result.last)) if result.last else rows
+        ids = list(rows.values_list("id", flat=True)[:BATCH])
+        if not ids:
+            return
+        for one in ids:
+            _one(wanted, one, result)
+            yield result
+
+
+def _one(wanted: Wanted, run: UUID, result: Verified) -> None:
+    result.last = str(run)
+    try:
+        faults = verify_run(run)
+    except UnknownThing:
+        return  # removed since the ids were read
+    result.checked += 1
+    if not faults:
+        return
+    result.failed += 1
+    if wanted.mark and faults[0].code in TAMPERED:
+        ledger.mark_tampered(run, TamperedRow(faults[0].reason, row=faults[0].what))
+    if len(result.bad) < MOST_NAMED:
+        result.bad.append(as_json(faults))
+
+
+def as_json(faults: list[Fault]) -> dict[str, Any]:
+    """A bad run for machines: its first fault, and how many there are."""
+    first = faults[0]
+    return {
+        "run": first.run,
+        "checkpoint": first.checkpoint or None,
+        "reason": first.reason,
+        "table": first.table,
+        "row": first.what,
+        "code": first.code,
+        "faults": len(faults),
+    }
+
+
+def verify_job(hold: JobHold) -> Iterator[Step]:
+    """The kind `verify_runs`. Facts: those of `Wanted`, and `by`."""
+    facts = dict(hold.facts)
+    by = facts.pop("by", "")
+    wanted = Wanted(**{**facts, "runs": tuple(facts.get("runs", ()))})
+    result, total = Verified(**(hold.place or {})), wanted.rows().count()
+    told = result.last
+    for _ in verify(wanted, result):
+        if result.checked % BATCH == 0:
+            told = result.last
+            yield _checked(result, total)
+    if result.last != told:
+        yield _checked(result, total)
+    named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
+    audit.record("runs_verified", actor=_person(by), checked=result.checked, failed=result.failed, bad=named)
+
+
+def _checked(result: Verified, total: int) -> Step:
+    return Step(result.checked, total, f"{result.failed} bad", place=asdict(result))
+
+
+def rotate_job(hold: JobHold) -> Iterator[Step]:
+    """The kind `rotate_keys`. Facts: `by`."""
+    result = Rotated(**(hold.place or {}))
+    total = result.done + sum(rotation.behind().values())
+    for _ in rotation.rotate(result):
+        yield _turned(result, total)
+    newest = keyring().locker
+    audit.record(
+        "keys_rotated", actor=_person(hold.facts.get("by", "")), key=newest, rows=result.rows, failed=result.failed
+    )
+
+
+def _turned(result: Rotated, total: int) -> Step:
+    note = f"{result.failed} do not open" if result.failed else "rows under the newest key"
+    return Step(result.done, max(total, result.done), note, place=asdict(result))
+
+
+def _person(name: str) -> Any:
+    users = get_user_model()
+    return users._default_manager.filter(**{users.USERNAME_FIELD: name}).first() if name else None

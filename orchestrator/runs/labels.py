@@ -1,0 +1,63 @@
+"""What lists show of a run: its label and indexed facts, made from its input when it starts, so that nobody needs to
+open a payload to filter by them; and what its node in hand reports.
+"""
+
+from typing import Any
+
+from checkpoints.models import Run
+from checkpoints.sealing.columns import shown
+from orchestrator.engine.compile import Compiled
+
+NOT_KEPT = "what was said of it could not be encrypted, so it was not kept"
+
+
+class _Blank(dict[str, Any]):
+    """A template that names a field which the input lacks still gives a label."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def label(compiled: Compiled, staged: Any, *, key: str) -> str:
+    """The graph's label with the input's fields filled in ("Claim {claim_id}"); else the graph's name and the key, in
+    an encrypted graph too: a label is a readable column, and the input is not for everybody who can read it.
+    """
+    template = compiled.graph.label
+    if template is None or compiled.graph.encrypted:
+        return f"{compiled.name} · {key}"[:300]
+    try:
+        return template.format_map(_Blank(staged, key=key))[:300]
+    except (ValueError, AttributeError, LookupError):
+        return f"{compiled.name} · {key}"[:300]
+
+
+def facts(compiled: Compiled, staged: Any) -> dict[str, str]:
+    """The graph's facts that are declared `indexed` and read the input: {label: text}."""
+    found = {}
+    for fact in compiled.graph.facts:
+        value = _at(staged, fact.path.removeprefix("input."))
+        if fact.indexed and fact.path.startswith("input.") and value is not None:
+            found[fact.label] = str(value)[:200]
+    return found
+
+
+def progress_of(run: Run) -> dict[str, Any] | None:
+    """What the node in hand reports: {task, done, total, note}; None where it reports nothing, or none can read it."""
+    told = shown(run, "progress")
+    return told if isinstance(told, dict) else None
+
+
+def error_of(run: Run) -> dict[str, Any] | None:
+    """Why a run stopped, {code, message, ...}; where it cannot be opened, the code and a sentence that says so. None
+    where it did not stop.
+    """
+    told = shown(run, "error")
+    if isinstance(told, dict):
+        return told
+    return {"code": run.error_code, "message": told or NOT_KEPT} if run.error_code else None
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,145 @@
+"""Settling unknown outcomes: a person says what happened, one task at a time. `runs.settle` calls it under the run's
+lock.
+"""
+
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from approvals.gates import guarded_channels as guarded
+from checkpoints.conf import conf
+from checkpoints.core.status import STOPPED, Status
+from checkpoints.db.clock import db_now
+from checkpoints.event_log import Draft
+from checkpoints.journal import results as journal
+from checkpoints.ledger import commit as ledger
+from checkpoints.models import Run, TaskResult, Worker
+from checkpoints.models.task_result import Outcome
+from checkpoints.queue import notify as wakes
+from checkpoints.queue.processes import Process
+from checkpoints.sealing.columns import pack
+from checkpoints.sealing.rows import cover_of
+from orchestrator.engine import Task, registry
+from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.reduce import output_of
+from orchestrator.execution import cancellation as cancelling
+
+
+def unknown_tasks(run: Run) -> list[TaskResult]:
+    """The attempts of this run that a person must settle."""
+    return list(TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).order_by("id"))
+
+
+def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: bool, by: Any, reason: str) -> None:
+    """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
+    says.
+    """
+    if not reason.strip():
+        raise InvalidValue("settling an outcome needs a reason", path="reason")
+    row = _row(run, task)
+    if run.status not in STOPPED - {Status.TAMPERED}:
+        # Its superstep may still be in hand, and would stop without anything left to settle.
+        raise WrongStatus(
+            f"run {run.key} is {run.status}; an outcome is settled when it has stopped", status=run.status
+        )
+    if not happened and output is not None:
+        raise InvalidValue("an output goes with 'it happened' only", path="output")
+    if not happened:
+        _require_over(row, accept_risk=accept_risk)
+    journal.amend(
+        row,
+        cover_of(run),
+        outcome=Outcome.DONE if happened else Outcome.NOT_DONE,
+        output=pack(_output(run, row, output)) if happened else b"",
+        settled_by=by,
+        settled_reason=pack(reason),
+        result_at=timezone.now(),
+    )
+    actor = by.get_username() if by else ""
+    facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
+    line = Draft("task_settled", facts, node=row.node, task=row.task, actor=actor)
+    left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
+    if left or run.status != Status.UNKNOWN:
+        ledger.write_lines(run, [line], at=timezone.now())
+    elif run.cancel_at:
+        cancelling.conclude_locked(run, [line])
+    else:
+        _queue(run, line)
+
+
+def _queue(run: Run, line: Draft) -> None:
+    ledger.write_lines(
+        run,
+        [line],
+        at=timezone.now(),
+        status=Status.QUEUED,
+        due_at=db_now(),
+        error=b"",
+        error_code="",
+        claims_since_progress=0,
+        wakes=F("wakes") + 1,
+    )
+    wakes.ring()
+
+
+def _row(run: Run, task: str) -> TaskResult:
+    try:
+        named = Task.parse(task)
+    except ValueError as error:
+        raise UnknownThing(f"there is no task {task!r}; a task is written node:visit:index", task=task) from error
+    for row in unknown_tasks(run):
+        if row.task == str(named):
+            return row
+    raise _not_unknown(run, named)
+
+
+def _not_unknown(run: Run, task: Task) -> CountersignError:
+    """Who settled it before, where somebody did."""
+    of_task = {"run": run, "line": run.line, "node": task.node, "visit": task.visit, "index": task.index}
+    settled = TaskResult.objects.filter(**of_task).exclude(settled_reason=b"").order_by("attempt").last()
+    if settled is None:
+        return UnknownThing(f"run {run.key} has no unknown outcome of {task}", task=str(task))
+    by = settled.settled_by.get_username() if settled.settled_by else ""
+    return WrongStatus(f"{task} was settled by {by or 'the system'} before", task=str(task), by=by)
+
+
+def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
+    compiled = registry.by_fingerprint(run.fingerprint)
+    given = output_of(compiled, row.node, output, limit=conf().max_value_bytes)
+    gates = guarded.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
+    if len(gates) > 1:
+        named = ", ".join(sorted(gates))
+        raise InvalidValue(
+            f"the output writes channels that different gates guard: {named}", path="output", gates=named
+        )
+    return given.to_json()
+
+
+def may_be_going_on(row: TaskResult) -> str | None:
+    """None where the attempt is surely over, "maybe" where only time says so, else until when it may act (ISO)."""
+    if row.thread_ended_at or _gone(row):
+        return None
+    # By the database's clock, as it was written: hosts may disagree by hours.
+    over = TaskResult.objects.filter(id=row.pk, over_at__lt=db_now()).exists()
+    return "maybe" if over else row.over_at.isoformat()
+
+
+def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
+    going_on = may_be_going_on(row)
+    if going_on is None or (going_on == "maybe" and accept_risk):
+        return
+    if going_on == "maybe":
+        raise WrongStatus(
+            f"nobody has seen the worker of {row.task} end; a frozen process could still act. Say so with accept_risk",
+            task=row.task,
+            needs="accept_risk",
+        )
+    raise WrongStatus(f"{row.task} may still be going on until {going_on}", task=row.task, until=going_on)
+
+
+def _gone(row: TaskResult) -> bool:
+    """Whether the attempt's worker is proven gone: its cluster said so, or its process is not there any more."""
+    if row.worker and Worker.objects.filter(id=row.worker, stopped_at__isnull=False).exists():
+        return True
+    return Process(row.host, row.pid, row.process_started).is_gone()

@@ -1,0 +1,300 @@
+"""What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call these and nothing
+else.
+
+Each verb is one transaction, or joins the caller's. `by=None` means the system (commands without --by). Permissions are
+asked by the faces; what is refused here is refused to everybody.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+
+from checkpoints import audit_log as audit
+from checkpoints import payloads
+from checkpoints import uploads as files
+from checkpoints.conf import conf
+from checkpoints.core.ids import uuid7
+from checkpoints.core.status import Status
+from checkpoints.db import query_cache as statements
+from checkpoints.db.clock import db_in
+from checkpoints.event_log import Draft
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger.commit import Payload
+from checkpoints.models import Run
+from checkpoints.queue import leases
+from checkpoints.queue import notify as wakes
+from checkpoints.sealing.columns import value
+from checkpoints.sealing.rows import cover_of, new_cover
+from checkpoints.verification import verify_run
+from orchestrator.discovery import note_version
+from orchestrator.engine import canonical, registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import (
+    CountersignError,
+    InvalidValue,
+    KeyConflict,
+    PayloadLost,
+    PayloadsUnavailable,
+    TamperedRow,
+    UnknownBackend,
+    UnknownThing,
+    WrongKey,
+    WrongStatus,
+)
+from orchestrator.engine.plan import begin
+from orchestrator.execution import cancellation as cancelling
+from orchestrator.execution import diagnostics
+from orchestrator.execution import loop as runner
+from orchestrator.runs import fork_adoption as adopting
+from orchestrator.runs import labels as describing
+from orchestrator.runs import unknown_outcomes as settling
+
+MOST_PRIORITY = 1000
+LONGEST_DELAY = 10 * 366 * 86_400
+_KEY = re.compile(r"[^/:\x00]{1,200}")
+_LIKE_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+
+
+def start(
+    graph: str,
+    input: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    by: AbstractBaseUser | None = None,
+    on_behalf_of: AbstractBaseUser | None = None,
+    resume_failed: bool = False,
+    priority: int = 0,
+    due_at: datetime | None = None,
+    due_in: float = 0.0,
+) -> Run:
+    """A run of the graph's current version, queued; a worker takes it. Joins the caller's transaction.
+
+    The same key with the same graph and input gives the same run as it is, woken only where it wants a worker (and,
+    with `resume_failed`, resumed where it failed). Among the runs that are due, those of a higher `priority` go first.
+    `due_at`, or `due_in` (seconds by the database's clock), lets it begin later.
+
+    Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority or time, naming the place),
+    `KeyConflict` (the key has another graph or input), `WrongKey` (the graph is encrypted, and there is no key),
+    `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
+    """
+    queued = Queued(priority, due_at, due_in)
+    run, _ = start_or_find(
+        graph, input, key=key, by=by, on_behalf_of=on_behalf_of, resume_failed=resume_failed, queued=queued
+    )
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """When a run is to begin, and before which others. Raises `InvalidValue` for what no queue can hold."""
+
+    priority: int = 0
+    due_at: datetime | None = None
+    due_in: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not -MOST_PRIORITY <= self.priority <= MOST_PRIORITY:
+            raise InvalidValue(f"a priority is a number from -{MOST_PRIORITY} to {MOST_PRIORITY}", path="priority")
+        if self.due_at is not None and self.due_at.tzinfo is None:
+            raise InvalidValue("a due time needs a time zone", path="due_at")
+        if not 0 <= self.due_in <= LONGEST_DELAY:
+            raise InvalidValue(f"a delay is a number of seconds up to {LONGEST_DELAY}", path="due_in")
+
+
+def start_or_find(
+    graph: str,
+    input: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    by: AbstractBaseUser | None = None,
+    on_behalf_of: AbstractBaseUser | None = None,
+    resume_failed: bool = False,
+    queued: Queued | None = None,
+) -> tuple[Run, bool]:
+    """As `start`, and whether this call made the run."""
+    compiled = registry.current(graph)
+    staged = compiled.stage_input(input, limit=conf().max_value_bytes)
+    files.check_refs(staged, by=by)
+    run = _new(compiled, staged, key=key, by=by, on_behalf_of=on_behalf_of)
+    when = queued or Queued()
+    run.priority, run.due_at = when.priority, when.due_at or db_in(when.due_in)
+    note_version(compiled)
+    payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
+    try:
+        with transaction.atomic():
+            opened = ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by))
+    except IntegrityError:
+        return _same(run, staged, by=by, resume_failed=resume_failed), False
+    # The row has the database's own time; to read it back would cost a query each start.
+    opened.due_at = when.due_at or opened.created_at + timedelta(seconds=when.due_in)
+    return opened, True
+
+
+def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf_of: Any) -> Run:
+    if key is not None and (not _KEY.fullmatch(key) or _LIKE_UUID.fullmatch(key)):
+        raise InvalidValue(
+            "a key is 1 to 200 characters without / and :, and not shaped like a UUID", path="key", key=key
+        )
+    new = uuid7()
+    run = Run(
+        id=new, key=key or str(new), graph=compiled.name, version=compiled.version, fingerprint=compiled.fingerprint
+    )
+    cover = new_cover(encrypted=compiled.graph.encrypted)
+    run.encrypted, run.hash_key = cover.encrypted, cover.hash_key
+    run.payloads = payloads.chosen(compiled.graph.payloads)
+    run.input_hash = cover.digest(canonical.dumps(staged))
+    run.started_by, run.on_behalf_of = by, on_behalf_of
+    run.label = describing.label(compiled, staged, key=run.key)
+    run.facts = describing.facts(compiled, staged)
+    return run
+
+
+def _same(wanted: Run, staged: Any, *, by: Any, resume_failed: bool) -> Run:
+    """The run that has the key, if it is the same journey."""
+    run = Run.objects.get(key=wanted.key)
+    # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
+    if (run.graph, run.input_hash) != (wanted.graph, cover_of(run).digest(canonical.dumps(staged))):
+        raise KeyConflict(
+            f"key {run.key} already belongs to a run with another graph or input", key=run.key, run=str(run.id)
+        )
+    if run.status == Status.FAILED and resume_failed:
+        return resume(run.id, by=by)
+    if run.status in (Status.QUEUED, Status.RUNNING):
+        wakes.ring()
+    return run
+
+
+def advance(run_id: UUID | str) -> Run:
+    """Claim the run and work on it here and now, until it is paused, ended, stopped or waits. For commands and tests.
+
+    Does nothing while another lease is live; takes over an expired one.
+    """
+    run = get(run_id)
+    while claim := leases.claim_one(run.id):
+        runner.work(claim.id, claim.epoch)
+    return get(run.id)
+
+
+def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
+    """Queue a failed run again, one that is incompatible here and whose graph is registered now, or a tampered one of
+    which every record verifies again.
+
+    What its open superstep kept is used; only tasks without a result run. A fork that a store made gets its row here.
+    Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
+    `TamperedRow` or `WrongKey`, naming the first fault.
+    """
+    if (fork := adopting.adopt(run_id, by=by)) is not None:
+        return fork
+    run = get(run_id)
+    if run.status == Status.TAMPERED:
+        _require_whole(run, by=by)
+    with _locked(run.id, by=by) as run:
+        if run.status == Status.PAUSED:
+            raise WrongStatus(
+                f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
+            )
+        only = frozenset({Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
+        ledger.requeue(run, lines=[Draft("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
+    run.refresh_from_db()
+    return run
+
+
+_REFUSALS: dict[str, Callable[..., CountersignError]] = {
+    kind.code_of_class: kind for kind in (PayloadLost, PayloadsUnavailable, UnknownBackend, WrongKey)
+}
+"""What a fault is refused with, by its code; else it is a tampered row."""
+
+
+def _require_whole(run: Run, *, by: Any) -> None:
+    """Raise what the first fault of a run is, if it has one, and leave an audit line."""
+    for fault in verify_run(run.id, most=1):
+        audit.record("refused_tampered", actor=by, run=run.id, row=fault.what)
+        raise _REFUSALS.get(fault.code, TamperedRow)(
+            f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what
+        )
+
+
+def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = "") -> Run:
+    """Cancel a run: at once where no worker has it, else after the superstep in hand. What it asks is withdrawn now.
+
+    An effect that may have happened makes it unknown first; it is cancelled when that is settled. Cancelling twice
+    changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
+    """
+    run = get(run_id)
+    with _locked(run.id, by=by) as run:
+        cancelling.request(run, by=by, reason=reason)
+    run.refresh_from_db()
+    return run
+
+
+def settle(
+    run_id: UUID | str,
+    task: str,
+    *,
+    happened: bool,
+    output: Any = None,
+    accept_risk: bool = False,
+    by: AbstractBaseUser | None = None,
+    reason: str = "",
+) -> Run:
+    """Say of one task with an unknown outcome: it happened, with this output; or it did not, run it again.
+
+    `output` is checked like a node's return. Raises `UnknownThing` (no such unknown task), `InvalidValue` (output, or
+    no
+    reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes where
+    only time speaks for its end). The last settling queues the run.
+    """
+    run = get(run_id)
+    with _locked(run.id, by=by) as run:
+        settling.settle(run, task, happened=happened, output=output, accept_risk=accept_risk, by=by, reason=reason)
+    run.refresh_from_db()
+    return run
+
+
+@contextmanager
+def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
+    """The run's row, locked for one act of one transaction. Where a row is met that is not as it was sealed, the run is
+    tampered from then on, with an audit line, and that is raised.
+    """
+    try:
+        with transaction.atomic():
+            yield ledger.lock(run_id)
+    except TamperedRow as found:
+        ledger.mark_tampered(run_id, found)
+        audit.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
+        raise
+
+
+def get(run_id: UUID | str) -> Run:
+    """The run of that id or key. Raises `UnknownThing`."""
+    text = str(run_id)
+    like_uuid = _LIKE_UUID.fullmatch(text)
+    found = statements.whole(Run, _of_id, UUID(text)) if like_uuid else statements.whole(Run, _of_key, text)
+    if not found:
+        raise UnknownThing(f"there is no run {text[:80]!r}", run=text[:80])
+    return found[0]
+
+
+def _of_id(run: UUID) -> "QuerySet[Run]":
+    return Run.objects.filter(id=run).order_by()
+
+
+def _of_key(key: str) -> "QuerySet[Run]":
+    return Run.objects.filter(key=key).order_by()
+
+
+def input_of(run: Run) -> Any:
+    """The run's input, as it was staged."""
+    return value(run, "input")
+
+
+def _name(by: AbstractBaseUser | None) -> str:
+    return by.get_username() if by else ""

@@ -1,0 +1,38 @@
+"""What this process can work on, from the graphs that it has registered. Read by broker, watchdog and configuration."""
+
+from checkpoints.conf import conf
+from checkpoints.models import GraphVersion
+from checkpoints.queue.leases import Claimable
+from orchestrator.engine import registry
+
+
+def fingerprints() -> list[str]:
+    """Of all registered versions, sorted."""
+    return sorted({compiled.fingerprint for compiled in registry.all()})
+
+
+def claimable() -> Claimable:
+    """Runs of the registered versions, and all runs of a graph whose newest version anywhere is registered here.
+
+    During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs.
+    """
+    ours = frozenset(fingerprints())
+    newest = dict(_versions())
+    return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
+
+
+def _versions() -> list[tuple[str, str]]:
+    """(name, fingerprint), oldest first, so that the last of a name is its newest. Few rows: one a change."""
+    names = {compiled.name for compiled in registry.all()}
+    rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
+    return list(rows.values_list("name", "fingerprint"))
+
+
+def longest_task_seconds() -> float:
+    """The longest that one task of a registered graph may take, with all its attempts."""
+    seconds = [conf().node_timeout]
+    for compiled in registry.all():
+        for node in compiled.nodes.values():
+            timeout = conf().node_timeout if node.timeout is None else float(node.timeout)
+            seconds.append(timeout * (node.retry.attempts if node.retry else 1))
+    return max(seconds)

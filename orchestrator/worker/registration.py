@@ -1,0 +1,68 @@
+"""The row by which others see this cluster: its heartbeat, what it can do, and the wish of others that it drain.
+
+Written by the pusher between two looks, so no thread has to live through a fork; closed by the main process.
+"""
+
+import os
+import socket
+import time
+from uuid import UUID
+
+from checkpoints.db.clock import db_now
+from checkpoints.db.statements import update_returning
+from checkpoints.models import Worker
+from checkpoints.queue.processes import started_ticks
+from orchestrator import discovery
+from orchestrator.jobs import kinds as jobs
+from orchestrator.worker import claimable as abilities
+from orchestrator.worker.shared_state import Board
+
+BEAT_SECONDS = 2.0
+
+
+class Presence:
+    """The heartbeat of one cluster."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._next = 0.0
+        self._known = False
+
+    def beat(self) -> bool:
+        """Write the row if it is time to. True: it was."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + BEAT_SECONDS
+        if not self._known or not self._renew():
+            self._appear()
+        return True
+
+    def _renew(self) -> bool:
+        mine = {"id": self._board.worker}
+        found = update_returning(Worker, mine, ["draining"], heartbeat_at=db_now(), busy=self._board.slots.busy())
+        if found and found[0][0]:
+            self._board.drain()
+        return bool(found)
+
+    def _appear(self) -> None:
+        discovery.note_versions()
+        jobs.ensure_standing()
+        # The sentinel's process stands for the cluster: when it ends, all others are killed.
+        sentinel = os.getppid()
+        Worker.objects.create(
+            id=self._board.worker,
+            host=socket.gethostname(),
+            pid=sentinel,
+            process_started=started_ticks(sentinel),
+            started_at=db_now(),
+            heartbeat_at=db_now(),
+            slots=len(self._board.slots),
+            busy=self._board.slots.busy(),
+            fingerprints=abilities.fingerprints(),
+        )
+        self._known = True
+
+
+def leave(worker: UUID) -> None:
+    """Say that the cluster is gone. Only when all its processes are."""
+    Worker.objects.filter(id=worker, stopped_at=None).update(stopped_at=db_now(), busy=0)

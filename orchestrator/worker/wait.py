@@ -1,0 +1,50 @@
+"""How the pusher waits for work: on PostgreSQL for a notification, elsewhere for the next poll."""
+
+import os
+from typing import Any
+
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from checkpoints.conf import conf
+from checkpoints.queue.notify import CHANNEL, JOB
+from orchestrator.worker.shared_state import Board
+
+NET_SECONDS = 1.0
+"""The longest rest between two looks on PostgreSQL: due times and expired leases ring no bell."""
+
+
+class Ear:
+    """Listens on a connection of its own, opened by the process that first uses it."""
+
+    def __init__(self) -> None:
+        self._link: BaseDatabaseWrapper | None = None
+        self._pid = 0
+
+    def listen(self) -> None:
+        """Be listening before the look, so that nothing is missed between the look and the wait."""
+        if connection.vendor != "postgresql" or (self._link is not None and self._pid == os.getpid()):
+            return
+        link = connection.copy()
+        with link.cursor() as cursor:
+            cursor.execute(f"LISTEN {CHANNEL}")
+        self._link, self._pid = link, os.getpid()
+
+    def wait(self, board: Board) -> bool:
+        """Until somebody wakes a run, a slot gets free, or the time for the next look has come. Gives whether somebody
+        said that a job is due.
+        """
+        if self._link is None:
+            board.wait(conf().poll_seconds)
+            return False
+        driver: Any = self._link.connection
+        board.wait(NET_SECONDS, driver)
+        # The driver's own errors become Django's, which the broker takes as a lost database.
+        with self._link.wrap_database_errors:
+            return JOB in [note.payload for note in driver.notifies(timeout=0)]
+
+    def close(self) -> None:
+        """Forget a connection that broke."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
