@@ -24,8 +24,8 @@ from checkpoints.db import statements as sql
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify as wakes
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine.errors import (
     CountersignError,
     KeyConflict,

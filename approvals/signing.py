@@ -19,8 +19,8 @@ from checkpoints.core.ids import uuid7
 from checkpoints.event_log import Draft
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import Cover, cover_of, opened
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import Cover, cover_of, opened
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.errors import (
     AlreadyDecided,

@@ -11,7 +11,7 @@ from approvals.gates import request_state as standing
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer, RequestStatus
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 from checkpoints.verification import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow

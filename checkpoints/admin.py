@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from checkpoints import models
 from checkpoints.ledger import reader as folding
 from checkpoints.memory import shelf as memory
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
 

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from checkpoints.models import AuditLine
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 
 
 def record(kind: str, *, actor: Any, run: UUID | None = None, request: UUID | None = None, **facts: Any) -> AuditLine:

@@ -14,8 +14,8 @@ from uuid import UUID
 from checkpoints.core import codec
 from checkpoints.db import statements as sql
 from checkpoints.models import RunEvent
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import canonical
 from orchestrator.engine.frozen import frozen
 

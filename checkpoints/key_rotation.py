@@ -19,7 +19,7 @@ from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.db.pages import pages
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 from orchestrator.engine.errors import CountersignError
 
 BATCH_ROWS = 200

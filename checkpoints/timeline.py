@@ -19,8 +19,8 @@ from checkpoints.db import rows as reads
 from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import unpack, value
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import unpack, value
 from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")

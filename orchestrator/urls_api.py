@@ -4,7 +4,8 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import checkpoints, graphs, nothing, runs, schema, uploads
+from orchestrator.api import checkpoints, graphs, runs, schema, uploads
+from orchestrator.api import not_found as nothing
 from orchestrator.api.base import mount
 
 v1 = [

@@ -7,7 +7,7 @@ from django.db.models import Model
 
 from approvals import append_only as guard
 from checkpoints.models import Run
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 
 
 def rewrite(row: Model, **values: Any) -> None:

@@ -13,8 +13,8 @@ from approvals.models import ApprovalRequest, Decision
 from checkpoints import timeline
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing.sealed_rows import cover_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from approvals import permissions
 from approvals.api.base import Body, Query
 from approvals.api.request_detail import Slip, slips_of
 from approvals.models import ApprovalRequest, Decision, Receipt
-from checkpoints.sealing.columns import shown, value
+from checkpoints.sealing.sealed_columns import shown, value
 
 VERDICTS = ("approve", "reject", "edit")
 

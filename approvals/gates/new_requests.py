@@ -17,8 +17,8 @@ from checkpoints.event_log import Draft
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue

@@ -9,8 +9,8 @@ from approvals.core import Given, Held, Policy, Standing, judge, outcome
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frozen import frozen

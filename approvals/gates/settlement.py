@@ -18,9 +18,9 @@ from checkpoints.event_log import Draft
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views.page import render
-from checkpoints.sealing.columns import shown
+from checkpoints.sealing.sealed_columns import shown
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}

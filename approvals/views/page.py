@@ -12,7 +12,7 @@ from django.shortcuts import render as render_template
 
 from approvals import permissions
 from checkpoints.models import Run
-from checkpoints.sealing.columns import why_not
+from checkpoints.sealing.sealed_columns import why_not
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
 FRAME = "orchestrator/base.html"

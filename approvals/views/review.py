@@ -28,8 +28,8 @@ from approvals.views.review_form import Choice
 from approvals.views.write_cards import Question, Slip, Slot
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.columns import value
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (

@@ -16,7 +16,7 @@ from approvals.views.inbox import asked_of, name_of
 from approvals.views.review_form import Choice
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import columns as packed
+from checkpoints.sealing import sealed_columns as packed
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
 

@@ -29,9 +29,9 @@ from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Hold
 from checkpoints.queue.processes import this_process
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen

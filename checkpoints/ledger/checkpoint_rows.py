@@ -20,8 +20,8 @@ from checkpoints.db import statements as sql
 from checkpoints.event_log import LogEnd
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import SaveFailed
 from orchestrator.engine.frozen import frozen

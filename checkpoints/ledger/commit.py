@@ -32,10 +32,10 @@ from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue import notify as wakes
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import rows as sealing
 from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing.columns import pack, value
-from checkpoints.sealing.rows import Cover, cover_of
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack, value
+from checkpoints.sealing.sealed_rows import Cover, cover_of
 from orchestrator.engine.errors import (
     CountersignError,
     StaleLease,

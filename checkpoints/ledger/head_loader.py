@@ -9,7 +9,7 @@ from checkpoints.ledger.checkpoint_rows import Head
 from checkpoints.models import Run
 from checkpoints.queue.leases import Hold
 from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import PayloadLost, TamperedRow
 

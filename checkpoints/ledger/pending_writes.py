@@ -14,9 +14,9 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from checkpoints.core import codec
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import Reason
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import Cover, opened
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import Cover, opened
 from orchestrator.engine import canonical
 from orchestrator.engine.trace import is_memory
 

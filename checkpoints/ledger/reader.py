@@ -11,9 +11,9 @@ from checkpoints import payloads
 from checkpoints.db import rows as reads
 from checkpoints.ledger.checkpoint_rows import Head, Payload, content_hash, sizes_of
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.ops import Op

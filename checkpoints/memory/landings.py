@@ -17,9 +17,9 @@ from checkpoints.ledger.commit import Moved
 from checkpoints.memory.shelf import COLUMNS, Address, find
 from checkpoints.models import MemoryLanding, MemoryTrace
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import Task
 from orchestrator.engine.errors import MemoryConflict
 from orchestrator.engine.frozen import frozen

@@ -19,9 +19,9 @@ from checkpoints.memory.shelf import Shelf, off_the_loop
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
 from orchestrator.engine import Task
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey

@@ -18,9 +18,9 @@ from django.utils import timezone
 from checkpoints import audit_log as audit
 from checkpoints.memory import search as searching
 from checkpoints.models import MemoryTrace
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.memory import Answer, Standing
 from orchestrator.engine.output import WriteValue

@@ -25,7 +25,7 @@ from checkpoints.db.statements import update_returning
 from checkpoints.event_log import Draft, LogEnd
 from checkpoints.models import Run
 from checkpoints.models.run import CLAIM_ORDER, CLAIMABLE
-from checkpoints.sealing.rows import Cover, cover_of
+from checkpoints.sealing.sealed_rows import Cover, cover_of
 
 _HELD = [
     "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",

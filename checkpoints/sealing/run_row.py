@@ -11,7 +11,7 @@ from django.db.models import Subquery
 
 from checkpoints.conf import keyring
 from checkpoints.models import Run, RunEvent
-from checkpoints.sealing.rows import mac_of, refuse_compromised
+from checkpoints.sealing.sealed_rows import mac_of, refuse_compromised
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import TamperedRow
 

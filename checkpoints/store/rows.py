@@ -25,8 +25,8 @@ from checkpoints.ledger.checkpoint_rows import Payload, Place, Point
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.payloads import PayloadBackend
-from checkpoints.sealing.columns import value
-from checkpoints.sealing.rows import Cover, cover_of
+from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_rows import Cover, cover_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing, WrongStatus

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from checkpoints.models import Run
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing.sealed_rows import cover_of
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log

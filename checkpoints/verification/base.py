@@ -8,9 +8,9 @@ from django.db.models import Model, QuerySet
 
 from checkpoints.db.pages import pages
 from checkpoints.models import Run
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from checkpoints.db.pages import pages
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import RunEvent
-from checkpoints.sealing import rows as sealing
 from checkpoints.sealing import run_row as run_seal
+from checkpoints.sealing import sealed_rows as sealing
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine.errors import CountersignError
 

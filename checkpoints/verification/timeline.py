@@ -8,7 +8,7 @@ from checkpoints.db.pages import pages
 from checkpoints.ledger import reader as folding
 from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow

@@ -9,7 +9,7 @@ from checkpoints import timeline
 from checkpoints.ledger.pending_writes import base_of
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing

@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from checkpoints.conf import keyring
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 from orchestrator.api.problems import MEDIA_TYPE
 from orchestrator.models import IdempotencyRecord
 

@@ -8,7 +8,7 @@ from approvals.api.base import Body, Query
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
-from checkpoints.sealing.columns import shown, value
+from checkpoints.sealing.sealed_columns import shown, value
 from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.runs import unknown_outcomes as settling
 from orchestrator.runs.labels import progress_of

@@ -35,7 +35,7 @@ from orchestrator.engine.plan import (
     plan,
     skipped,
 )
-from orchestrator.engine.played import Decisions, Desk, PlayedState, Request, waiting
+from orchestrator.engine.play_people import Decisions, Desk, PlayedState, Request, waiting
 from orchestrator.engine.reduce import Output, Result, Step, output_of, reduce_step, settle_step
 from orchestrator.engine.trace import Trace
 

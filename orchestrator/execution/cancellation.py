@@ -22,9 +22,9 @@ from checkpoints.models import Run, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue import jobs, leases
 from checkpoints.queue import notify as wakes
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 from orchestrator.execution.open_superstep import safe_again

@@ -22,8 +22,8 @@ from checkpoints.models import Run
 from checkpoints.queue import leases
 from checkpoints.queue.jobs import JobHold
 from checkpoints.queue.leases import Hold, Pulse
-from checkpoints.sealing import columns as packed
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_rows as sealing
 from orchestrator.engine.errors import CountersignError
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from django.contrib.auth.models import AnonymousUser
 from approvals import permissions
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
-from checkpoints.sealing.columns import shown
+from checkpoints.sealing.sealed_columns import shown
 from orchestrator.engine.errors import UnknownThing
 
 BATCH = 500

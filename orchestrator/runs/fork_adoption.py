@@ -17,7 +17,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, MemoryLanding, Run, TaskResult
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import WrongStatus

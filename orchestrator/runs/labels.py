@@ -5,7 +5,7 @@ open a payload to filter by them; and what its node in hand reports.
 from typing import Any
 
 from checkpoints.models import Run
-from checkpoints.sealing.columns import shown
+from checkpoints.sealing.sealed_columns import shown
 from orchestrator.engine.compile import Compiled
 
 NOT_KEPT = "what was said of it could not be encrypted, so it was not kept"

@@ -18,8 +18,8 @@ from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue import notify as wakes
 from checkpoints.queue.processes import Process
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of

@@ -31,8 +31,8 @@ from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from checkpoints.queue import notify as wakes
-from checkpoints.sealing.columns import value
-from checkpoints.sealing.rows import cover_of, new_cover
+from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_rows import cover_of, new_cover
 from checkpoints.verification import verify_run
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry

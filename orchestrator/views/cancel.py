@@ -16,7 +16,7 @@ from checkpoints import audit_log as audit
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing.columns import shown
+from checkpoints.sealing.sealed_columns import shown
 from orchestrator.engine.errors import CountersignError
 from orchestrator.runs import verbs as runs
 

@@ -21,7 +21,7 @@ from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.columns import why_not
+from checkpoints.sealing.sealed_columns import why_not
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled

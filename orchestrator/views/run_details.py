@@ -7,8 +7,8 @@ from typing import Any
 from approvals.views import comparison as show
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
-from checkpoints.sealing.columns import shown
-from checkpoints.sealing.columns import value as value_of
+from checkpoints.sealing.sealed_columns import shown
+from checkpoints.sealing.sealed_columns import value as value_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url

@@ -16,7 +16,7 @@ from approvals.views import comparison as show
 from approvals.views.page import opens_payloads, render, visible_run
 from checkpoints import audit_log as audit
 from checkpoints.models import LateResult, Run, TaskResult
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import Task, identity, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.runs import unknown_outcomes as settling

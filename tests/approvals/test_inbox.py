@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.db import statements as sql
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from tests.cast import People
 from tests.checkpoints.rows import START, a_request, a_run
 

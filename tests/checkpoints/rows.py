@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 from approvals.models import ApprovalRequest, Decision, RequestReviewer
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
-from checkpoints.sealing import rows as sealing
 from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import cover_of
 from tests.forging import rewrite
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

@@ -16,7 +16,7 @@ from checkpoints.ledger import checkpoint_rows as points
 from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue import leases
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import (
     END,
     START,

@@ -19,7 +19,7 @@ from checkpoints.ledger.commit import Moved, Point, Turn
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing.rows import PLAIN
+from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease, TamperedRow
 from tests.contract.small import graph, held, started

@@ -11,8 +11,8 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import reader as folding
 from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import PLAIN, cover_of
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import PLAIN, cover_of
 from orchestrator.engine import canonical, ops
 from tests.contract.small import slice_of, started
 from tests.contract.test_mutants9_points import large, last

@@ -8,10 +8,10 @@ import pytest
 
 from checkpoints.core.keyring import Keyring
 from checkpoints.models import MemoryRecord, MemoryTrace, Run, TaskResult
-from checkpoints.sealing import rows as sealing
 from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import PLAIN, Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import PLAIN, Cover
 from orchestrator.engine.errors import TamperedRow, WrongKey
 from tests.sealing.covered import COVER, TWO_KEYS
 

@@ -17,8 +17,8 @@ from checkpoints.event_log import Draft, LogEnd
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Run, RunEvent
-from checkpoints.sealing.columns import unpack
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import END, START, Gate, Graph, Task
 from orchestrator.runs import verbs as runs
 from tests import cast

@@ -14,8 +14,8 @@ from approvals.models import Decision
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import PLAIN
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine import END, START, Gate, Show
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
 from orchestrator.runs import verbs as runs

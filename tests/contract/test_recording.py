@@ -18,7 +18,7 @@ from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 from orchestrator.engine import END, START, Send, Task
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from tests.contract.small import graph, held, started

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.engine import END, START, Gate, Retry, Send, Write
 from orchestrator.runs import verbs as runs
 from orchestrator.runs.labels import progress_of

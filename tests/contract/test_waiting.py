@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.engine import END, START, Gate, Graph, Retry
 from orchestrator.runs import verbs as runs
 from tests import cast

@@ -6,7 +6,7 @@ from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, PendingWrite, Run, RunEvent
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.plan import skipped

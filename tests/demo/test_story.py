@@ -13,7 +13,7 @@ from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints import uploads as files
 from checkpoints.models import Run
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.messy import messy_csv
 from orchestrator.demo.imports.models import ImportedRow

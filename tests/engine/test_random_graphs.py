@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from orchestrator.engine import END, START, Append, Command, Gate, Graph, Played, Send, Write, canonical, play
 from orchestrator.engine.compile import Compiled, compile
 from orchestrator.engine.plan import ErrorInfo, Frontier, begin, plan
-from orchestrator.engine.played import waiting
+from orchestrator.engine.play_people import waiting
 from orchestrator.engine.reduce import Result, Settled, output_of, reduce_step, settle_step
 from tests.engine import reference
 from tests.engine.reference import Model, Spec

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import F
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered

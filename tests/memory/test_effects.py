@@ -9,7 +9,7 @@ from django.utils import timezone
 from checkpoints.core.status import Status
 from checkpoints.memory import landings as landing
 from checkpoints.models import MemoryRecord, MemoryTrace, TaskResult
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import Task
 from orchestrator.engine.trace import Landing
 from orchestrator.runs import verbs as runs

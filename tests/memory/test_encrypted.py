@@ -9,8 +9,8 @@ from checkpoints.core.status import Status
 from checkpoints.ledger.commit import error_of
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryRecord, MemoryTrace
-from checkpoints.sealing.columns import value
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_rows import Cover
 from tests.memory.small import chain, gone, memory, remember
 from tests.runner.desk import state
 

@@ -13,7 +13,7 @@ from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.ledger.pending_writes import base_of
 from checkpoints.models import Run
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.runs import verbs as runs

@@ -9,7 +9,7 @@ from django.db import connection
 from checkpoints.memory import search as searching
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryTrace
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing.sealed_rows import Cover
 from tests.memory.small import chain, forget, gone, remember
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from checkpoints import timeline
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import MemoryRecord, TaskResult
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from checkpoints.verification import verify_run
 from orchestrator.runs import verbs as runs
 from tests import cast

@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from checkpoints.models import AuditLine, Run, TaskResult
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.engine import END, START, Graph, registry
 from tests.cast import People
 from tests.checkpoints.rows import a_checkpoint, a_run

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.models import Run, Upload
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from tests.cast import People
 
 Browse = Callable[[User], Client]

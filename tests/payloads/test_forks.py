@@ -11,7 +11,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.ledger import reader as folding
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing.columns import pack
+from checkpoints.sealing.sealed_columns import pack
 from checkpoints.store import CheckpointStore
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops

@@ -15,7 +15,7 @@ from approvals.gates import request_state as standing
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
 from orchestrator.runs import verbs as runs

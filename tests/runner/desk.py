@@ -10,7 +10,7 @@ from approvals.models import ApprovalRequest, Receipt
 from checkpoints import timeline
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.runs import verbs as runs
 
 

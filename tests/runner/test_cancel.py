@@ -17,7 +17,7 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Job, Run, RunEvent, TaskResult
 from checkpoints.queue import jobs, leases
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus

@@ -13,7 +13,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue, StaleLease, UnknownThing, WrongStatus
 from orchestrator.execution import loop as runner

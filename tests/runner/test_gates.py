@@ -10,7 +10,7 @@ from approvals.models import Decision
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.queue import leases
-from checkpoints.sealing.columns import pack, unpack
+from checkpoints.sealing.sealed_columns import pack, unpack
 from orchestrator.engine.errors import (
     AlreadyDecided,
     InvalidValue,

@@ -9,7 +9,7 @@ import pytest
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Hold
-from checkpoints.sealing import columns as packed
+from checkpoints.sealing import sealed_columns as packed
 from orchestrator.engine import END, START
 from orchestrator.execution import heartbeat
 from orchestrator.execution.heartbeat import Heartbeat

@@ -8,7 +8,7 @@ from checkpoints import event_log as events
 from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.runner.desk import log, sources, start, state

@@ -8,9 +8,9 @@ from django.db import connection
 
 from approvals.models import Decision
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import Cover
 from tests.checkpoints import rows
 
 OLD, NEW = b"o" * 32, b"n" * 32

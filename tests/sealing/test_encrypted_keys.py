@@ -20,12 +20,12 @@ from checkpoints.conf import keyring
 from checkpoints.core.keyring import LOCKED, key_of
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator import checks, environment
 from orchestrator.engine import registry
 from orchestrator.engine.errors import TamperedRow, WrongKey
-from orchestrator.management import told
+from orchestrator.management import command_line as told
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.api.conftest import Client

@@ -10,8 +10,8 @@ from checkpoints import key_rotation as rotation
 from checkpoints.core.keyring import key_of
 from checkpoints.key_rotation import Rotated
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import unpack
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import unpack
 from orchestrator.engine.errors import WrongKey
 from orchestrator.models import IdempotencyRecord
 from tests import cast

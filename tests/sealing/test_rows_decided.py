@@ -12,9 +12,9 @@ from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes as writes
 from checkpoints.models import AuditLine, PendingWrite, Run
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine.errors import NotAReviewer, TamperedRow, WrongStatus
 from orchestrator.runs import verbs as runs
 from tests import cast

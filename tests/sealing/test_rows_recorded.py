@@ -15,9 +15,9 @@ from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.models import AuditLine, LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing import rows as sealing
-from checkpoints.sealing.columns import pack, value
-from checkpoints.sealing.rows import cover_of
+from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing.sealed_columns import pack, value
+from checkpoints.sealing.sealed_rows import cover_of
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.runs import verbs as runs

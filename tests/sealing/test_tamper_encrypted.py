@@ -9,7 +9,7 @@ from django.db.models import Model
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEvent, TaskResult
-from checkpoints.sealing.columns import pack
+from checkpoints.sealing.sealed_columns import pack
 from checkpoints.verification import verify_run
 from orchestrator.runs import verbs as runs
 from tests import cast

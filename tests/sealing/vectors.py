@@ -12,7 +12,7 @@ from checkpoints.ledger import reader as folding
 from checkpoints.ledger.checkpoint_rows import Payload, Place, Point
 from checkpoints.models import Checkpoint
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.rows import Cover
+from checkpoints.sealing.sealed_rows import Cover
 from orchestrator.engine import canonical
 
 RUN = UUID("01890a5d-ac96-774b-bcce-b302099a8057")

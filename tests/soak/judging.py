@@ -12,7 +12,7 @@ from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.sealing.columns import value
+from checkpoints.sealing.sealed_columns import value
 from orchestrator.demo.claims.models import ClaimCase
 from tests.soak import graphs
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from orchestrator.management import told
+from orchestrator.management import command_line as told
 from orchestrator.runs import verbs as runs
 
 

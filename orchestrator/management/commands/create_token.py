@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from orchestrator import tokens
-from orchestrator.management import told
+from orchestrator.management import command_line as told
 
 
 class Command(BaseCommand):

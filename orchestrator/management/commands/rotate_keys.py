@@ -15,7 +15,7 @@ from checkpoints.models import Job
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs as queue
 from orchestrator.jobs import kinds as jobs
-from orchestrator.management import told
+from orchestrator.management import command_line as told
 
 KIND = "rotate_keys"
 LOOK_SECONDS = 0.5

@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checkpoints import uploads as files
 from checkpoints.models import Run
-from orchestrator.management import told
-from orchestrator.management.watching import watch
+from orchestrator.management import command_line as told
+from orchestrator.management.run_watch import watch
 from orchestrator.runs import verbs as runs
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from checkpoints.queue import jobs
 from orchestrator.jobs.integrity import Verified, Wanted, verify
-from orchestrator.management import told
+from orchestrator.management import command_line as told
 from orchestrator.runs import verbs as runs
 
 EVERY = 100

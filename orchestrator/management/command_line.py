@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import Run
-from checkpoints.sealing.columns import shown
+from checkpoints.sealing.sealed_columns import shown
 from orchestrator.engine.errors import CountersignError
 from orchestrator.runs.labels import error_of, progress_of
 

@@ -7,7 +7,7 @@ import zstandard
 from django.db.models import Model
 
 from checkpoints.core import codec
-from checkpoints.sealing import rows as sealing
+from checkpoints.sealing import sealed_rows as sealing
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     UNREADABLE,

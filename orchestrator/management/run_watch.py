@@ -6,7 +6,7 @@ from uuid import UUID
 
 from checkpoints.models import Run
 from orchestrator.health import worker_alive
-from orchestrator.management.told import WORKING, progress
+from orchestrator.management.command_line import WORKING, progress
 
 _PAUSE = 0.2
 _PATIENCE = 5.0
