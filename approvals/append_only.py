@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
 from approvals.models import Decision
-from checkpoints.core.keyring import LOCKED
+from checkpoints.core.keyring import ENCRYPTED
 
 _MESSAGE = "decisions are append-only"
 _SQLITE_BYTES = "x'{0}'"
@@ -55,7 +55,7 @@ def _install_sqlite() -> list[str]:
     return [
         "DROP TRIGGER IF EXISTS decision_no_update",
         f"CREATE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} "
-        f"WHEN {_forbidden('IS NOT', _SQLITE_BYTES.format(LOCKED.hex()))} {refuse}",
+        f"WHEN {_forbidden('IS NOT', _SQLITE_BYTES.format(ENCRYPTED.hex()))} {refuse}",
         f"CREATE TRIGGER IF NOT EXISTS decision_no_delete BEFORE DELETE ON {_table()} {refuse}",
     ]
 
@@ -65,14 +65,14 @@ def _install_postgresql() -> list[str]:
         "CREATE OR REPLACE FUNCTION countersign_append_only() RETURNS trigger LANGUAGE plpgsql AS "
         f"$$ BEGIN RAISE EXCEPTION '{_MESSAGE}'; END $$",
         f"CREATE OR REPLACE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} FOR EACH ROW "
-        f"WHEN ({_forbidden('IS DISTINCT FROM', _POSTGRESQL_BYTES.format(LOCKED.hex()))}) "
+        f"WHEN ({_forbidden('IS DISTINCT FROM', _POSTGRESQL_BYTES.format(ENCRYPTED.hex()))}) "
         "EXECUTE FUNCTION countersign_append_only()",
         f"CREATE OR REPLACE TRIGGER decision_no_delete BEFORE DELETE OR TRUNCATE ON {_table()} "
         "FOR EACH STATEMENT EXECUTE FUNCTION countersign_append_only()",
     ]
 
 
-def install(**_: Any) -> None:
+def install_triggers(**_: Any) -> None:
     """Put the triggers in place. Idempotent; connected to post_migrate."""
     if Decision._meta.db_table not in connection.introspection.table_names():
         return
@@ -82,7 +82,7 @@ def install(**_: Any) -> None:
             cursor.execute(statement)
 
 
-def remove() -> None:
+def remove_triggers() -> None:
     """Take the triggers away. Only for emptying a test database."""
     suffix = f" ON {_table()}" if connection.vendor == "postgresql" else ""
     with connection.cursor() as cursor:
@@ -91,16 +91,16 @@ def remove() -> None:
 
 
 @contextmanager
-def lifted() -> Iterator[None]:
+def triggers_lifted() -> Iterator[None]:
     """The triggers away while the block runs. Only for emptying a test database."""
-    remove()
+    remove_triggers()
     try:
         yield
     finally:
-        install()
+        install_triggers()
 
 
-def missing() -> list[str]:
+def missing_triggers() -> list[str]:
     """The names of triggers that should be there and are not."""
     query = {
         "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
@@ -128,5 +128,5 @@ def check_triggers(
         Warning(
             f"trigger {name} is missing: decisions could be changed", hint="run manage.py migrate", id="approvals.W001"
         )
-        for name in missing()
+        for name in missing_triggers()
     ]

@@ -13,10 +13,10 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import append_only as guard
-        from approvals import verification as examining
+        from approvals import append_only
+        from approvals import verification as approvals_verification
         from checkpoints import verification
 
-        verification.EXAMINERS.append(examining.approvals)
-        post_migrate.connect(guard.install, sender=self)
-        checks.register(guard.check_triggers, checks.Tags.database)
+        verification.EXAMINERS.append(approvals_verification.approvals)
+        post_migrate.connect(append_only.install_triggers, sender=self)
+        checks.register(append_only.check_triggers, checks.Tags.database)

@@ -14,18 +14,18 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from approvals import signing
-from approvals.gates.request_state import read, require_all_decisions
+from approvals.gates.request_state import load_states, require_all_decisions
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
-from approvals.signing import Act, Item
-from checkpoints import audit_log as audit
+from approvals.signing import Item, Signing
+from checkpoints import audit_log
 from checkpoints.core.status import CLOSED_TO_DECISIONS
-from checkpoints.db import statements as sql
+from checkpoints.db import statements
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import PendingWrite, Run
-from checkpoints.queue import notify as wakes
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.queue import notify
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
     CountersignError,
     KeyConflict,
@@ -53,7 +53,7 @@ def sign(
     on, with an audit line); and where nothing counted `StaleProposal` or `AlreadyDecided`.
     """
     run_uuid = signing.uuid_of(run_id, "run")
-    items = signing.parse(decisions)
+    items = signing.parse_decisions(decisions)
     try:
         with transaction.atomic():
             return _sign(run_uuid, items, by=by, idempotency_key=idempotency_key)
@@ -63,11 +63,11 @@ def sign(
         # The key belongs to a receipt of another run that was being signed at the same moment.
         raise KeyConflict("this idempotency key was used at the same time", idempotency_key=idempotency_key) from error
     except NotAReviewer as refused:
-        audit.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
+        audit_log.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
         raise
     except TamperedRow as found:
         ledger.mark_tampered(run_uuid, found)
-        audit.record("refused_tampered", actor=by, run=run_uuid, row=str(found.facts.get("row", "")))
+        audit_log.record("refused_tampered", actor=by, run=run_uuid, row=str(found.facts.get("row", "")))
         raise
 
 
@@ -85,13 +85,15 @@ def decide(
     own = PendingWrite.objects.filter(
         run=request.run_id, line=request.line, node=request.node, visit=request.visit, index=request.index
     )
-    signing.require_own(signing.parse(decisions), set(own.values_list("write", flat=True)), request=request.id)
+    signing.require_own(
+        signing.parse_decisions(decisions), set(own.values_list("write", flat=True)), request=request.id
+    )
     return sign(request.run_id, decisions, by=by, idempotency_key=idempotency_key)
 
 
 def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None) -> Receipt:
-    run = ledger.lock(run_id)
-    body_hash = signing.body_hash(run_id, items, cover_of(run))
+    run = ledger.lock_run(run_id)
+    body_hash = signing.body_hash(run_id, items, protection_of(run))
     earlier = _earlier(by, idempotency_key, body_hash)
     if earlier:
         return earlier
@@ -100,9 +102,9 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     if run.status in CLOSED_TO_DECISIONS:
         raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
     require_all_decisions(run.id, run.decisions, exactly=True)
-    act = Act(run=run, by=by, at=timezone.now(), asked=_asked(run, items))
+    act = Signing(run=run, by=by, at=timezone.now(), asked=_asked(run, items))
     for item in items:
-        signing.weigh(act, item)
+        signing.apply_decision(act, item)
     if not act.counted:
         raise _nothing_counted(act)
     receipt = Receipt(
@@ -137,28 +139,28 @@ def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
     by_line: dict[int, list[ApprovalRequest]] = {}
     for request in locked:
         by_line.setdefault(request.line, []).append(request)
-    cover = cover_of(run)
-    return {row.write: one for line in by_line.values() for one in read(line, cover) for row in one.writes}
+    protection = protection_of(run)
+    return {row.write: one for line in by_line.values() for one in load_states(line, protection) for row in one.writes}
 
 
-def _nothing_counted(act: Act) -> CountersignError:
+def _nothing_counted(act: Signing) -> CountersignError:
     return signing.already(act) if all(line["result"] == "already" for line in act.receipt) else signing.stale(act)
 
 
-def _write(act: Act, receipt: Receipt) -> None:
+def _write(act: Signing, receipt: Receipt) -> None:
     """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
-    sealing.seal(receipt, act.cover)
+    sealed_rows.seal(receipt, act.protection)
     receipt.save(force_insert=True)
-    sql.insert(PendingWrite, sealing.finish(act.edits, act.cover))
-    settled, lines = signing.outcome(act)
+    statements.insert_rows(PendingWrite, sealed_rows.seal_and_encrypt(act.edits, act.protection))
+    settled, events = signing.request_outcome(act)
     first = act.run.event_seq + 1
     for offset, decision in enumerate(act.decisions):
         decision.receipt, decision.event_seq = receipt, first + offset
-    sql.insert(Decision, sealing.finish(act.decisions, act.cover))
-    last = ledger.write_lines(act.run, lines, at=act.at, decisions=act.run.decisions + len(act.decisions))
+    statements.insert_rows(Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection))
+    last = ledger.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(
             status=RequestStatus.SETTLED, outcome=result, settled_at=act.at, settled_seq=last
         )
     if settled:
-        wakes.wake(act.run.id)
+        notify.wake(act.run.id)

@@ -12,15 +12,15 @@ from uuid import UUID
 
 from approvals import permissions
 from approvals.core import Given, Held, judge
-from approvals.gates.request_state import Asked, policy_of
+from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
-from checkpoints.event_log import Draft
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import Cover, cover_of, opened
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.errors import (
     AlreadyDecided,
@@ -48,17 +48,17 @@ class Item:
 
 
 @dataclass(slots=True)
-class Act:
+class Signing:
     """One signing under way. `asked` gives each write's request."""
 
     run: Run
     by: Any
     at: datetime
-    asked: dict[UUID, Asked]
+    asked: dict[UUID, RequestState]
     decisions: list[Decision] = field(default_factory=list)
     edits: list[PendingWrite] = field(default_factory=list)
     receipt: list[dict[str, Any]] = field(default_factory=list)
-    lines: list[Draft] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
     checked: set[UUID] = field(default_factory=set)
 
     @property
@@ -66,8 +66,8 @@ class Act:
         return bool(self.decisions)
 
     @property
-    def cover(self) -> Cover:
-        return cover_of(self.run)
+    def protection(self) -> Protection:
+        return protection_of(self.run)
 
 
 def uuid_of(value: Any, what: str) -> UUID:
@@ -78,7 +78,7 @@ def uuid_of(value: Any, what: str) -> UUID:
         raise UnknownThing(f"there is no {what} {str(value)[:80]!r}", **{what: str(value)[:80]}) from error
 
 
-def parse(decisions: Sequence[Mapping[str, Any]]) -> list[Item]:
+def parse_decisions(decisions: Sequence[Mapping[str, Any]]) -> list[Item]:
     """What was posted, checked for form. Raises `InvalidValue` naming the place, e.g. `decisions[2].verdict`."""
     if not isinstance(decisions, Sequence) or isinstance(decisions, str | bytes) or not decisions:
         raise InvalidValue("decisions must be a list with at least one decision", path="decisions")
@@ -128,13 +128,13 @@ def require_own(items: Sequence[Item], own: set[UUID], *, request: UUID) -> None
             raise UnknownThing(f"request {request} has no write {item.write}", write=str(item.write))
 
 
-def body_hash(run: UUID, items: Sequence[Item], cover: Cover) -> str:
+def body_hash(run: UUID, items: Sequence[Item], protection: Protection) -> str:
     """Hash of what was posted, whatever the order of its keys."""
     body = [[str(i.write), i.hash, i.verdict, i.value, i.reason] for i in items]
-    return cover.digest(canonical.dumps([str(run), body]))
+    return protection.digest(canonical.dumps([str(run), body]))
 
 
-def weigh(act: Act, item: Item) -> None:
+def apply_decision(act: Signing, item: Item) -> None:
     """Let one decision count, or note why it does not. Raises where the whole act must not stand."""
     asked = act.asked.get(item.write)
     if asked is None:
@@ -153,7 +153,7 @@ def weigh(act: Act, item: Item) -> None:
         _count(act, asked, row, item)
 
 
-def _require_reviewer(act: Act, request: ApprovalRequest) -> None:
+def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
     if request.id in act.checked:
         return
     allowed, why = permissions.may_decide(act.by, request)
@@ -167,7 +167,7 @@ def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> 
         raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
 
 
-def _note(act: Act, item: Item, row: PendingWrite, result: str, **facts: Any) -> None:
+def _note(act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any) -> None:
     act.receipt.append(
         {
             "write": str(row.write),
@@ -181,15 +181,15 @@ def _note(act: Act, item: Item, row: PendingWrite, result: str, **facts: Any) ->
     )
 
 
-def _count(act: Act, asked: Asked, row: PendingWrite, item: Item) -> None:
-    proposed, current = opened(row, "value"), row
+def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> None:
+    proposed, current = decrypted(row, "value"), row
     if item.verdict == "edit":
         value = _edited_value(act.run, row, item)
-        current = writes.edited(row, value=value, author=act.by.pk, at=act.at, cover=act.cover)
+        current = pending_writes.edited(row, value=value, author=act.by.pk, at=act.at, protection=act.protection)
         act.edits.append(current)
     act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
     facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
-    act.lines.append(_line(act, "decision_signed", row, request=str(asked.request.id), **facts))
+    act.events.append(_line(act, "decision_signed", row, request=str(asked.request.id), **facts))
     _note(act, item, current, "counted")
 
 
@@ -206,7 +206,7 @@ def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
         raise type(error)(error.message, write=str(row.write), **facts) from error
 
 
-def _decision(act: Act, request: ApprovalRequest, row: PendingWrite, item: Item, *, proposed: bytes) -> Decision:
+def _decision(act: Signing, request: ApprovalRequest, row: PendingWrite, item: Item, *, proposed: bytes) -> Decision:
     return Decision(
         id=uuid7(),
         request=request,
@@ -219,35 +219,35 @@ def _decision(act: Act, request: ApprovalRequest, row: PendingWrite, item: Item,
         revision=row.revision,
         seen_hash=item.hash,
         verdict=item.verdict,
-        old_value=pack(writes.base_of(row).value),
+        old_value=pack_json(pending_writes.base_of(row).value),
         proposed_value=proposed,
-        final_value=b"" if item.verdict == "reject" else opened(row, "value"),
-        reason=pack(item.reason) if item.reason else b"",
+        final_value=b"" if item.verdict == "reject" else decrypted(row, "value"),
+        reason=pack_json(item.reason) if item.reason else b"",
         by=act.by,
         by_name=act.by.get_username(),
         at=act.at,
     )
 
 
-def _line(act: Act, kind: str, row: PendingWrite, **facts: Any) -> Draft:
-    return Draft(kind, facts, node=row.node, task=row.task, actor=act.by.get_username())
+def _line(act: Signing, kind: str, row: PendingWrite, **facts: Any) -> NewEvent:
+    return NewEvent(kind, facts, node=row.node, task=row.task, actor=act.by.get_username())
 
 
-def outcome(act: Act) -> tuple[list[tuple[ApprovalRequest, str]], list[Draft]]:
+def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], list[NewEvent]]:
     """The requests that this act settles, with their outcomes, and the act's lines: one a decision, then one a settled
     request.
     """
-    settled, lines = [], list(act.lines)
+    settled, events = [], list(act.events)
     for asked in {one.request.id: one for one in act.asked.values()}.values():
         result = _after(act, asked)
         if result and asked.request.status == RequestStatus.OPEN:
             settled.append((asked.request, result))
             facts = {"request": str(asked.request.id), "outcome": result}
-            lines.append(Draft("request_settled", facts, node=asked.request.node, task=asked.request.task))
-    return settled, lines
+            events.append(NewEvent("request_settled", facts, node=asked.request.node, task=asked.request.task))
+    return settled, events
 
 
-def _after(act: Act, asked: Asked) -> str | None:
+def _after(act: Signing, asked: RequestState) -> str | None:
     """The request's outcome once this act's decisions count; None while a write is open."""
     edits = {row.write: row for row in act.edits}
     rows = [edits.get(row.write, row) for row in asked.writes]
@@ -262,10 +262,10 @@ def _after(act: Act, asked: Asked) -> str | None:
     ]
     held = [Held(row.write, row.revision, row.author_id) for row in rows]
     standings = judge(held, given, policy_of(asked.request))
-    return Asked(asked.request, tuple(rows), standings).outcome
+    return RequestState(asked.request, tuple(rows), standings).outcome
 
 
-def _names(asked: Asked, write: UUID) -> list[str]:
+def _names(asked: RequestState, write: UUID) -> list[str]:
     """The names of those whose signatures settled a write."""
     by = asked.standings[write].by
     # Of the whole request: under all-or-nothing another write's rejection settled this one too.
@@ -273,13 +273,13 @@ def _names(asked: Asked, write: UUID) -> list[str]:
     return sorted(set(rows.values_list("by_name", flat=True)))
 
 
-def already(act: Act) -> AlreadyDecided:
+def already(act: Signing) -> AlreadyDecided:
     """Every write was settled by others before."""
     by = sorted({name for line in act.receipt for name in line["by"]})
-    return AlreadyDecided(f"already settled by {', '.join(by) or 'the system'}", by=by, lines=act.receipt)
+    return AlreadyDecided(f"already settled by {', '.join(by) or 'the system'}", by=by, events=act.receipt)
 
 
-def stale(act: Act) -> StaleProposal:
+def stale(act: Signing) -> StaleProposal:
     """What was shown is no longer what would happen."""
     moved = [line["write"] for line in act.receipt if line["result"] == "came_back"]
-    return StaleProposal("what you saw has changed since; nothing was signed", moved=moved, lines=act.receipt)
+    return StaleProposal("what you saw has changed since; nothing was signed", moved=moved, events=act.receipt)

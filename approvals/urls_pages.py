@@ -5,8 +5,8 @@ from django.urls import path
 from approvals.views import inbox, receipt, review
 
 urlpatterns = [
-    path("reviews/", inbox.page, name="inbox"),
-    path("reviews/<str:ref>/", review.page, name="review"),
-    path("reviews/<str:ref>/sign/", review.sign, name="sign"),
-    path("receipts/<uuid:receipt_id>/", receipt.page, name="receipt"),
+    path("reviews/", inbox.inbox_page, name="inbox"),
+    path("reviews/<str:ref>/", review.review_page, name="review"),
+    path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
+    path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
 ]

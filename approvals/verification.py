@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from approvals.gates import request_state as standing
+from approvals.gates import request_state
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer, RequestStatus
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 from checkpoints.verification import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
@@ -66,7 +66,7 @@ def _lines(subject: Subject) -> Iterator[Fault]:
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any] | None:
     """What a line says; None where it cannot be read, which the log's own examiner has named."""
     try:
-        sealing.verify(line, subject.cover)
+        sealed_rows.verify_row(line, subject.protection)
         facts: dict[str, Any] = canonical.loads(subject.payload(line, "payload"))
     except CountersignError:
         return None
@@ -138,10 +138,10 @@ def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
     if row.status not in _JUDGED:
         return None
     try:
-        [asked] = standing.read([row], subject.cover)
+        [asked] = request_state.load_states([row], subject.protection)
     except TamperedRow as error:
         # What is wrong with another row is named there.
-        return subject.refused(row, error) if error.facts.get("row") == sealing.name_of(row) else None
+        return subject.refused(row, error) if error.facts.get("row") == sealed_rows.name_of(row) else None
     except CountersignError:
         return None
     said = row.outcome or None if row.status != RequestStatus.OPEN else None

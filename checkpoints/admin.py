@@ -14,9 +14,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from checkpoints import models
-from checkpoints.ledger import reader as folding
-from checkpoints.memory import shelf as memory
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.ledger import reader
+from checkpoints.memory import shelf
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
 
@@ -81,7 +81,7 @@ def _unpacked(name: str) -> Callable[[Any], SafeString]:
 
 def _text(row: Any, name: str) -> str:
     try:
-        found = _kept(row, name) if isinstance(row, models.Checkpoint) else value(row, name)
+        found = _kept(row, name) if isinstance(row, models.Checkpoint) else read_value(row, name)
     except CountersignError as error:
         return str(error)
     return json.dumps(found, indent=2, ensure_ascii=False)
@@ -89,7 +89,7 @@ def _text(row: Any, name: str) -> str:
 
 def _kept(row: models.Checkpoint, name: str) -> Any:
     """A checkpoint's bytes may be in a backend."""
-    data = folding.bytes_of(row, name)
+    data = reader.bytes_of(row, name)
     return canonical.loads(data) if data else None
 
 
@@ -159,12 +159,12 @@ class MemoryTraceAdmin(ReadOnlyRows):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Forget it, with a line in the audit log."""
-        memory.forget(obj, by=request.user)
+        shelf.delete_trace(obj, by=request.user)
 
     def delete_queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         """Forget all that were chosen."""
         for row in queryset:
-            memory.forget(row, by=request.user)
+            shelf.delete_trace(row, by=request.user)
 
 
 @admin.register(models.MemoryLanding)

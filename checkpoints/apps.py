@@ -13,7 +13,7 @@ class CheckpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from checkpoints.memory import search as searching
+        from checkpoints.memory import search
 
-        post_migrate.connect(searching.install, sender=self)
-        checks.register(searching.check_index, checks.Tags.database)
+        post_migrate.connect(search.install_index, sender=self)
+        checks.register(search.check_index, checks.Tags.database)

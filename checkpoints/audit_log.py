@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from checkpoints.models import AuditLine
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 
 
 def record(kind: str, *, actor: Any, run: UUID | None = None, request: UUID | None = None, **facts: Any) -> AuditLine:
@@ -18,7 +18,7 @@ def record(kind: str, *, actor: Any, run: UUID | None = None, request: UUID | No
     """
     name = actor.get_username() if actor is not None else ""
     row = AuditLine(at=timezone.now(), actor=actor, actor_name=name, kind=kind, run=run, request=request, facts=facts)
-    sealing.seal(row, sealing.PLAIN)
+    sealed_rows.seal(row, sealed_rows.PLAIN)
     with transaction.atomic():
         row.save(force_insert=True)
     return row

@@ -12,16 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.core import codec
-from checkpoints.db import statements as sql
+from checkpoints.db import statements
 from checkpoints.models import RunEvent
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
 from orchestrator.engine.frozen import frozen
 
 
 @frozen
-class Draft:
+class NewEvent:
     """A line before it has its number. `actor` is a user's name, empty for the system."""
 
     type: str
@@ -39,14 +39,14 @@ class LogEnd:
     hash: str
 
 
-def number(
-    run_id: UUID, end: LogEnd, drafts: Sequence[Draft], *, at: datetime, cover: Cover
+def chain(
+    run_id: UUID, end: LogEnd, drafts: Sequence[NewEvent], *, at: datetime, protection: Protection
 ) -> tuple[list[RunEvent], LogEnd]:
     """The drafts as rows that follow `end`, sealed, and the new end. Nothing is written."""
     rows = []
     for draft in drafts:
         payload = canonical.dumps(draft.payload)
-        row = sql.new(
+        row = statements.new_row(
             RunEvent,
             run_id=run_id,
             seq=end.seq + 1,
@@ -57,20 +57,20 @@ def number(
             actor=draft.actor,
             payload=codec.pack(payload),
         )
-        row.hash = line_hash(end.hash, row, payload, cover)
+        row.hash = line_hash(end.hash, row, payload, protection)
         rows.append(row)
         end = LogEnd(row.seq, row.hash)
-    sealing.finish(rows, cover)
+    sealed_rows.seal_and_encrypt(rows, protection)
     return rows, end
 
 
-def insert(rows: list[RunEvent]) -> None:
+def insert_events(rows: list[RunEvent]) -> None:
     """Write numbered lines, in the caller's transaction. One statement."""
-    sql.insert(RunEvent, rows)
+    statements.insert_rows(RunEvent, rows)
 
 
-def line_hash(previous: str, row: RunEvent, payload: bytes, cover: Cover) -> str:
+def line_hash(previous: str, row: RunEvent, payload: bytes, protection: Protection) -> str:
     """The hash over that of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
-    return cover.framed_hash(
+    return protection.framed_hash(
         previous, row.run_id, row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
     )

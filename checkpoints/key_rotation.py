@@ -15,11 +15,11 @@ from django.db.models import BigIntegerField, BinaryField, F, Func, Model, Q, Qu
 
 from checkpoints import payloads
 from checkpoints.conf import keyring
-from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints.core.keyring import ENCRYPTED, key_of
 from checkpoints.db.pages import pages
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 from orchestrator.engine.errors import CountersignError
 
 BATCH_ROWS = 200
@@ -90,13 +90,13 @@ def _columns(model: type[Model]) -> tuple[str, ...]:
 
 def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
     """Rows of which a column is encrypted, and not under the newest key."""
-    newest = keyring().locker.encode()
-    newest = LOCKED + bytes([len(newest)]) + newest
+    newest = keyring().encrypter.encode()
+    newest = ENCRYPTED + bytes([len(newest)]) + newest
     old = Q(pk__in=[])
     begins: dict[str, Func] = {}
     for name in names:
         begins |= {f"{name}_form": _begin(name, 1), f"{name}_key": _begin(name, len(newest))}
-        old |= Q(**{f"{name}_form": LOCKED}) & ~Q(**{f"{name}_key": newest})
+        old |= Q(**{f"{name}_form": ENCRYPTED}) & ~Q(**{f"{name}_key": newest})
     found: QuerySet[Any] = model._base_manager.alias(**begins).filter(old).order_by("pk")
     return found
 
@@ -154,14 +154,14 @@ def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
     """Of these stored bytes of a row's columns what an older key encrypts, under the newest. Raises `TamperedRow`,
     `WrongKey`.
     """
-    cover = sealing.Cover(encrypted=True)
-    plain = {name: sealing.opened(row, name, stored[name]) for name in _old(stored)}
-    return {name: sealing.locked(row, name, data, cover) for name, data in plain.items()}
+    protection = sealed_rows.Protection(encrypted=True)
+    plain = {name: sealed_rows.decrypted(row, name, stored[name]) for name in _old(stored)}
+    return {name: sealed_rows.encrypted(row, name, data, protection) for name, data in plain.items()}
 
 
 def _old(stored: dict[str, bytes]) -> list[str]:
-    newest = keyring().locker
-    return [name for name, kept in stored.items() if kept[:1] == LOCKED and key_of(kept) != newest]
+    newest = keyring().encrypter
+    return [name for name, kept in stored.items() if kept[:1] == ENCRYPTED and key_of(kept) != newest]
 
 
 def _count(row: Any, changed: int, result: Rotated) -> None:
@@ -189,7 +189,9 @@ def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
 def _stored(row: Checkpoint) -> dict[str, bytes]:
     """The bytes that a backend keeps for the columns of a row. Raises what the backend raises."""
     kept = {column: bytes(getattr(row, column)) for column in _BACKED}
-    return {column: payloads.fetch(row.backend, _named(row, column), data) for column, data in kept.items() if data}
+    return {
+        column: payloads.get_payload(row.backend, _named(row, column), data) for column, data in kept.items() if data
+    }
 
 
 def _is_behind(row: Checkpoint) -> bool:
@@ -213,11 +215,12 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
         return
     was = {column: bytes(getattr(row, column)) for column in new}
     columns = {
-        column: payloads.keep(row.backend, _named(row, column), data, under=uuid4().hex) for column, data in new.items()
+        column: payloads.put_payload(row.backend, _named(row, column), data, under=uuid4().hex)
+        for column, data in new.items()
     }
     changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**columns)
     for column, data in (was if changed else columns).items():
-        payloads.forget(row.backend, _named(row, column), data)
+        payloads.delete_payload(row.backend, _named(row, column), data)
     _count(row, changed, result)
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from checkpoints.db.clock import db_in
 from checkpoints.models.job import Job
 from checkpoints.payloads import orphans
-from checkpoints.queue.jobs import JobHold, Step
+from checkpoints.queue.jobs import JobLease, Step
 
 KEPT_DAYS = 30
 BATCH = 1000
 
 
-def jobs_that_ended(hold: JobHold) -> Iterator[Step]:
+def jobs_that_ended(lease: JobLease) -> Iterator[Step]:
     """Remove jobs that ended more than `KEPT_DAYS` ago, in batches."""
-    removed = int(hold.place or 0)
+    removed = int(lease.place or 0)
     while True:
         old = Job.objects.filter(ended_at__lt=db_in(-KEPT_DAYS * 86_400)).values("id")[:BATCH]
         ids = [row["id"] for row in old]
@@ -26,13 +26,13 @@ def jobs_that_ended(hold: JobHold) -> Iterator[Step]:
         yield Step(removed, removed, "old jobs removed", place=removed)
 
 
-def payloads_without_a_row(hold: JobHold) -> Iterator[Step]:
+def payloads_without_a_row(lease: JobLease) -> Iterator[Step]:
     """Delete the bytes in payload backends that no row has pointed to for a day. Its place is how many names of each
     backend it has looked at and left.
     """
-    left: dict[str, int] = dict(hold.place or {})
+    left: dict[str, int] = dict(lease.place or {})
     deleted: dict[str, int] = {}
-    for swept in orphans.sweep(done=left):
+    for swept in orphans.delete_orphans(done=left):
         left[swept.backend], deleted[swept.backend] = swept.left, swept.deleted
         gone = sum(deleted.values())
         yield Step(gone, note=f"payloads without a row deleted, {sum(left.values())} left", place=left)

@@ -15,12 +15,12 @@ from django.db.models import F, Q, QuerySet
 
 from checkpoints.core.alias import parsed
 from checkpoints.core.diff import differences, written
-from checkpoints.db import rows as reads
-from checkpoints.ledger import reader as folding
+from checkpoints.db import rows as db_rows
+from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import unpack, value
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value, unpack_json
 from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
@@ -51,7 +51,7 @@ class Change:
     set_by: str = ""
 
 
-def rows(run: Run) -> "QuerySet[Checkpoint]":
+def checkpoint_lines(run: Run) -> "QuerySet[Checkpoint]":
     """The kept checkpoints of a run, newest first, with what lists show of them. Each has this very run as its own."""
     found: QuerySet[Checkpoint] = run.checkpoints.filter(kept=True)
     return found.only(*_LISTED).order_by("-seq")
@@ -63,7 +63,7 @@ def list_checkpoints(run_id: UUID, *, limit: int = 200, before: int | None = Non
     They have one run in common, of which id, key and line were read.
     """
     last = _LAST if before is None else before - 1
-    found: list[Any] = reads.read(Checkpoint, (*_LISTED, "key", "now"), _list_sql(), [run_id, last, limit])
+    found: list[Any] = db_rows.fetch_rows(Checkpoint, (*_LISTED, "key", "now"), _list_sql(), [run_id, last, limit])
     run = Run.from_db(DEFAULT_DB_ALIAS, ["id", "key", "line"], [run_id, found[0].key, found[0].now]) if found else None
     for row in found:
         row._state.fields_cache["run"] = run
@@ -73,7 +73,7 @@ def list_checkpoints(run_id: UUID, *, limit: int = 200, before: int | None = Non
 @cache
 def _list_sql() -> str:
     table, runs = Checkpoint._meta.db_table, Run._meta.db_table
-    columns = reads.columns(Checkpoint, _LISTED, "c")
+    columns = db_rows.named_columns(Checkpoint, _LISTED, "c")
     joined = f"FROM {table} c JOIN {runs} r ON r.id = c.run_id"
     wanted = "WHERE c.run_id = %s AND c.kept AND c.seq <= %s ORDER BY c.seq DESC LIMIT %s"
     return f"SELECT {columns}, r.key, r.line {joined} {wanted}"
@@ -175,12 +175,12 @@ class _Read:
 
 def _read(checkpoint_id: UUID, *, kept: bool = True) -> _Read:
     """One query. The run's input comes with the last row only. Raises `UnknownThing`."""
-    rows = folding.range_with_input(checkpoint_id)
+    rows = reader.range_with_input(checkpoint_id)
     if not rows or (kept and not rows[-1].kept):
         raise UnknownThing(f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id))
     last = rows[-1]
-    run_input = unpack(sealing.opened(Run(id=last.run_id), "input", bytes(last.given)))
-    return _Read(last, run_input, folding.folded(folding.parts_of(rows)))
+    run_input = unpack_json(sealed_rows.decrypted(Run(id=last.run_id), "input", bytes(last.given)))
+    return _Read(last, run_input, reader.folded(reader.parts_of(rows)))
 
 
 def _changes(before: dict[str, Any], read: _Read) -> Iterator[Change]:
@@ -238,4 +238,4 @@ def events_after(run_id: UUID, seq: int, *, limit: int = 500) -> list[RunEvent]:
 
 def payload_of(event: RunEvent) -> dict[str, Any]:
     """What a line of the log carries."""
-    return value(event, "payload") or {}
+    return read_value(event, "payload") or {}

@@ -5,19 +5,20 @@ Three modes: production (the default, refuses to start without a secret key), de
 
 from typing import Any
 
-from orchestrator import environment as env
-from orchestrator import logging
+from orchestrator import environment, logging
 
-BASE_DIR = env.ROOT
-DATA_DIR = env.data_dir()
+BASE_DIR = environment.ROOT
+DATA_DIR = environment.data_dir()
 
-DEBUG = env.flag("COUNTERSIGN_DEBUG")
-DEMO = env.demo()
+DEBUG = environment.flag("COUNTERSIGN_DEBUG")
+DEMO = environment.demo()
 PRODUCTION = not (DEBUG or DEMO)
 
-SECRET_KEY = env.secret_key(generate=not PRODUCTION)
-ALLOWED_HOSTS = env.words("COUNTERSIGN_ALLOWED_HOSTS", () if PRODUCTION else ("localhost", "127.0.0.1", "[::1]"))
-CSRF_TRUSTED_ORIGINS = env.words("COUNTERSIGN_TRUSTED_ORIGINS")
+SECRET_KEY = environment.secret_key(generate=not PRODUCTION)
+ALLOWED_HOSTS = environment.words(
+    "COUNTERSIGN_ALLOWED_HOSTS", () if PRODUCTION else ("localhost", "127.0.0.1", "[::1]")
+)
+CSRF_TRUSTED_ORIGINS = environment.words("COUNTERSIGN_TRUSTED_ORIGINS")
 
 DEMO_APPS = ["orchestrator.demo.claims", "orchestrator.demo.imports"]
 INSTALLED_APPS = [
@@ -73,10 +74,12 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES = {"default": env.database(env.text("DATABASE_URL"), sqlite_default=DATA_DIR / "countersign.sqlite3")}
+DATABASES = {
+    "default": environment.database(environment.text("DATABASE_URL"), sqlite_default=DATA_DIR / "countersign.sqlite3")
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-if REDIS_URL := env.text("COUNTERSIGN_REDIS_URL"):
+if REDIS_URL := environment.text("COUNTERSIGN_REDIS_URL"):
     # Optional: it spares the database one read per page and message; without it sessions are read from the database.
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
     SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
@@ -96,7 +99,7 @@ LOGOUT_REDIRECT_URL = "login"
 CSRF_FAILURE_VIEW = "orchestrator.views.errors.csrf_failed"
 
 LANGUAGE_CODE = "en-gb"
-TIME_ZONE = env.text("COUNTERSIGN_TIME_ZONE", "UTC")
+TIME_ZONE = environment.text("COUNTERSIGN_TIME_ZONE", "UTC")
 USE_TZ = True
 
 STATIC_URL = "static/"
@@ -132,19 +135,19 @@ CONTENT_SECURITY_POLICY = {
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 
-HTTPS = env.flag("COUNTERSIGN_HTTPS", default=PRODUCTION)
+HTTPS = environment.flag("COUNTERSIGN_HTTPS", default=PRODUCTION)
 SECURE_SSL_REDIRECT = HTTPS
 # Probes come without TLS, from inside.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
-SECURE_HSTS_SECONDS = env.whole("COUNTERSIGN_HSTS_SECONDS", default=3600) if HTTPS else 0
+SECURE_HSTS_SECONDS = environment.whole("COUNTERSIGN_HSTS_SECONDS", default=3600) if HTTPS else 0
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-if env.flag("COUNTERSIGN_BEHIND_PROXY"):
+if environment.flag("COUNTERSIGN_BEHIND_PROXY"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 # Subdomains and the browsers' preload list are for the owner of the domain to decide.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 # A value may be as large as COUNTERSIGN_MAX_VALUE_BYTES, and JSON needs room around it.
-DATA_UPLOAD_MAX_MEMORY_SIZE = env.whole("COUNTERSIGN_MAX_BODY_BYTES", default=8 * 1024 * 1024, least=1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = environment.whole("COUNTERSIGN_MAX_BODY_BYTES", default=8 * 1024 * 1024, least=1024)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
@@ -163,27 +166,27 @@ EMAIL_FILE_PATH = DATA_DIR / "letters"
 MODE = "Production" if PRODUCTION else "Demo" if DEMO else "Development"
 # Only what the environment gives; the rest has its default in checkpoints.conf.
 COUNTERSIGN = {
-    "ENVIRONMENT": env.text("COUNTERSIGN_ENVIRONMENT", MODE),
-    **env.given(
-        LEASE_SECONDS=env.number,
-        SLICE_SECONDS=env.number,
-        NODE_TIMEOUT=env.number,
-        POLL_SECONDS=env.number,
-        GRACE_SECONDS=env.number,
-        WORKERS=env.whole,
-        MAX_VALUE_BYTES=env.whole,
-        MAX_CLAIMS_WITHOUT_PROGRESS=env.whole,
-        SECRETS=env.strings,
-        SIGNING_KEYS=env.strings,
-        ENCRYPTION_KEYS=env.strings,
-        COMPROMISED_KEYS=env.strings,
-        PAYLOADS=env.objects,
-        DEFAULT_PAYLOADS=env.text,
+    "ENVIRONMENT": environment.text("COUNTERSIGN_ENVIRONMENT", MODE),
+    **environment.given(
+        LEASE_SECONDS=environment.number,
+        SLICE_SECONDS=environment.number,
+        NODE_TIMEOUT=environment.number,
+        POLL_SECONDS=environment.number,
+        GRACE_SECONDS=environment.number,
+        WORKERS=environment.whole,
+        MAX_VALUE_BYTES=environment.whole,
+        MAX_CLAIMS_WITHOUT_PROGRESS=environment.whole,
+        SECRETS=environment.strings,
+        SIGNING_KEYS=environment.strings,
+        ENCRYPTION_KEYS=environment.strings,
+        COMPROMISED_KEYS=environment.strings,
+        PAYLOADS=environment.objects,
+        DEFAULT_PAYLOADS=environment.text,
     ),
 }
 
 # What `manage.py worker` goes by, and the stock `manage.py qcluster` too.
-SLICE_TIMEOUT = env.whole("COUNTERSIGN_SLICE_TIMEOUT", default=900, least=1)
+SLICE_TIMEOUT = environment.whole("COUNTERSIGN_SLICE_TIMEOUT", default=900, least=1)
 Q_CLUSTER = {
     "name": "countersign",
     "broker_class": "orchestrator.worker.broker.RunBroker",
@@ -203,5 +206,5 @@ Q_CLUSTER = {
 
 LOGGING = logging.configure(
     as_json=PRODUCTION,
-    level=env.choice("COUNTERSIGN_LOG_LEVEL", default="INFO", allowed=("DEBUG", "INFO", "WARNING", "ERROR")),
+    level=environment.choice("COUNTERSIGN_LOG_LEVEL", default="INFO", allowed=("DEBUG", "INFO", "WARNING", "ERROR")),
 )

@@ -19,7 +19,7 @@ _PREFIX = "cst_"
 """Tells secret scanners, and people who find one, what it is."""
 
 
-def make(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", days: int | None = None) -> str:
+def make_token(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", days: int | None = None) -> str:
     """Make a token and give its text, which is nowhere kept. `days` None: it does not expire. Raises `InvalidValue`."""
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
@@ -30,7 +30,7 @@ def make(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", days: int
     ApiToken.objects.create(
         user=user,
         name=name[:100],
-        digest=digest(text),
+        digest=token_digest(text),
         hint=text[:12],
         scopes=[scope for scope in SCOPES if scope in scopes],
         expires_at=timezone.now() + timedelta(days=days) if days else None,
@@ -38,12 +38,12 @@ def make(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", days: int
     return text
 
 
-def find(text: str) -> ApiToken | None:
+def find_token(text: str) -> ApiToken | None:
     """The token of that text with its user; None where it is unknown, revoked or out of date, or its user inactive."""
     live = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
-    return live.filter(digest=digest(text), user__is_active=True).select_related("user").first()
+    return live.filter(digest=token_digest(text), user__is_active=True).select_related("user").first()
 
 
-def digest(text: str) -> str:
+def token_digest(text: str) -> str:
     """SHA-256 in hexadecimal. No salt: the text is 256 bits of chance, and finding by digest is one indexed query."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -18,12 +18,12 @@ def people(db: None) -> cast.People:
 @pytest.fixture(scope="session", autouse=True)
 def emptying_is_allowed_between_tests() -> Iterator[None]:
     """Lift the triggers on decisions for the flush after a test with real transactions, and for nothing else."""
-    from approvals import append_only as guard
+    from approvals import append_only
 
     flush = TransactionTestCase._fixture_teardown
 
     def teardown(case: Any) -> None:
-        with guard.lifted():
+        with append_only.triggers_lifted():
             flush(case)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -5,21 +5,21 @@ from typing import Any
 from django.db import connection
 from django.db.models import Model
 
-from approvals import append_only as guard
+from approvals import append_only
 from checkpoints.models import Run
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 
 
 def rewrite(row: Model, **values: Any) -> None:
     """The row with other values, sealed as if it had been written so. Payloads are given packed, plain."""
     run = Run.objects.get(id=getattr(row, "run_id", None) or getattr(row, "run", None))
-    names = sealing.seal_again(row, sealing.cover_of(run), **values)
+    names = sealed_rows.seal_again(row, sealed_rows.protection_of(run), **values)
     type(row)._base_manager.filter(pk=row.pk).update(**{name: getattr(row, name) for name in names})
 
 
 def tamper(row: Model, **values: Any) -> None:
     """Other values in a row's columns, written past everything that watches over them."""
-    with guard.lifted():
+    with append_only.triggers_lifted():
         type(row)._base_manager.filter(pk=row.pk).update(**values)
 
 
@@ -27,5 +27,5 @@ def remove(row: Model) -> None:
     """Delete a row by SQL, past the triggers."""
     table = connection.ops.quote_name(row._meta.db_table)
     pk = row._meta.pk.get_db_prep_value(row.pk, connection)  # type: ignore[union-attr]
-    with guard.lifted(), connection.cursor() as cursor:
+    with append_only.triggers_lifted(), connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {table} WHERE id = %s", [pk])  # noqa: S608

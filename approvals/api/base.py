@@ -38,7 +38,7 @@ def person(request: Request) -> Any:
     return request.user
 
 
-def read(body: type[Body], data: Any) -> dict[str, Any]:
+def read_body(body: type[Body], data: Any) -> dict[str, Any]:
     """The checked content of a body or query. Raises DRF's `ValidationError` naming each field that is wrong."""
     given = body(data=data if not hasattr(data, "dict") else data.dict())
     given.is_valid(raise_exception=True)
@@ -68,7 +68,7 @@ class LongPages(Pages):
     max_page_size = 1000
 
 
-def pages_of(out: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:
+def page_schema(out: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:
     """The form of a page of these, for the schema."""
     fields = {
         "next": serializers.URLField(allow_null=True),
@@ -79,7 +79,7 @@ def pages_of(out: type[serializers.BaseSerializer[Any]]) -> type[serializers.Ser
     return type(f"{out.__name__}Page", (serializers.Serializer,), fields)
 
 
-def page(
+def paginate(
     request: Request,
     rows: "QuerySet[Any]",
     out: type[serializers.BaseSerializer[Any]],

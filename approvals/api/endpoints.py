@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals import inbox, permissions, reviews
-from approvals.api.base import page, pages_of, person, read
+from approvals.api.base import page_schema, paginate, person, read_body
 from approvals.api.serializers import DecisionLine, DecisionsBody, ReceiptOut, RequestLine, RequestOut, RequestsQuery
 from approvals.models import ApprovalRequest, Decision
 from orchestrator.engine.errors import UnknownThing
@@ -29,16 +29,16 @@ def visible_request(user: Any, request_id: UUID) -> ApprovalRequest:
 class Requests(APIView):
     """Approval requests of the runs that the caller may see; with `waiting=me` the open ones that name him."""
 
-    @extend_schema(operation_id="requests_list", parameters=[RequestsQuery], responses=pages_of(RequestLine))
+    @extend_schema(operation_id="requests_list", parameters=[RequestsQuery], responses=page_schema(RequestLine))
     def get(self, request: Request) -> Response:
-        wanted = read(RequestsQuery, request.query_params)
+        wanted = read_body(RequestsQuery, request.query_params)
         mine = "waiting" in wanted
         rows = inbox.waiting_for(person(request)) if mine else inbox.visible_requests(person(request))
         if "run" in wanted:
             rows = rows.filter(run=permissions.visible_run(person(request), wanted["run"]).id)
         if "graph" in wanted:
             rows = rows.filter(graph=wanted["graph"])
-        return page(request, rows, RequestLine, by=("opened_at", "id") if mine else ("-opened_at", "-id"))
+        return paginate(request, rows, RequestLine, by=("opened_at", "id") if mine else ("-opened_at", "-id"))
 
 
 class OneRequest(APIView):
@@ -57,7 +57,7 @@ class RequestDecisions(APIView):
 
     @extend_schema(request=DecisionsBody, responses=ReceiptOut)
     def post(self, request: Request, request_id: UUID) -> Response:
-        posted = read(DecisionsBody, request.data)["decisions"]
+        posted = read_body(DecisionsBody, request.data)["decisions"]
         visible_request(person(request), request_id)
         return Response(ReceiptOut(reviews.decide(request_id, posted, by=person(request))).data)
 
@@ -69,7 +69,7 @@ class Signatures(APIView):
 
     @extend_schema(request=DecisionsBody, responses=ReceiptOut)
     def post(self, request: Request, run: str) -> Response:
-        posted = read(DecisionsBody, request.data)["decisions"]
+        posted = read_body(DecisionsBody, request.data)["decisions"]
         run_id = permissions.visible_run(person(request), run).id
         return Response(ReceiptOut(reviews.sign(run_id, posted, by=person(request))).data)
 
@@ -77,7 +77,7 @@ class Signatures(APIView):
 class RunDecisions(APIView):
     """The decisions made in a run, in the order of its log."""
 
-    @extend_schema(responses=pages_of(DecisionLine))
+    @extend_schema(responses=page_schema(DecisionLine))
     def get(self, request: Request, run: str) -> Response:
         rows = Decision.objects.filter(run=permissions.visible_run(person(request), run).id)
-        return page(request, rows, DecisionLine, by=("event_seq", "id"))
+        return paginate(request, rows, DecisionLine, by=("event_seq", "id"))

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from approvals.core import Standing
-from approvals.gates.request_state import Asked, read
+from approvals.gates.request_state import RequestState, load_states
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import timeline
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing import sealed_columns
+from checkpoints.sealing.sealed_rows import protection_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def slips_of(request: ApprovalRequest) -> list[Slip]:
 
     Raises `TamperedRow` and `WrongKey`: nobody is shown what was not written.
     """
-    (asked,) = read([request], cover_of(request.run))
+    (asked,) = load_states([request], protection_of(request.run))
     decisions = _decisions(request)
-    bases = [writes.base_of(row) for row in asked.writes]
+    bases = [pending_writes.base_of(row) for row in asked.writes]
     now = {} if all(base.bound for base in bases) else _channels_now(request)
     return [
         _slip(row, base, asked, tuple(decisions.get(row.write, ())), now)
@@ -63,15 +63,19 @@ def _channels_now(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def _slip(
-    row: PendingWrite, base: writes.Base, asked: Asked, decisions: tuple[Decision, ...], now: dict[str, Any]
+    row: PendingWrite,
+    base: pending_writes.Base,
+    asked: RequestState,
+    decisions: tuple[Decision, ...],
+    now: dict[str, Any],
 ) -> Slip:
     return Slip(
         row=row,
-        value=packed.value(row, "value"),
+        value=sealed_columns.read_value(row, "value"),
         current=base.value if base.bound else now.get(row.channel),
         bound=base.bound,
         shows=base.shows,
-        shown=packed.value(row, "shown") or {},
+        shown=sealed_columns.read_value(row, "shown") or {},
         standing=asked.standings[row.write],
         decisions=decisions,
     )

@@ -8,7 +8,7 @@ from approvals import permissions
 from approvals.api.base import Body, Query
 from approvals.api.request_detail import Slip, slips_of
 from approvals.models import ApprovalRequest, Decision, Receipt
-from checkpoints.sealing.sealed_columns import shown, value
+from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 
 VERDICTS = ("approve", "reject", "edit")
 
@@ -56,7 +56,7 @@ class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
         read_only_fields = fields
 
     def get_title(self, request: ApprovalRequest) -> str:
-        return shown(request, "title") or ""
+        return read_or_reason(request, "title") or ""
 
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
         return list(request.policy["reviewers"])
@@ -80,16 +80,16 @@ class DecisionLine(serializers.ModelSerializer[Decision]):
         read_only_fields = fields
 
     def get_old_value(self, decision: Decision) -> Any:
-        return value(decision, "old_value")
+        return read_value(decision, "old_value")
 
     def get_proposed_value(self, decision: Decision) -> Any:
-        return value(decision, "proposed_value")
+        return read_value(decision, "proposed_value")
 
     def get_final_value(self, decision: Decision) -> Any:
-        return value(decision, "final_value")
+        return read_value(decision, "final_value")
 
     def get_reason(self, decision: Decision) -> str:
-        return value(decision, "reason") or ""
+        return read_value(decision, "reason") or ""
 
 
 class VerdictOut(serializers.Serializer[Decision]):
@@ -102,7 +102,7 @@ class VerdictOut(serializers.Serializer[Decision]):
     reason = serializers.SerializerMethodField()
 
     def get_reason(self, decision: Decision) -> str:
-        return value(decision, "reason") or ""
+        return read_value(decision, "reason") or ""
 
 
 class WriteOut(serializers.Serializer[Slip]):
@@ -146,10 +146,10 @@ class RequestOut(RequestLine):
         read_only_fields = fields
 
     def get_facts(self, request: ApprovalRequest) -> list[dict[str, Any]]:
-        return value(request, "facts") or []
+        return read_value(request, "facts") or []
 
     def get_why(self, request: ApprovalRequest) -> str:
-        return value(request, "why") or ""
+        return read_value(request, "why") or ""
 
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         return [dict(WriteOut(slip).data) for slip in slips_of(request)]

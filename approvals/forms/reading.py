@@ -13,13 +13,13 @@ ABSENT: Any = object()
 """A field that was left empty and is not required: it takes its default."""
 
 
-def read(control: Control, posted: Mapping[str, Any]) -> Any:
+def read_form(control: Control, posted: Mapping[str, Any]) -> Any:
     """The value of the control and those below, `ABSENT` where it was left empty. Marks errors on the controls."""
     if control.kind in ("group", "map"):
-        found = {child.key: read(child, posted) for child in control.children}
+        found = {child.key: read_form(child, posted) for child in control.children}
         return {key: value for key, value in found.items() if value is not ABSENT}
     if control.kind == "rows":
-        return [value for value in (read(child, posted) for child in control.children) if value is not ABSENT]
+        return [value for value in (read_form(child, posted) for child in control.children) if value is not ABSENT]
     if control.kind == "bool":
         control.value = control.name in posted
         return control.value

@@ -12,13 +12,13 @@ from typing import Any
 
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
-from checkpoints.db import statements as sql
-from checkpoints.event_log import Draft
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.db import statements
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
@@ -31,7 +31,7 @@ LONGEST_PRINCIPAL = 200
 
 
 @frozen
-class Reached:
+class ReachedGate:
     """A gate reached by a task, and why it must be asked (the guard's reason, or its error)."""
 
     gate: Gate
@@ -40,20 +40,20 @@ class Reached:
 
 
 @frozen
-class Opening:
+class NewRequests:
     """Rows and log lines that ride in the commit."""
 
     requests: list[ApprovalRequest] = field(default_factory=list)
     reviewers: list[RequestReviewer] = field(default_factory=list)
     writes: list[PendingWrite] = field(default_factory=list)
-    lines: list[Draft] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
 
     def insert(self) -> None:
         """Three statements for some hundred rows, in the caller's transaction."""
         if self.requests:
-            sql.insert(ApprovalRequest, self.requests)
-            sql.insert(RequestReviewer, self.reviewers)
-            sql.insert(PendingWrite, self.writes)
+            statements.insert_rows(ApprovalRequest, self.requests)
+            statements.insert_rows(RequestReviewer, self.reviewers)
+            statements.insert_rows(PendingWrite, self.writes)
 
 
 @frozen
@@ -66,27 +66,27 @@ class Moment:
     at: datetime
 
 
-def prepare(
-    hold: Hold, compiled: Compiled, reached: Mapping[Task, Reached], held: Sequence[HeldWrite], moment: Moment
-) -> Opening:
+def prepare_requests(
+    lease: Lease, compiled: Compiled, reached: Mapping[Task, ReachedGate], held: Sequence[HeldWrite], moment: Moment
+) -> NewRequests:
     """The requests of these tasks. Raises `InvalidValue` where a function for reviewers fails or names nobody."""
-    opening = Opening()
+    opening = NewRequests()
     if not reached:
         return opening
     for task, gating in reached.items():
         proposal = [write for write in held if write.task == task]
-        _open(opening, hold, compiled, task, gating, proposal, moment)
-    sealing.finish(opening.requests, hold.cover)
-    sealing.finish(opening.writes, hold.cover)
+        _open(opening, lease, compiled, task, gating, proposal, moment)
+    sealed_rows.seal_and_encrypt(opening.requests, lease.protection)
+    sealed_rows.seal_and_encrypt(opening.writes, lease.protection)
     return opening
 
 
 def _open(
-    opening: Opening,
-    hold: Hold,
+    opening: NewRequests,
+    lease: Lease,
     compiled: Compiled,
     task: Task,
-    gating: Reached,
+    gating: ReachedGate,
     proposal: list[HeldWrite],
     moment: Moment,
 ) -> None:
@@ -95,16 +95,16 @@ def _open(
     shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
     request = ApprovalRequest(
         id=uuid7(),
-        run_id=hold.id,
-        line=hold.line,
+        run_id=lease.id,
+        line=lease.line,
         node=task.node,
         visit=task.visit,
         index=task.index,
-        graph=hold.graph,
+        graph=lease.graph,
         superstep=moment.superstep,
-        title=pack(shown["title"]),
-        facts=pack(shown["facts"]),
-        why=pack(gating.why) if gating.why else b"",
+        title=pack_json(shown["title"]),
+        facts=pack_json(shown["facts"]),
+        why=pack_json(gating.why) if gating.why else b"",
         policy=policy,
         policy_hash=policy_hash,
         quorum=policy["quorum"],
@@ -114,17 +114,17 @@ def _open(
     opening.requests.append(request)
     opening.reviewers.extend(RequestReviewer(request=request, principal=p) for p in policy["reviewers"])
     opening.writes.extend(
-        _stage(hold, compiled, write, gating.gate, shown=shown, policy_hash=policy_hash, moment=moment)
+        _stage(lease, compiled, write, gating.gate, shown=shown, policy_hash=policy_hash, moment=moment)
         for write in proposal
     )
-    ids = [str(write_id(hold.id, hold.line, task, write.position)) for write in proposal]
-    opening.lines.append(
-        Draft("request_opened", {"request": str(request.id), "writes": ids}, node=task.node, task=str(task))
+    ids = [str(write_id(lease.id, lease.line, task, write.position)) for write in proposal]
+    opening.events.append(
+        NewEvent("request_opened", {"request": str(request.id), "writes": ids}, node=task.node, task=str(task))
     )
 
 
 def _stage(
-    hold: Hold,
+    lease: Lease,
     compiled: Compiled,
     write: HeldWrite,
     gate: Gate,
@@ -136,10 +136,12 @@ def _stage(
     task = write.task
     labels: dict[str, Any] = {name: shown[name] for name in ("title", "facts")}
     labels |= shown["writes"][write.position]
-    base = writes.base_in(moment.state, write.channel, bound=compiled.channels[write.channel].bound, shows=gate.shows)
-    return writes.staged(
-        write_id(hold.id, hold.line, task, write.position),
-        writes.Address(hold.id, hold.line, task.node, task.visit, task.index, write.position),
+    base = pending_writes.base_in(
+        moment.state, write.channel, bound=compiled.channels[write.channel].bound, shows=gate.shows
+    )
+    return pending_writes.staged(
+        write_id(lease.id, lease.line, task, write.position),
+        pending_writes.Address(lease.id, lease.line, task.node, task.visit, task.index, write.position),
         channel=write.channel,
         label=labels["label"][:300],
         value=write.value,
@@ -148,11 +150,11 @@ def _stage(
         policy_hash=policy_hash,
         superstep=moment.superstep,
         at=moment.at,
-        cover=hold.cover,
+        protection=lease.protection,
     )
 
 
-def policy_of(compiled: Compiled, gating: Reached, state: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def policy_of(compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The policy that a request is opened under, JSON: a later deployment changes none of it."""
     gate = gating.gate
     return {

@@ -7,17 +7,17 @@ from uuid import UUID
 
 from approvals.core import Given, Held, Policy, Standing, judge, outcome
 from approvals.models import ApprovalRequest, Decision
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frozen import frozen
 
 
 @frozen
-class Asked:
+class RequestState:
     """One request with its writes as they stand, in order of position."""
 
     request: ApprovalRequest
@@ -45,7 +45,7 @@ def policy_of(request: ApprovalRequest) -> Policy:
     return Policy(p["quorum"], p["reject_quorum"], p["four_eyes"], p["all_or_nothing"])
 
 
-def read(requests: Sequence[ApprovalRequest], cover: Cover) -> list[Asked]:
+def load_states(requests: Sequence[ApprovalRequest], protection: Protection) -> list[RequestState]:
     """How these requests, all of one run and line, stand. Two queries, whatever their number.
 
     Raises `TamperedRow` and `WrongKey` where one of the rows is not as it was written.
@@ -57,26 +57,26 @@ def read(requests: Sequence[ApprovalRequest], cover: Cover) -> list[Asked]:
     # Before the writes: of an edit that is signed meanwhile the decision may be missing, but never the revision.
     for decision in Decision.objects.filter(request__in=requests):
         by_request.setdefault(decision.request_id, []).append(decision)
-    rows = list(writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
+    rows = list(pending_writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
     by_task: dict[str, list[PendingWrite]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
-    return [_asked(r, by_task.get(r.task, []), by_request.get(r.id, []), cover) for r in requests]
+    return [_state_of(r, by_task.get(r.task, []), by_request.get(r.id, []), protection) for r in requests]
 
 
-def _asked(
-    request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Sequence[Decision], cover: Cover
-) -> Asked:
-    sealing.verify_all([request, *rows, *decisions], cover)
+def _state_of(
+    request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Sequence[Decision], protection: Protection
+) -> RequestState:
+    sealed_rows.verify_rows([request, *rows, *decisions], protection)
     _require_whole(request, rows, decisions)
     held = [Held(row.write, row.revision, row.author_id) for row in rows]
     given = [Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in decisions]
-    return Asked(request, tuple(rows), judge(held, given, policy_of(request)))
+    return RequestState(request, tuple(rows), judge(held, given, policy_of(request)))
 
 
 def _require_whole(request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Iterable[Decision]) -> None:
     """Rows that verify can still be too few: a write, or the revision that somebody decided on, was deleted."""
-    what = sealing.name_of(request)
+    what = sealed_rows.name_of(request)
     if len(rows) != request.writes:
         raise TamperedRow(f"{what} asks about {request.writes} writes, and {len(rows)} are there", row=what)
     newest = {row.write: row.revision for row in rows}

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views.page import render
-from checkpoints.sealing.sealed_columns import shown
+from checkpoints.sealing.sealed_columns import read_or_reason
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
@@ -43,7 +43,7 @@ class Row:
 
 @login_required
 @require_safe
-def page(request: HttpRequest) -> HttpResponse:
+def inbox_page(request: HttpRequest) -> HttpResponse:
     """One folder, by pages of fifty."""
     folder = request.GET.get("folder", "mine")
     folder = folder if folder in FOLDERS else "mine"
@@ -104,7 +104,7 @@ def _row(request: ApprovalRequest, user: AbstractBaseUser | Any) -> Row:
     )
     return Row(
         run=request.run,
-        title=str(shown(request, "title") or request.node),
+        title=str(read_or_reason(request, "title") or request.node),
         asked_of=asked_of([r.principal for r in request.reviewers.all()], user),
         graph=request.graph,
         writes=request.writes,

@@ -12,7 +12,7 @@ from django.shortcuts import render as render_template
 
 from approvals import permissions
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_columns import why_not
+from checkpoints.sealing.sealed_columns import unreadable_reason
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
 FRAME = "orchestrator/base.html"
@@ -48,7 +48,10 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             return view(request, *args, **kwargs)
         except UNREADABLE as error:
             named = str(error.facts.get("row", "A record"))
-            said = {"title": "This cannot be shown", "text": f"{named} {why_not(error)}. Nothing was changed."}
+            said = {
+                "title": "This cannot be shown",
+                "text": f"{named} {unreadable_reason(error)}. Nothing was changed.",
+            }
             return render(request, "orchestrator/error.html", said, status=409)
 
     return page

@@ -21,7 +21,7 @@ CAME_BACK = {
 
 @login_required
 @require_safe
-def page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
+def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     """What was signed, what came back, and where to go on. For who signed, and who may read the audit log."""
     receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
     if receipt is None or not (receipt.by_id == request.user.pk or permissions.may(request.user, "view_audit")):

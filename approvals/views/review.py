@@ -15,21 +15,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import permissions, reviews
-from approvals.gates.request_state import Asked, read
+from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import comparison as show
-from approvals.views import consequences
-from approvals.views import review_form as posted
-from approvals.views import write_cards as slips
+from approvals.views import comparison, consequences, review_form, write_cards
 from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
 from approvals.views.review_form import Choice
-from approvals.views.write_cards import Question, Slip, Slot
+from approvals.views.write_cards import Question, Slot, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.sealed_columns import value
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
@@ -66,7 +63,7 @@ class Review:
     run: Run
     user: Any
     requests: list[Question]
-    standing: dict[UUID, Asked]
+    standing: dict[UUID, RequestState]
     slots: list[Slot]
     outcomes: list[consequences.Outcomes]
     key: str
@@ -76,11 +73,11 @@ class Review:
     icons: tuple[tuple[str, str], ...] = (("approve", "check"), ("edit", "pen"), ("reject", "x"))
 
     @property
-    def slips(self) -> list[Slip]:
+    def slips(self) -> list[WriteCard]:
         return [slip for question in self.requests for slip in question.slips]
 
     @property
-    def cells(self) -> list[Slip]:
+    def cells(self) -> list[WriteCard]:
         return [slip for slip in self.slips if slip.may]
 
     @property
@@ -154,7 +151,7 @@ class Review:
 @login_required
 @require_safe
 @opens_payloads
-def page(request: HttpRequest, ref: str) -> HttpResponse:
+def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What the run asks, as it stands now."""
     wanted = set(request.GET.getlist("edit"))
     return _shown(request, review_of(visible_run(request.user, ref), request.user, forms=wanted.__contains__))
@@ -163,13 +160,13 @@ def page(request: HttpRequest, ref: str) -> HttpResponse:
 @login_required
 @require_POST
 @opens_payloads
-def sign(request: HttpRequest, ref: str) -> HttpResponse:
+def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
     shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], forms=_as_posted(request))
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
-    chosen = posted.choices(request.POST, controls)
-    if posted.unreadable(list(chosen.values())):
+    chosen = review_form.choices(request.POST, controls)
+    if review_form.unreadable(list(chosen.values())):
         return _again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
     if not chosen:
         return _again(
@@ -192,7 +189,7 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     if isinstance(error, InvalidValue | PayloadTooLarge) and str(error.facts.get("write")) in chosen:
         choice = chosen[str(error.facts["write"])]
         found = error.facts.get("errors") or [{"path": str(error.facts.get("path", "")), "reason": error.message}]
-        posted.refuse(choice, error.message, found, channel=str(error.facts.get("channel", "")))
+        review_form.refuse(choice, error.message, found, channel=str(error.facts.get("channel", "")))
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
     key = (
         uuid4().hex if isinstance(error, KeyConflict | StaleProposal | AlreadyDecided) else request.POST.get("key", "")
@@ -201,7 +198,7 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     return _again(request, shown, chosen, error)
 
 
-def _as_posted(request: HttpRequest) -> slips.Forms:
+def _as_posted(request: HttpRequest) -> write_cards.Forms:
     """Whether a write's edit was posted field by field: then it has no control that bears its bare name."""
     return lambda write: f"e-{write}" not in request.POST
 
@@ -211,7 +208,7 @@ def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error
     for slip in shown.slips:
         choice = chosen.get(slip.write)
         if choice and slip.may and slip.write not in moved:
-            slips.keep(slip, choice)
+            write_cards.keep_choice(slip, choice)
     shown.message, shown.message_style = _sentence(error), "bad" if isinstance(error, InvalidValue) else "wait"
     shown.problems = [*_problems(shown, chosen), *_moved(shown, moved)]
     return _shown(request, shown, status=ANSWERS.get(type(error), 409))
@@ -248,12 +245,12 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
     return render(request, "approvals/review.html", {"page": shown}, section="reviews", status=status)
 
 
-def review_of(run: Run, user: Any, *, key: str = "", forms: slips.Forms) -> Review:
+def review_of(run: Run, user: Any, *, key: str = "", forms: write_cards.Forms) -> Review:
     """The review as this person sees it. The number of queries does not grow with writes or requests.
 
     A few writes are all edited field by field; of many only those that `forms` names, so that the page stays light.
     """
-    standing = {asked.request.id: asked for asked in read(_requests(run), cover_of(run))}
+    standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
     decisions = _latest(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     compiled = _compiled(run)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
@@ -263,7 +260,7 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: slips.Forms) -> Revi
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
         questions.append(
-            slips.question(
+            write_cards.question(
                 asked, why_not[request_id], own, compiled, first=first, forms=(lambda _: True) if few else forms
             )
         )
@@ -274,7 +271,7 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: slips.Forms) -> Revi
         user=user,
         requests=questions,
         standing=standing,
-        slots=slips.slots(standing, decisions, user, may_sign),
+        slots=write_cards.slots(standing, decisions, user, may_sign),
         outcomes=consequences.of_requests(compiled, [a.request for a in standing.values() if a.outcome is None]),
         key=key or uuid4().hex,
     )
@@ -326,4 +323,4 @@ def _add_originals(questions: Sequence[Question]) -> None:
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
-        edited[row.write].original = show.as_json(value(row, "value"))
+        edited[row.write].original = comparison.as_json(read_value(row, "value"))

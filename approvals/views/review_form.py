@@ -51,7 +51,7 @@ def _choice(posted: QueryDict, write: str, verdict: str, control: Control | None
     )
     if control is not None:
         # Read in any case: what was typed is kept also where another verdict was chosen in the end.
-        value = reading.read(control, posted.dict())
+        value = reading.read_form(control, posted.dict())
         choice.value = None if value is reading.ABSENT else value
         marked = reading.errors(control)
         if verdict == "edit":

@@ -9,14 +9,14 @@ from uuid import UUID
 from approvals.core import Standing
 from approvals.forms import controls
 from approvals.forms.controls import Control, humanise
-from approvals.gates.request_state import Asked
+from approvals.gates.request_state import RequestState
 from approvals.models import Decision, RequestStatus
-from approvals.views import comparison as show
+from approvals.views import comparison
 from approvals.views.inbox import asked_of, name_of
 from approvals.views.review_form import Choice
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import sealed_columns as packed
+from checkpoints.sealing import sealed_columns
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
 
@@ -36,7 +36,7 @@ class Signed:
 
 
 @dataclass(slots=True)
-class Slip:
+class WriteCard:
     """One pending write as its slip shows it."""
 
     number: int
@@ -44,7 +44,7 @@ class Slip:
     request: UUID
     title: str
     say: str
-    shown: show.Shown
+    shown: comparison.Shown
     raw: str
     raw_now: str
     current: str
@@ -118,7 +118,7 @@ class Question:
     why_not: str
     open: bool
     all_or_nothing: bool
-    slips: list[Slip]
+    slips: list[WriteCard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,13 @@ class Slot:
 
 
 def question(
-    asked: Asked, why_not: str, decisions: Iterable[Decision], compiled: Compiled | None, *, first: int, forms: Forms
+    asked: RequestState,
+    why_not: str,
+    decisions: Iterable[Decision],
+    compiled: Compiled | None,
+    *,
+    first: int,
+    forms: Forms,
 ) -> Question:
     """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is edited.
 
@@ -152,41 +158,52 @@ def question(
     ]
     for slip in slips:
         if slip.may and slip.open:
-            slip.control = _control(compiled, slip.row, packed.value(slip.row, "value"), fields=forms(slip.write))
-    facts = [_fact(f["label"], f.get("value")) for f in packed.value(request, "facts") or ()]
-    title = str(packed.value(request, "title") or f"Decide what {request.node} proposes")
-    why = show.text_of(packed.value(request, "why"))
+            slip.control = _control(
+                compiled, slip.row, sealed_columns.read_value(slip.row, "value"), fields=forms(slip.write)
+            )
+    facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
+    title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
+    why = comparison.text_of(sealed_columns.read_value(request, "why"))
     return Question(
         request.id, title, facts, why, why_not if is_open else "", is_open, request.policy["all_or_nothing"], slips
     )
 
 
 def _fact(label: Any, value: Any) -> dict[str, str]:
-    return {"label": str(label), "text": show.text_of(value).replace("\n", ", ") or "not set"}
+    return {"label": str(label), "text": comparison.text_of(value).replace("\n", ", ") or "not set"}
 
 
 def _signed(decision: Decision) -> Signed:
     name = name_of(decision.by) if decision.by else "The system"
-    return Signed(name, DID[decision.verdict], decision.at, show.visible(str(packed.value(decision, "reason") or "")))
+    return Signed(
+        name,
+        DID[decision.verdict],
+        decision.at,
+        comparison.visible(str(sealed_columns.read_value(decision, "reason") or "")),
+    )
 
 
-def _slip(asked: Asked, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> Slip:
-    value, base, shown = packed.value(row, "value"), writes.base_of(row), packed.value(row, "shown") or {}
+def _slip(asked: RequestState, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> WriteCard:
+    value, base, shown = (
+        sealed_columns.read_value(row, "value"),
+        pending_writes.base_of(row),
+        sealed_columns.read_value(row, "shown") or {},
+    )
     standing = asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     adds = not base.bound
-    return Slip(
+    return WriteCard(
         number=number,
         row=row,
         request=asked.request.id,
         title=row.label or f"{row.node} sets {row.channel}",
         say=_say(shown.get("reversible"), row.channel),
-        shown=show.compare(base.value, value, adds=adds),
-        raw=show.as_json(value),
-        raw_now=show.as_json(base.value),
+        shown=comparison.compare(base.value, value, adds=adds),
+        raw=comparison.as_json(value),
+        raw_now=comparison.as_json(base.value),
         current=_current(base.value, adds),
         beside=[
-            {"label": humanise(name), "text": show.visible(show.as_json(other)) or "not set"}
+            {"label": humanise(name), "text": comparison.visible(comparison.as_json(other)) or "not set"}
             for name, other in base.shows.items()
         ],
         adds=adds,
@@ -213,7 +230,9 @@ def _say(reversible: Any, channel: str) -> str:
 def _current(value: Any, adds: bool) -> str:
     if not adds:
         return ""
-    return f"It is combined with what is there. When it was proposed that was: {show.text_of(value) or 'nothing'}."
+    return (
+        f"It is combined with what is there. When it was proposed that was: {comparison.text_of(value) or 'nothing'}."
+    )
 
 
 def _stale(row: PendingWrite) -> str:
@@ -232,14 +251,16 @@ def _control(compiled: Compiled | None, row: PendingWrite, value: Any, *, fields
     return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
 
 
-def keep(slip: Slip, choice: Choice) -> None:
+def keep_choice(slip: WriteCard, choice: Choice) -> None:
     """Put what was chosen back onto its slip."""
     slip.chosen, slip.reason, slip.errors = choice.verdict, choice.reason, choice.errors
     if choice.control is not None:
         slip.control = choice.control
 
 
-def slots(questions: Mapping[UUID, Asked], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
+def slots(
+    questions: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool
+) -> list[Slot]:
     """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
     per_person: dict[Any, list[Decision]] = {}
     for decision in decisions:
@@ -252,7 +273,7 @@ def slots(questions: Mapping[UUID, Asked], decisions: Iterable[Decision], user: 
     return found
 
 
-def _lacking(asked: Asked) -> int:
+def _lacking(asked: RequestState) -> int:
     """How many signatures the least signed of the open writes still needs."""
     if asked.request.status != RequestStatus.OPEN:
         return 0
@@ -272,6 +293,6 @@ def _summary(given: list[Decision]) -> str:
     return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."
 
 
-def _may_sign(questions: Mapping[UUID, Asked], user: Any) -> str:
+def _may_sign(questions: Mapping[UUID, RequestState], user: Any) -> str:
     names = {p for a in questions.values() for p in a.request.policy["reviewers"]}
     return f"May sign: {asked_of(sorted(names), user)}."

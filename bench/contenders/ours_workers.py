@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Max, Min
 
 from approvals import reviews
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, Worker
 from orchestrator.runs import verbs as runs
 
@@ -35,7 +35,7 @@ def w6_start(log: str) -> dict[str, Any]:
 def w6_cycle(run: str, log: str, number: int) -> dict[str, Any]:
     """Approve what is asked, wait for the node's code in the worker and for the next pause. `number` from 1."""
     user = get_user_model().objects.get(username="reviewer")
-    (row,) = writes.newest(PendingWrite.objects.filter(run=UUID(run), visit=number))
+    (row,) = pending_writes.newest(PendingWrite.objects.filter(run=UUID(run), visit=number))
     reviews.sign(run, [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}], by=user)
     committed = time.monotonic_ns()
     lines = _until(lambda: _lines(log, number + 1))

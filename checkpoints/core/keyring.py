@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from orchestrator.engine.errors import TamperedRow, WrongKey
 
-LOCKED = b"\x03"
+ENCRYPTED = b"\x03"
 """The format byte of encrypted bytes. Then: length and text of the key's id, four bytes that tell this key from another
 under the same id, the nonce, the sealed bytes with their tag.
 """
@@ -53,7 +53,7 @@ class Keyring:
         return trusted[-1]
 
     @cached_property
-    def locker(self) -> str:
+    def encrypter(self) -> str:
         """The id of the newest encryption key. Raises `WrongKey` where there is none."""
         if not self.encryption:
             raise WrongKey("there is no encryption key; name one in COUNTERSIGN['ENCRYPTION_KEYS']")
@@ -72,7 +72,7 @@ class Keyring:
 
     def lock(self, data: bytes, name: bytes) -> bytes:
         """The data encrypted under the newest key; it opens under the same `name` only."""
-        cipher, head = self._cipher(self.locker)
+        cipher, head = self._cipher(self.encrypter)
         nonce = os.urandom(NONCE_BYTES)
         return head + nonce + cipher.encrypt(nonce, data, head + name)
 
@@ -101,7 +101,7 @@ class Keyring:
         if found is None:
             key = self._key(key_id)
             mark = derived(key, "countersign mark")[:MARK_BYTES]
-            head = LOCKED + bytes([len(key_id)]) + key_id.encode() + mark
+            head = ENCRYPTED + bytes([len(key_id)]) + key_id.encode() + mark
             found = self._ciphers[key_id] = AESGCM(key), head
         return found
 
@@ -127,7 +127,7 @@ def key_of(kept: bytes) -> str:
 
 def _parts(kept: bytes) -> tuple[str, bytes, bytes, bytes]:
     """Key id, head, nonce and sealed bytes."""
-    length = kept[1] if len(kept) > 1 and kept[:1] == LOCKED else -1
+    length = kept[1] if len(kept) > 1 and kept[:1] == ENCRYPTED else -1
     named = 2 + length
     begin = named + MARK_BYTES
     if length < 0 or len(kept) < begin + NONCE_BYTES + TAG_BYTES:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints.core import records as stored
+from checkpoints.core import records
 from checkpoints.core.alias import parsed
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import About, Snapshot, State, Stored
@@ -35,7 +35,7 @@ class MemoryStore:
         superstep: int | None = None,
     ) -> Stored:
         """Keep a state as the newest checkpoint of a run. Raises `InvalidValue` naming what cannot be kept."""
-        checked, id = stored.checked_state(state), stored.run_id(run)
+        checked, id = records.checked_state(state), records.run_id(run)
         about = About(graph, version, fingerprint, node, superstep)
         with self._lock:
             before = self.latest(id)
@@ -57,7 +57,7 @@ class MemoryStore:
         """A checkpoint by id or alias. Raises `UnknownThing`."""
         found = self._find(checkpoint)
         if found is None:
-            raise stored.unknown(checkpoint)
+            raise records.unknown(checkpoint)
         return self._loaded(found)
 
     def load(self, run: UUID | str, node: str | None = None, superstep: int | None = None) -> Snapshot:
@@ -82,7 +82,7 @@ class MemoryStore:
 
         Raises `InvalidValue` for a limit that is none, `UnknownThing` for a `before` that is not there.
         """
-        most = stored.checked_limit(limit)
+        most = records.checked_limit(limit)
         found = self._of(run) if run is not None else sorted(self._all(), key=lambda one: one.id, reverse=True)
         if before is not None:
             last = self.get(before).meta
@@ -141,7 +141,7 @@ class MemoryStore:
             return [one for one, _ in self._kept.values()]
 
     def _of(self, run: UUID | str) -> Sequence[Stored]:
-        id = stored.run_id(run)
+        id = records.run_id(run)
         return sorted((one for one in self._all() if one.run == id), key=lambda one: one.seq, reverse=True)
 
     def _find(self, checkpoint: UUID | str) -> Stored | None:

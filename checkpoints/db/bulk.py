@@ -11,7 +11,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Model
 
-from checkpoints.db import statements as sql
+from checkpoints.db import statements
 from checkpoints.db.relations import document, relation
 
 Names = tuple[str, ...]
@@ -23,9 +23,9 @@ def insert_all(rows: Sequence[Model], own: Names) -> None:
         return
     model, vendor = type(rows[0]), connections[DEFAULT_DB_ALIAS].vendor
     shared = tuple(name for name in _fields(model) if name not in own)
-    common = [sql.plain(getattr(rows[0], name), vendor) for name in shared]
-    for begin in range(0, len(rows), sql.MOST_ROWS):
-        some = rows[begin : begin + sql.MOST_ROWS]
+    common = [statements.to_driver(getattr(rows[0], name), vendor) for name in shared]
+    for begin in range(0, len(rows), statements.MOST_ROWS):
+        some = rows[begin : begin + statements.MOST_ROWS]
         given = _given([attrgetter(*own)(row) for row in some], vendor)
         with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
             cursor.execute(_insert_sql(model, own, shared, len(some)), [*common, *given])
@@ -44,15 +44,17 @@ def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, n
     known = [(name, getattr(before[0], name)) for name in _fields(model) if name not in own]
     # Words of ours stand in the text: an index over some of them only would have SQLite read it anew for every value.
     fixed = tuple((name, value) for name, value in known if value is None or isinstance(value, Enum))
-    first = [sql.plain(getattr(after[0], name), vendor) for name in alike]
-    last = [sql.plain(value, vendor) for name, value in known if (name, value) not in fixed]
+    first = [statements.to_driver(getattr(after[0], name), vendor) for name in alike]
+    last = [statements.to_driver(value, vendor) for name, value in known if (name, value) not in fixed]
     was, now = attrgetter(*own), attrgetter(*names)
     rows = [(*now(new), *was(old)) for old, new in zip(before, after, strict=True)]
     text = _update_sql(model, alike, names, own, fixed)
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         if vendor == "sqlite":
             # To read one text with so many rows would take it longer than to do one after another.
-            cursor.executemany(text, [(*first, *(sql.plain(value, vendor) for value in row), *last) for row in rows])
+            cursor.executemany(
+                text, [(*first, *(statements.to_driver(value, vendor) for value in row), *last) for row in rows]
+            )
         else:
             cursor.execute(text, [*first, document(rows), *last])
         return int(cursor.rowcount)
@@ -60,7 +62,11 @@ def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, n
 
 def _given(rows: Sequence[tuple[Any, ...]], vendor: str) -> list[Any]:
     """The parameters of the relation of these rows."""
-    return [sql.plain(value, vendor) for row in rows for value in row] if vendor == "sqlite" else [document(rows)]
+    return (
+        [statements.to_driver(value, vendor) for row in rows for value in row]
+        if vendor == "sqlite"
+        else [document(rows)]
+    )
 
 
 @lru_cache(maxsize=500)
@@ -68,7 +74,7 @@ def _insert_sql(model: type[Model], own: Names, shared: Names, rows: int) -> str
     columns = ", ".join(_column(model, name) for name in (*shared, *own))
     casts = [f"%s::{cast}" if connection.vendor != "sqlite" else "%s" for cast in _casts(model, shared)]
     taken = ", ".join([*casts, *(f"given.c{n}" for n in range(len(own)))])
-    table = sql.quoted(model._meta.db_table)
+    table = statements.quoted(model._meta.db_table)
     return f"INSERT INTO {table} ({columns}) SELECT {taken} FROM {relation(_casts(model, own), rows)}"  # noqa: S608
 
 
@@ -77,7 +83,7 @@ def _update_sql(
     model: type[Model], alike: Names, names: Names, own: Names, fixed: tuple[tuple[str, Enum | None], ...]
 ) -> str:
     """On SQLite for one row, on PostgreSQL for those of a relation."""
-    table, one = sql.quoted(model._meta.db_table), connection.vendor == "sqlite"
+    table, one = statements.quoted(model._meta.db_table), connection.vendor == "sqlite"
     places = ["%s" if one else f"given.c{n}" for n in range(len(names) + len(own))]
     given = "" if one else f" FROM {relation(_casts(model, (*names, *own)), 0)}"
     sets = [f"{_column(model, name)} = %s" for name in alike]
@@ -96,8 +102,8 @@ def _fields(model: type[Model]) -> dict[str, Any]:
 
 
 def _casts(model: type[Model], names: Names) -> list[str]:
-    return [sql.cast(_fields(model)[name]) for name in names]
+    return [statements.cast(_fields(model)[name]) for name in names]
 
 
 def _column(model: type[Model], name: str) -> str:
-    return sql.quoted(_fields(model)[name].column)
+    return statements.quoted(_fields(model)[name].column)

@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import F, Model
 
 from checkpoints.conf import conf
-from checkpoints.db import query_cache as statements
+from checkpoints.db import query_cache
 from checkpoints.db import statements as sql
 from checkpoints.db.clock import db_in
 from checkpoints.db.query_cache import Query
@@ -23,7 +23,7 @@ TAKEN = ("id", "epoch")
 ONE_MORE = F("epoch") + 1
 
 
-def take(
+def claim_rows(
     model: type[Model],
     wanted: Query,
     *values: UUID | int,
@@ -39,25 +39,25 @@ def take(
     first, for a claim that finds nothing must not take its lock. On the database's clock.
     """
     now = connections[DEFAULT_DB_ALIAS]
-    if look is not None and now.vendor == "sqlite" and not statements.is_met(look):
+    if look is not None and now.vendor == "sqlite" and not query_cache.exists(look):
         return []
     try:
-        text, params = statements.text_of(wanted, *values)
+        text, params = query_cache.compiled(wanted, *values)
     except EmptyResultSet:
         return []
     leased: dict[str, Any] = {"status": "running", "epoch": ONE_MORE, "lease_until": db_in(conf().lease_seconds)}
     sets = []
     for name, value in (leased | {"leased_by": worker} | more).items():
-        right, some = sql.assigned(model, name, value, now.vendor)
+        right, some = sql.assignment_sql(model, name, value, now.vendor)
         sets.append((name, right))
         params += some
     with now.cursor() as cursor:
-        cursor.execute(_take_sql(model, text, tuple(sets), tuple(returning), now.vendor), params)
-        return sql.converted(model, returning, cursor.fetchall())
+        cursor.execute(_claim_sql(model, text, tuple(sets), tuple(returning), now.vendor), params)
+        return sql.from_driver(model, returning, cursor.fetchall())
 
 
 @lru_cache(maxsize=500)
-def _take_sql(
+def _claim_sql(
     model: type[Model], wanted: str, sets: tuple[tuple[str, str], ...], returning: tuple[str, ...], vendor: str
 ) -> str:
     # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.

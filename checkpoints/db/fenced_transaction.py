@@ -7,8 +7,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from checkpoints.db import drivers
-from checkpoints.db import statements as sql
+from checkpoints.db import drivers, statements
 from checkpoints.db.relations import FEW, document, relation
 from orchestrator.engine.frozen import frozen
 
@@ -21,27 +20,27 @@ class Rows:
 
     model: type[Model]
     rows: Sequence[Model]
-    shared: sql.Shared = ()
+    shared: statements.Shared = ()
 
 
-Answer = Callable[[], bool]
+Outcome = Callable[[], bool]
 """Waits for the end of a transaction, and says whether its fence met a row."""
 
 
-def made(
-    fence: sql.Update,
+def prepare(
+    fence: statements.Update,
     rows: Sequence[Rows],
     *,
     gone: Model | None = None,
-    also: sql.Update | None = None,
+    also: statements.Update | None = None,
     inside: Callable[[], None] | None = None,
-) -> Callable[[], Answer]:
+) -> Callable[[], Outcome]:
     """One transaction, ready to be sent: the update; and where it meets a row, these inserts, after `gone` is deleted,
     `also`, an update of other rows, and `inside`. Sent, it may still be on its way where it is one statement, and is
     over where it is not.
     """
     now = connections[DEFAULT_DB_ALIAS]
-    whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= sql.MOST_ROWS
+    whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= statements.MOST_ROWS
     # Made before the transaction begins: while one is open on SQLite, nobody else can write.
     said = [_one_statement(fence, rows, gone, also)] if whole else _statements(now.vendor, fence, rows, gone, also)
     if inside is None and (len(said) == 1 or now.vendor == "sqlite"):
@@ -49,7 +48,7 @@ def made(
     return partial(_do, now, said, inside)
 
 
-def _send(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> Answer:
+def _send(now: BaseDatabaseWrapper, said: list[statements.Statement]) -> Outcome:
     driver = drivers.of(now.vendor)
     if driver and drivers.is_free(now):
         answer = driver.send(now, said)
@@ -58,7 +57,7 @@ def _send(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> Answer:
     return partial(bool, _execute(now, said)) if len(said) == 1 else _do(now, said, None)
 
 
-def _do(now: BaseDatabaseWrapper, said: list[sql.Statement], inside: Callable[[], None] | None) -> Answer:
+def _do(now: BaseDatabaseWrapper, said: list[statements.Statement], inside: Callable[[], None] | None) -> Outcome:
     with transaction.atomic():
         met = _execute(now, said)
         if met and inside:
@@ -66,7 +65,7 @@ def _do(now: BaseDatabaseWrapper, said: list[sql.Statement], inside: Callable[[]
     return partial(bool, met)
 
 
-def _execute(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> bool:
+def _execute(now: BaseDatabaseWrapper, said: list[statements.Statement]) -> bool:
     """Execute the first statement; where it met a row, the others too."""
     with now.cursor() as cursor:
         cursor.execute(*said[0])
@@ -78,36 +77,41 @@ def _execute(now: BaseDatabaseWrapper, said: list[sql.Statement]) -> bool:
 
 
 def _statements(
-    vendor: str, fence: sql.Update, rows: Sequence[Rows], gone: Model | None, also: sql.Update | None
-) -> list[sql.Statement]:
+    vendor: str, fence: statements.Update, rows: Sequence[Rows], gone: Model | None, also: statements.Update | None
+) -> list[statements.Statement]:
     said = [fence.sql(vendor)]
     if gone is not None:
-        said.append((f"DELETE FROM {sql.quoted(gone._meta.db_table)} WHERE id = %s", [sql.plain(gone.pk, vendor)]))  # noqa: S608
+        said.append(
+            (
+                f"DELETE FROM {statements.quoted(gone._meta.db_table)} WHERE id = %s",  # noqa: S608
+                [statements.to_driver(gone.pk, vendor)],
+            )
+        )
     for some in rows:
-        said += sql.inserts(some.model, some.rows, vendor)
+        said += statements.insert_statements(some.model, some.rows, vendor)
     if also is not None:
         said.append(also.sql(vendor))
     return said
 
 
 def _one_statement(
-    fence: sql.Update, rows: Sequence[Rows], gone: Model | None, also: sql.Update | None
-) -> sql.Statement:
+    fence: statements.Update, rows: Sequence[Rows], gone: Model | None, also: statements.Update | None
+) -> statements.Statement:
     shape = tuple([(some.model, min(len(some.rows), FEW + 1), some.shared) for some in rows if some.rows])
     update, params = fence.sql("postgresql", returning=_all_shared(shape))
     if gone is not None:
         params.append(gone.pk)
     for some in rows:
         if len(some.rows) <= FEW:
-            params += sql.params_of(some.model, some.rows, "postgresql", some.shared)
+            params += statements.params_of(some.model, some.rows, "postgresql", some.shared)
         else:
-            read, _ = sql.values_of(some.model, "postgresql", some.shared)
+            read, _ = statements.values_of(some.model, "postgresql", some.shared)
             params.append(document([read(row) for row in some.rows]))
     beside, more = also.sql("postgresql") if also is not None else ("", [])
     return _fenced_sql(update, fence.model, shape, type(gone) if gone is not None else None, beside), params + more
 
 
-Shape = tuple[tuple[type[Model], int, sql.Shared], ...]
+Shape = tuple[tuple[type[Model], int, statements.Shared], ...]
 """Of the rows behind a fence: models, how many (one more than few stands for whatever is more), what is shared."""
 
 
@@ -123,14 +127,14 @@ def _fenced_sql(update: str, model: type[Model], shape: Shape, gone: type[Model]
     # Parts of one statement run in no given order; to read what `gone` returns is to wait for it.
     after = "fence"
     if gone is not None:
-        table = sql.quoted(gone._meta.db_table)
+        table = statements.quoted(gone._meta.db_table)
         parts.append(f"gone AS (DELETE FROM {table} USING fence WHERE {table}.id = %s RETURNING 1)")  # noqa: S608
         after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
     for n, (of, count, shared) in enumerate(shape):
-        into = f"INSERT INTO {sql.quoted(of._meta.db_table)} ({sql.names_of(of, shared)})"
-        casts = [one.cast for one in sql.columns_of(of, shared)]
-        given = f"(VALUES {sql.values_sql(count, casts)}) AS given" if count <= FEW else relation(casts, count)
-        taken = "".join(f", fence.{sql.column(model, field)}" for _, field in shared)
+        into = f"INSERT INTO {statements.quoted(of._meta.db_table)} ({statements.names_of(of, shared)})"
+        casts = [one.cast for one in statements.columns_of(of, shared)]
+        given = f"(VALUES {statements.values_sql(count, casts)}) AS given" if count <= FEW else relation(casts, count)
+        taken = "".join(f", fence.{statements.column(model, field)}" for _, field in shared)
         parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
     if also:
         parts.append(f"also AS ({also} AND EXISTS (SELECT 1 FROM fence))")  # noqa: S608

@@ -13,8 +13,8 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from checkpoints.db import rows as reads
-from checkpoints.db import statements as sql
+from checkpoints.db import rows as db_rows
+from checkpoints.db import statements
 from checkpoints.db.clock import STANDS_FOR_NOW
 
 Query = Callable[..., "QuerySet[Any, Any]"]
@@ -23,16 +23,16 @@ must not depend on them. It says `kept_now()` where it means the moment of the s
 """
 
 
-def whole(model: type[sql.Row], query: Query, *values: UUID | int | str) -> list[sql.Row]:
+def select(model: type[statements.Row], query: Query, *values: UUID | int | str) -> list[statements.Row]:
     """The rows of `query(*values)`, a query for all columns of the model."""
     names = [field.attname for field in model._meta.concrete_fields]
-    return reads.read(model, names, *text_of(query, *values))
+    return db_rows.fetch_rows(model, names, *compiled(query, *values))
 
 
-def is_met(query: Query, *values: UUID | int | str) -> bool:
+def exists(query: Query, *values: UUID | int | str) -> bool:
     """Whether `query(*values)` has a row."""
     try:
-        text, params = text_of(query, *values)
+        text, params = compiled(query, *values)
     except EmptyResultSet:
         return False
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
@@ -40,11 +40,11 @@ def is_met(query: Query, *values: UUID | int | str) -> bool:
         return cursor.fetchone() is not None
 
 
-def text_of(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
+def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
     """The text and the parameters of `query(*values)`. Raises `EmptyResultSet` where it can have no row."""
     vendor = connections[DEFAULT_DB_ALIAS].vendor
     text, places = _text(query, tuple(map(type, values)), vendor)
-    given = [sql.plain(value, vendor) for value in (*values, timezone.now())]
+    given = [statements.to_driver(value, vendor) for value in (*values, timezone.now())]
     return text, [given[at] if at is not None else always for at, always in places]
 
 
@@ -52,7 +52,7 @@ def text_of(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
 def _text(query: Query, kinds: tuple[type, ...], vendor: str) -> tuple[str, list[tuple[int | None, Any]]]:
     """The text, and of each parameter which value it is (behind the last: the moment), else what it always is."""
     stands = [_STANDS[kind](n) for n, kind in enumerate(kinds)]
-    at = {sql.plain(value, vendor): n for n, value in enumerate([*stands, STANDS_FOR_NOW])}
+    at = {statements.to_driver(value, vendor): n for n, value in enumerate([*stands, STANDS_FOR_NOW])}
     text, params = query(*stands).query.sql_with_params()
     # Words of ours stand in the text: a plan made for whatever a parameter may be could not use an index over some
     # statuses only, and would read all rows that were ever queued.
@@ -74,8 +74,8 @@ def update_each(rows: Sequence[Model], names: Sequence[str], *, was: str, before
     """
     written: set[Any] = set()
     now = connections[DEFAULT_DB_ALIAS]
-    for begin in range(0, len(rows), sql.MOST_ROWS):
-        some = list(zip(rows, before, strict=True))[begin : begin + sql.MOST_ROWS]
+    for begin in range(0, len(rows), statements.MOST_ROWS):
+        some = list(zip(rows, before, strict=True))[begin : begin + statements.MOST_ROWS]
         params = [value for row, old in some for value in _given(row, old, names, now.vendor)]
         with now.cursor() as cursor:
             cursor.execute(_update_each_sql(type(rows[0]), was, tuple(names), len(some)), params)
@@ -86,17 +86,20 @@ def update_each(rows: Sequence[Model], names: Sequence[str], *, was: str, before
 def _given(row: Model, old: Any, names: Sequence[str], vendor: str) -> list[Any]:
     """A row of the VALUES list: its key, what the field that must be unchanged was, and the new values."""
     fields: list[Any] = [row._meta.get_field(name) for name in names]
-    new = [sql.adapted(type(row), field.name, getattr(row, field.attname), vendor) for field in fields]
-    return [row.pk, sql.plain(old, vendor), *new]
+    new = [statements.field_to_driver(type(row), field.name, getattr(row, field.attname), vendor) for field in fields]
+    return [row.pk, statements.to_driver(old, vendor), *new]
 
 
 @lru_cache(maxsize=500)
 def _update_each_sql(model: type[Model], was: str, names: tuple[str, ...], rows: int) -> str:
     """Both databases name the columns of a VALUES list alike. Only one needs to be told the types of parameters."""
-    table, fields = sql.quoted(model._meta.db_table), [model._meta.pk, *map(model._meta.get_field, (was, *names))]
-    casts = [f"%s::{sql.cast(field)}" if connection.vendor == "postgresql" else "%s" for field in fields]
+    table, fields = (
+        statements.quoted(model._meta.db_table),
+        [model._meta.pk, *map(model._meta.get_field, (was, *names))],
+    )
+    casts = [f"%s::{statements.cast(field)}" if connection.vendor == "postgresql" else "%s" for field in fields]
     given = ", ".join([f"({', '.join(casts)})"] * rows)
-    key, old, *new = (sql.quoted(field.column) for field in fields)  # type: ignore[union-attr]
+    key, old, *new = (statements.quoted(field.column) for field in fields)  # type: ignore[union-attr]
     sets = ", ".join(f"{column} = given.column{n}" for n, column in enumerate(new, start=3))
     met = f"{table}.{key} = given.column1 AND {table}.{old} = given.column2"
     return f"UPDATE {table} SET {sets} FROM (VALUES {given}) AS given WHERE {met} RETURNING {key}"  # noqa: S608

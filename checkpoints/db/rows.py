@@ -17,7 +17,7 @@ Row = TypeVar("Row", bound=Model)
 Converters = Sequence[tuple[str, Callable[[Any], Any]]]
 
 
-def read(model: type[Row], names: Sequence[str], text: str, params: Sequence[Any]) -> list[Row]:
+def fetch_rows(model: type[Row], names: Sequence[str], text: str, params: Sequence[Any]) -> list[Row]:
     """The rows of a SELECT whose columns set these attributes, in this order. Those of fields are converted as the ORM
     does, others are set as they come; what has no column is read when it is asked for.
     """
@@ -30,7 +30,7 @@ def read(model: type[Row], names: Sequence[str], text: str, params: Sequence[Any
 
 
 @cache
-def columns(model: type[Model], names: tuple[str, ...], table: str) -> str:
+def named_columns(model: type[Model], names: tuple[str, ...], table: str) -> str:
     """The columns of these attributes, for the text of a SELECT that calls the model's table `table`."""
     known = {f.attname: f.column for f in model._meta.concrete_fields}
     return ", ".join(f'{table}."{known[name]}"' for name in names)

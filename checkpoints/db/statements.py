@@ -56,12 +56,12 @@ class Update:
                 texts.append((name, "%s"))
                 params.append(value)
                 continue
-            text, more = assigned(self.model, name, value, vendor)
+            text, more = assignment_sql(self.model, name, value, vendor)
             texts.append((name, text))
             params += more
         for value in self.where.values():
             if value is not None:
-                params.append(value if type(value) in as_it_is else plain(value, vendor))
+                params.append(value if type(value) in as_it_is else to_driver(value, vendor))
         where = tuple([(name, value is None) for name, value in self.where.items()])
         return _update_sql(self.model, tuple(texts), where, returning), params
 
@@ -75,10 +75,10 @@ def update_returning(
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:
         cursor.execute(*Update(model, where, values).sql(now.vendor, returning=tuple(returning)))
-        return converted(model, returning, cursor.fetchall())
+        return from_driver(model, returning, cursor.fetchall())
 
 
-def new(model: type[Row], **values: Any) -> Row:
+def new_row(model: type[Row], **values: Any) -> Row:
     """A row as `model(**values)` makes it, by attribute names, at a fraction of the cost: nothing asks its signals."""
     row = model.__new__(model)
     plain, made = _defaults(model)
@@ -97,15 +97,15 @@ def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[]
     return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
 
 
-def insert(model: type[Model], rows: Sequence[Model]) -> None:
+def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
     """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:
-        for text, params in inserts(model, rows, now.vendor):
+        for text, params in insert_statements(model, rows, now.vendor):
             cursor.execute(text, params)
 
 
-def inserts(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Statement]:
+def insert_statements(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Statement]:
     parts = [rows[begin : begin + MOST_ROWS] for begin in range(0, len(rows), MOST_ROWS)]
     return [(_insert_sql(model, len(part)), params_of(model, part, vendor)) for part in parts]
 
@@ -125,7 +125,9 @@ def columns_of(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
     """The columns that an INSERT gives, but for those that come from the fence."""
     fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
     fields = [f for f in fields if f.attname not in dict(shared)]
-    return tuple(_Column(f.column, f.attname, cast(f), _json if isinstance(f, JSONField) else plain) for f in fields)
+    return tuple(
+        _Column(f.column, f.attname, cast(f), _json if isinstance(f, JSONField) else to_driver) for f in fields
+    )
 
 
 def cast(field: Any) -> str:
@@ -188,7 +190,7 @@ def params_of(model: type[Model], rows: Sequence[Model], vendor: str, shared: Sh
     for row in rows:
         given = list(values(row))
         for at, adapt in special:
-            if adapt is not plain or type(given[at]) is not str:
+            if adapt is not to_driver or type(given[at]) is not str:
                 given[at] = adapt(given[at], vendor)
         params += given
     return params
@@ -219,7 +221,7 @@ _AS_IT_IS = {"sqlite": _PLAIN, "postgresql": _PLAIN | {UUID, datetime}}
 """Types, by vendor, whose values a driver takes as they are."""
 
 
-def plain(value: Any, vendor: str) -> Any:
+def to_driver(value: Any, vendor: str) -> Any:
     """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
     kind = type(value)
     if kind in _AS_IT_IS[vendor]:
@@ -246,17 +248,17 @@ def _field(model: type[Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
-def adapted(model: type[Model], name: str, value: Any, vendor: str) -> Any:
-    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else plain(value, vendor)
+def field_to_driver(model: type[Model], name: str, value: Any, vendor: str) -> Any:
+    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else to_driver(value, vendor)
 
 
-def assigned(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:
+def assignment_sql(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:
     """The right side of an assignment to a field, an expression or a value, and its parameters."""
     given = value.value if type(value) is Value else value
     if not hasattr(given, _EXPRESSION):
-        return "%s", [adapted(model, name, given, vendor)]
+        return "%s", [field_to_driver(model, name, given, vendor)]
     text, params = _computed(model, name, given)
-    return text, [plain(timezone.now(), vendor) if one == _STANDS_FOR_NOW else one for one in params]
+    return text, [to_driver(timezone.now(), vendor) if one == _STANDS_FOR_NOW else one for one in params]
 
 
 @lru_cache(maxsize=500)
@@ -270,7 +272,7 @@ def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[
     return sql, list(params)
 
 
-def converted(model: type[Model], names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def from_driver(model: type[Model], names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows that a statement returned, these fields of each, as the ORM would give them."""
     columns = _converters(model, tuple(names))
     return [tuple(map(_python, columns, row)) for row in rows] if columns else rows

@@ -5,7 +5,7 @@ verifies a run reads there which rows must exist.
 from collections.abc import Sequence
 from itertools import groupby
 
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
 
@@ -21,7 +21,7 @@ class Intent:
     timeout: float
 
 
-def lines(intents: Sequence[Intent]) -> list[Draft]:
+def intent_events(intents: Sequence[Intent]) -> list[NewEvent]:
     """The lines for intents that are written together: one for a fan-out, which names its tasks by their first and last
     index.
     """
@@ -29,7 +29,7 @@ def lines(intents: Sequence[Intent]) -> list[Draft]:
     for (attempt, effect, *_), some in groupby(enumerate(intents), key=_alike):
         tasks = [intent.task for _, intent in some]
         name = str(tasks[0]) if len(tasks) == 1 else f"{tasks[0]}-{tasks[-1].index}"
-        said.append(Draft("effects_started", {"attempt": attempt, "effect": effect}, node=tasks[0].node, task=name))
+        said.append(NewEvent("effects_started", {"attempt": attempt, "effect": effect}, node=tasks[0].node, task=name))
     return said
 
 
@@ -39,7 +39,7 @@ def _alike(numbered: tuple[int, Intent]) -> tuple[int, str, str, int, int]:
     return intent.attempt, intent.effect, intent.task.node, intent.task.visit, intent.task.index - place
 
 
-def named(said: str) -> list[Task]:
+def tasks_of(said: str) -> list[Task]:
     """The tasks that a line names: one, or those of a fan-out from the first index to the last. Raises `ValueError`."""
     visit, _, indices = said.rpartition(":")
     first, to, last = indices.partition("-")

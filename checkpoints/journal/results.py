@@ -19,19 +19,17 @@ from django.utils import timezone
 from checkpoints.conf import conf
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.db import bulk as batches
-from checkpoints.db import query_cache as statements
+from checkpoints.db import bulk, query_cache
 from checkpoints.db import statements as sql
-from checkpoints.journal import intents as begun
+from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue.leases import Hold
+from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
@@ -54,7 +52,7 @@ class Entry:
 @frozen
 class Ending:
     """How an attempt ended. `output` as JSON of the engine's Output, `error` as {type, message, traceback}. `intent` is
-    its row as `begin` gave it, where that was in this process.
+    its row as `write_intents` gave it, where that was in this process.
     """
 
     task: Task
@@ -67,40 +65,44 @@ class Ending:
     intent: TaskResult | None = None
 
 
-def in_hand(hold: Hold, head: ledger.Head) -> dict[Task, Entry]:
+def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     """`entries` for whoever takes the run over. Raises `TamperedRow` also where an attempt has no row though the log
     says that it began: without its row the effect would be made again.
     """
-    found = entries(hold)
-    if hold.end.seq > head.logged or head.payload.open:
-        _require_begun(hold)
+    found = entries(lease)
+    if lease.end.seq > head.logged or head.payload.open:
+        _require_begun(lease)
     return found
 
 
-def _require_begun(hold: Hold) -> None:
+def _require_begun(lease: Lease) -> None:
     """Every attempt that began since the last whole superstep has its row. Two queries."""
-    whole = Checkpoint.objects.filter(run=hold.id, line=hold.line, committed=True).order_by("-seq")
-    lines = RunEvent.objects.filter(
-        run=hold.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
+    whole = Checkpoint.objects.filter(run=lease.id, line=lease.line, committed=True).order_by("-seq")
+    events = RunEvent.objects.filter(
+        run=lease.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
     )
     try:
-        attempts = Counter(str(task) for said in lines.values_list("task", flat=True) for task in begun.named(said))
+        attempts = Counter(
+            str(task) for said in events.values_list("task", flat=True) for task in intent_log.tasks_of(said)
+        )
     except ValueError as error:
-        raise TamperedRow(f"a line of run {hold.key} does not say what began: {error}", run=str(hold.id)) from error
-    rows = TaskResult.objects.filter(run=hold.id, line=hold.line, node__in={Task.parse(task).node for task in attempts})
+        raise TamperedRow(f"a line of run {lease.key} does not say what began: {error}", run=str(lease.id)) from error
+    rows = TaskResult.objects.filter(
+        run=lease.id, line=lease.line, node__in={Task.parse(task).node for task in attempts}
+    )
     there = Counter(row.task for row in rows.only("node", "visit", "index")) if attempts else {}
     for task, number in attempts.items():
         if there.get(task, 0) < number:
             raise TamperedRow(f"{number} attempts of {task} began, and {there.get(task, 0)} are there", task=task)
 
 
-def entries(hold: Hold) -> dict[Task, Entry]:
+def entries(lease: Lease) -> dict[Task, Entry]:
     """The newest attempt of each task of the superstep in hand: those that no checkpoint lists yet. One query.
 
     Raises `TamperedRow` and `WrongKey`: a result that does not verify is not used.
     """
-    rows = statements.whole(TaskResult, _in_hand, hold.id, hold.line)
-    sealing.verify_all(rows, hold.cover)
+    rows = query_cache.select(TaskResult, _in_hand, lease.id, lease.line)
+    sealed_rows.verify_rows(rows, lease.protection)
     return {Task(row.node, row.visit, row.index): _entry(row) for row in rows}
 
 
@@ -114,31 +116,31 @@ def _entry(row: TaskResult) -> Entry:
         attempt=row.attempt,
         outcome=row.outcome,
         input_hash=row.input_hash,
-        output=packed.value(row, "output"),
-        error=packed.value(row, "error"),
+        output=sealed_columns.read_value(row, "output"),
+        error=sealed_columns.read_value(row, "error"),
         took_ms=row.took_ms,
         settled=bool(bytes(row.settled_reason)),
     )
 
 
-def begin(hold: Hold, intents: Sequence[Intent]) -> dict[Task, TaskResult]:
+def write_intents(lease: Lease, intents: Sequence[Intent]) -> dict[Task, TaskResult]:
     """One commit: the intents of a superstep with their lines. The lease is whole afterwards. Gives the rows.
 
     Earlier attempts of these tasks that are still open are closed as failed: their result, should it come, is late.
     Raises `StaleLease`. A log that moved meanwhile is followed; the hold says so.
     """
-    lines, rows = begun.lines(intents), _intent_rows(hold, intents)
+    events, rows = intent_log.intent_events(intents), _intent_rows(lease, intents)
 
     def insert() -> None:
-        _end(hold, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)
-        batches.insert_all(rows, _OF_AN_INTENT)
+        _end(lease, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)
+        bulk.insert_all(rows, _OF_AN_INTENT)
 
     while True:
         try:
-            ledger.append(hold, lines, inside=insert)
-        except ledger.Moved:
-            ledger.look_again(hold)
-            hold.moved = True
+            ledger.append_events(lease, events, inside=insert)
+        except ledger.ConcurrentUpdate:
+            ledger.refresh_lease(lease)
+            lease.moved = True
         else:
             return {intent.task: row for intent, row in zip(intents, rows, strict=True)}
 
@@ -147,18 +149,18 @@ _OF_AN_INTENT = ("node", "visit", "index", "attempt", "effect", "input_hash", "o
 """The fields in which the intents of one commit differ."""
 
 
-def _intent_rows(hold: Hold, intents: Sequence[Intent]) -> Sequence[TaskResult]:
-    at, me, lease = hold.now(), this_process(), conf().lease_seconds
-    common = sql.new(
+def _intent_rows(lease: Lease, intents: Sequence[Intent]) -> Sequence[TaskResult]:
+    at, me, lease_seconds = lease.now(), this_process(), conf().lease_seconds
+    common = sql.new_row(
         TaskResult,
-        run_id=hold.id,
-        line=hold.line,
-        epoch=hold.epoch,
-        worker=hold.worker,
+        run_id=lease.id,
+        line=lease.line,
+        epoch=lease.epoch,
+        worker=lease.worker,
         host=me.host,
         pid=me.pid,
         process_started=me.started,
-        superstep=hold.superstep + 1,
+        superstep=lease.superstep + 1,
         intent_at=at,
     )
     rows = [
@@ -170,11 +172,11 @@ def _intent_rows(hold: Hold, intents: Sequence[Intent]) -> Sequence[TaskResult]:
             attempt=i.attempt,
             effect=i.effect,
             input_hash=i.input_hash,
-            over_at=at + timedelta(seconds=lease + i.timeout),
+            over_at=at + timedelta(seconds=lease_seconds + i.timeout),
         )
         for i in intents
     ]
-    return sealing.finish(rows, hold.cover)
+    return sealed_rows.seal_and_encrypt(rows, lease.protection)
 
 
 def _like(row: TaskResult, **values: Any) -> TaskResult:
@@ -184,7 +186,7 @@ def _like(row: TaskResult, **values: Any) -> TaskResult:
     return other
 
 
-def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
+def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """One commit for the endings that are ready. Gives those that were too late: their attempt was no longer open.
 
     Raises `StaleLease` where another epoch has the run, `TamperedRow` where an intent does not verify; then every
@@ -193,24 +195,24 @@ def record(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
     try:
         if all(ending.intent is not None and ending.thread_ended for ending in endings):
             with suppress(_NotAsBegun):
-                return _recorded(hold, endings, _close_as_begun)
-        return _recorded(hold, endings, _close)
+                return _recorded(lease, endings, _close_as_begun)
+        return _recorded(lease, endings, _close)
     except (TamperedRow, WrongKey):
-        keep_late(hold, endings)
+        keep_late_results(lease, endings)
         raise
 
 
-Close = Callable[[Hold, Sequence[Ending]], list[Ending]]
+Close = Callable[[Lease, Sequence[Ending]], list[Ending]]
 """Writes endings to their open intents, in the caller's transaction; gives those whose attempt is not open any more."""
 
 
-def _recorded(hold: Hold, endings: Sequence[Ending], close: Close) -> list[Ending]:
+def _recorded(lease: Lease, endings: Sequence[Ending], close: Close) -> list[Ending]:
     with transaction.atomic():
-        mine = statements.is_met(_locked, hold.id, hold.epoch)
-        late = close(hold, endings) if mine else list(endings)
-        keep_late(hold, late)
+        mine = query_cache.exists(_locked, lease.id, lease.epoch)
+        late = close(lease, endings) if mine else list(endings)
+        keep_late_results(lease, late)
     if not mine:
-        raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
+        raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
     return late
 
 
@@ -218,14 +220,14 @@ class _NotAsBegun(Exception):
     """An intent is not any more what this process wrote: its row must be looked at."""
 
 
-def _close_as_begun(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
+def _close_as_begun(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """In one statement: a row that is in all its fields as this process sealed it verifies, and is open."""
     before = [ending.intent for ending in endings if ending.intent is not None]
     now = timezone.now()
     after = [_like(row, **_ended(ending, now)) for row, ending in zip(before, endings, strict=True)]
     # Nothing of an intent is encrypted, for all its payloads are empty.
-    sealing.finish(after, hold.cover)
-    if batches.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING, alike=_OF_ALL) != len(endings):
+    sealed_rows.seal_and_encrypt(after, lease.protection)
+    if bulk.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING, alike=_OF_ALL) != len(endings):
         raise _NotAsBegun
     return []
 
@@ -249,17 +251,17 @@ def _open(run: UUID, line: int, *tasks: str | int) -> "QuerySet[TaskResult]":
     return TaskResult.objects.filter(wanted, outcome=Outcome.OPEN).order_by()
 
 
-def _close(hold: Hold, endings: Sequence[Ending]) -> list[Ending]:
+def _close(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """Write endings to their open intents, in the caller's transaction, in two statements. Gives those whose attempt is
     not open any more.
     """
     tasks = [part for one in endings for part in (one.task.node, one.task.visit, one.task.index)]
-    rows = statements.whole(TaskResult, _open, hold.id, hold.line, *tasks)
+    rows = query_cache.select(TaskResult, _open, lease.id, lease.line, *tasks)
     open_now = {(Task(row.node, row.visit, row.index), row.attempt): row for row in rows}
     # Taken out, so that of two endings of one attempt only the first is for it.
     found = [(ending, open_now.pop((ending.task, ending.attempt), None)) for ending in endings]
     now = timezone.now()
-    written = amend_all([(row, _ended(ending, now)) for ending, row in found if row is not None], hold.cover)
+    written = amend_results([(row, _ended(ending, now)) for ending, row in found if row is not None], lease.protection)
     return [ending for ending, row in found if row is None or row.pk not in written]
 
 
@@ -279,29 +281,29 @@ def _packed(value: dict[str, Any] | None) -> bytes:
     return codec.pack(canonical.encode(value)) if value is not None else b""
 
 
-def amend(row: TaskResult, cover: Cover, **values: Any) -> bool:
+def amend_result(row: TaskResult, protection: Protection, **values: Any) -> bool:
     """Change a result that verifies and seal it anew, in the caller's transaction. Payloads are given packed, plain.
 
     False where its outcome has changed since it was read. Raises `TamperedRow`, `WrongKey`: a new seal on a row that
     does not verify would cover up what was done to it.
     """
-    return bool(amend_all([(row, values)], cover))
+    return bool(amend_results([(row, values)], protection))
 
 
-def amend_all(changes: Sequence[tuple[TaskResult, dict[str, Any]]], cover: Cover) -> set[int]:
-    """`amend` for several rows, the same fields of each, in one statement. Gives the keys of the rows that were
-    written. Raises as `amend` does; then none was.
+def amend_results(changes: Sequence[tuple[TaskResult, dict[str, Any]]], protection: Protection) -> set[int]:
+    """`amend_result` for several rows, the same fields of each, in one statement. Gives the keys of the rows that were
+    written. Raises as `amend_result` does; then none was.
     """
     names: list[str] = []
     rows = [row for row, _ in changes]
     before = [row.outcome for row in rows]
-    sealing.verify_all(rows, cover)
+    sealed_rows.verify_rows(rows, protection)
     for row, values in changes:
-        names = sealing.seal_again(row, cover, **values)
-    return statements.update_each(rows, names, was="outcome", before=before)
+        names = sealed_rows.seal_again(row, protection, **values)
+    return query_cache.update_each(rows, names, was="outcome", before=before)
 
 
-def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def run_atomically(lease: Lease, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Do the node's work, its result and, last, the fence in one transaction; so its work happens once or not at all.
 
     `work` gives the output as JSON. Raises what `work` raises, and `StaleLease` where the attempt or the lease is gone:
@@ -311,27 +313,27 @@ def atomically(hold: Hold, task: Task, attempt: int, work: Callable[[], dict[str
     with transaction.atomic():
         output = work()
         took = int((timezone.now() - begun).total_seconds() * 1000)
-        late = _close(hold, [Ending(task, attempt, Outcome.DONE, output, took_ms=took)])
-        held = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING}
-        fenced = sql.update_returning(Run, held, ["id"], epoch=hold.epoch)
+        late = _close(lease, [Ending(task, attempt, Outcome.DONE, output, took_ms=took)])
+        held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
+        fenced = sql.update_returning(Run, held, ["id"], epoch=lease.epoch)
         if late or not fenced:
-            raise StaleLease("the attempt is over", run=str(hold.id), task=str(task), attempt=attempt)
+            raise StaleLease("the attempt is over", run=str(lease.id), task=str(task), attempt=attempt)
     return output
 
 
-def keep_late(hold: Hold, endings: Sequence[Ending]) -> None:
+def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
     """Keep endings that nobody applies: the one insert without a fence. The attempts are marked as over."""
     if not endings:
         return
     rows = [
         LateResult(
-            run_id=hold.id,
-            line=hold.line,
+            run_id=lease.id,
+            line=lease.line,
             node=ending.task.node,
             visit=ending.task.visit,
             index=ending.task.index,
             attempt=ending.attempt,
-            epoch=hold.epoch,
+            epoch=lease.epoch,
             output=_packed(ending.output),
             error=_packed(ending.error),
             at=timezone.now(),
@@ -342,43 +344,43 @@ def keep_late(hold: Hold, endings: Sequence[Ending]) -> None:
     for row in rows:
         over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
     with transaction.atomic():
-        sql.insert(LateResult, sealing.finish(rows, hold.cover))
-        TaskResult.objects.filter(over, run=hold.id, line=hold.line).update(thread_ended_at=timezone.now())
+        sql.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
+        TaskResult.objects.filter(over, run=lease.id, line=lease.line).update(thread_ended_at=timezone.now())
 
 
-def thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
+def note_thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
     """Note that the thread of an attempt has ended: from now on it cannot act any more."""
     _of(run, line, task).filter(attempt=attempt).update(thread_ended_at=timezone.now())
 
 
-def mark_unknown(hold: Hold, tasks: Iterable[Task]) -> None:
+def mark_tasks_unknown(lease: Lease, tasks: Iterable[Task]) -> None:
     """These tasks are for a person to settle: open attempts, and results for another input. In the caller's
     transaction.
     """
-    _end(hold, tasks, [Outcome.OPEN, Outcome.DONE], Outcome.UNKNOWN)
+    _end(lease, tasks, [Outcome.OPEN, Outcome.DONE], Outcome.UNKNOWN)
 
 
-def _end(hold: Hold, tasks: Iterable[Task], those: Sequence[Outcome], outcome: Outcome) -> None:
+def _end(lease: Lease, tasks: Iterable[Task], those: Sequence[Outcome], outcome: Outcome) -> None:
     """Give the attempts of these tasks with one of `those` outcomes another one: one query and one statement."""
     wanted = set(tasks)
     if not wanted:
         return
     rows = TaskResult.objects.filter(
-        run=hold.id, line=hold.line, outcome__in=those, node__in={task.node for task in wanted}
+        run=lease.id, line=lease.line, outcome__in=those, node__in={task.node for task in wanted}
     )
     found = [row for row in rows if Task(row.node, row.visit, row.index) in wanted]
-    amend_all([(row, {"outcome": outcome}) for row in found], hold.cover)
+    amend_results([(row, {"outcome": outcome}) for row in found], lease.protection)
 
 
-def listing(hold: Hold, seq: int, **only: str) -> sql.Update:
+def list_update(lease: Lease, seq: int, **only: str) -> sql.Update:
     """Notes the checkpoint that lists the journaled results of the superstep in hand; for that commit's transaction."""
-    return sql.Update(TaskResult, {"run_id": hold.id, "line": hold.line, "seq": None, **only}, {"seq": seq})
+    return sql.Update(TaskResult, {"run_id": lease.id, "line": lease.line, "seq": None, **only}, {"seq": seq})
 
 
-def list_done(hold: Hold, seq: int) -> None:
+def list_done_results(lease: Lease, seq: int) -> None:
     """The same for those that are done alone, in the transaction that is open."""
     with connection.cursor() as cursor:
-        cursor.execute(*listing(hold, seq, outcome=Outcome.DONE).sql(connection.vendor))
+        cursor.execute(*list_update(lease, seq, outcome=Outcome.DONE).sql(connection.vendor))
 
 
 def _of(run: UUID, line: int, task: Task) -> Any:

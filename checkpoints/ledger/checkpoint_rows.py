@@ -16,12 +16,12 @@ import structlog
 
 from checkpoints import payloads
 from checkpoints.core import codec
-from checkpoints.db import statements as sql
+from checkpoints.db import statements
 from checkpoints.event_log import LogEnd
 from checkpoints.models import Checkpoint, Run
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import SaveFailed
 from orchestrator.engine.frozen import frozen
@@ -63,7 +63,7 @@ class Payload:
 
 
 @frozen
-class Point:
+class NewCheckpoint:
     """A checkpoint before it is written. `nodes` and `changed` are what lists show of it; `ops` is what became of the
     channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows.
     """
@@ -108,7 +108,7 @@ class Head:
 
 
 @frozen
-class Place:
+class RunHeader:
     """Where a row stands, and what is the same for all rows of its run."""
 
     run: UUID
@@ -116,18 +116,20 @@ class Place:
     version: str
     fingerprint: str
     line: int
-    cover: Cover
+    protection: Protection
     backend: str = "database"
 
     @classmethod
-    def of(cls, run: Run | Hold) -> "Place":
-        return cls(run.id, run.graph, run.version, run.fingerprint, run.line, sealing.cover_of(run), run.payloads)
+    def of(cls, run: Run | Lease) -> "RunHeader":
+        return cls(
+            run.id, run.graph, run.version, run.fingerprint, run.line, sealed_rows.protection_of(run), run.payloads
+        )
 
 
 @frozen
-class Change:
+class Delta:
     """What a row changes against its parent: encoded ops, their bytes as one list, its hash; and what comes of it, the
-    bytes of each channel's entry and of the whole document. `whole`: it sets the document, whatever was before.
+    bytes of each channel's entry and of the whole document. `full_delta`: it sets the document, whatever was before.
     """
 
     steps: tuple[bytes, ...]
@@ -138,91 +140,99 @@ class Change:
     whole: bool
 
 
-def whole(point: Point, cover: Cover) -> Change:
+def full_delta(checkpoint: NewCheckpoint, protection: Protection) -> Delta:
     """The change that sets the whole document: no other row is needed to read it."""
-    return _whole(point, sizes := sizes_of(point.payload), _size(point.payload, sizes), cover)
+    return _full_delta(checkpoint, sizes := sizes_of(checkpoint.payload), _size(checkpoint.payload, sizes), protection)
 
 
-def change_after(head: Head, point: Point, cover: Cover) -> Change:
+def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -> Delta:
     """The change of the row after `head`: what changed since the kept row before it; or the whole document where that
     is smaller, or most of it was set anew. Where snapshots are counted, a step after a kept row never is the whole.
     """
-    sizes = _sizes_after(head, point)
-    size = _size(point.payload, sizes)
-    may_be_whole = bool(head.loose) or point.snapshot == "bytes"
+    sizes = _sizes_after(head, checkpoint)
+    size = _size(checkpoint.payload, sizes)
+    may_be_whole = bool(head.loose) or checkpoint.snapshot == "bytes"
     # Two changes of more than half the document would call for a snapshot, and so weigh more than two documents.
-    if may_be_whole and 2 * sum([sizes[name] for name, op in point.ops.items() if op["op"] == "set"]) > size:
-        return _whole(point, sizes, size, cover)
-    steps = (*head.loose, canonical.encode(step_change(head.payload, point)))
+    if may_be_whole and 2 * sum([sizes[name] for name, op in checkpoint.ops.items() if op["op"] == "set"]) > size:
+        return _full_delta(checkpoint, sizes, size, protection)
+    steps = (*head.loose, canonical.encode(delta_op(head.payload, checkpoint)))
     if may_be_whole and sum(map(len, steps)) > size:
-        return _whole(point, sizes, size, cover)
+        return _full_delta(checkpoint, sizes, size, protection)
     data = b"[" + b",".join(steps) + b"]"
-    return Change(steps, data, cover.digest(data), sizes, size, whole=False)
+    return Delta(steps, data, protection.digest(data), sizes, size, whole=False)
 
 
-def _whole(point: Point, sizes: Mapping[str, int], size: int, cover: Cover) -> Change:
-    step = canonical.encode(ops.put(point.payload.document()))
+def _full_delta(checkpoint: NewCheckpoint, sizes: Mapping[str, int], size: int, protection: Protection) -> Delta:
+    step = canonical.encode(ops.put(checkpoint.payload.document()))
     data = b"[" + step + b"]"
-    return Change((step,), data, cover.digest(data), sizes, size, whole=True)
+    return Delta((step,), data, protection.digest(data), sizes, size, whole=True)
 
 
-def first(
-    place: Place, new: UUID, point: Point, change: Change, *, end: LogEnd, at: datetime
+def first_row(
+    header: RunHeader, new: UUID, checkpoint: NewCheckpoint, change: Delta, *, end: LogEnd, at: datetime
 ) -> tuple[Checkpoint, Head]:
     """The first row of a line, always with a snapshot."""
-    return alone(place, new, point, change, seq=0, parent=None, end=end, at=at)
+    return standalone_row(header, new, checkpoint, change, seq=0, parent=None, end=end, at=at)
 
 
-def alone(
-    place: Place,
+def standalone_row(
+    header: RunHeader,
     new: UUID,
-    point: Point,
-    change: Change,
+    checkpoint: NewCheckpoint,
+    change: Delta,
     *,
     seq: int,
     parent: Checkpoint | None,
     end: LogEnd,
     at: datetime,
 ) -> tuple[Checkpoint, Head]:
-    """A row that no other is needed to load: its change is the `whole`, and it has a snapshot."""
+    """A row that no other is needed to load: its change is the `full_delta`, and it has a snapshot."""
     before = parent.id if parent else None
-    row = _row(place, new, point, parent=before, seq=seq, end=end, at=at)
+    row = _row(header, new, checkpoint, parent=before, seq=seq, end=end, at=at)
     row.anchor = seq
-    _finish(place, row, parent.content_hash if parent else "", change, snapshot=point.payload)
+    _seal_with_payloads(header, row, parent.content_hash if parent else "", change, snapshot=checkpoint.payload)
     kept = (row.content_hash, seq, 0)
-    return row, Head(new, seq, before, True, point.source, point.payload, *kept, change.sizes, end.seq)
+    return row, Head(new, seq, before, True, checkpoint.source, checkpoint.payload, *kept, change.sizes, end.seq)
 
 
-def following(
-    place: Place, new: UUID, head: Head, point: Point, change: Change, *, end: LogEnd, at: datetime
+def next_row(
+    header: RunHeader, new: UUID, head: Head, checkpoint: NewCheckpoint, change: Delta, *, end: LogEnd, at: datetime
 ) -> tuple[Checkpoint, Head]:
     """The row after `head`, and the head that it makes. A head that is not kept is replaced: the row takes over its seq
     and its parent.
     """
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
-    row = _row(place, new, point, parent=parent, seq=seq, end=end, at=at)
+    row = _row(header, new, checkpoint, parent=parent, seq=seq, end=end, at=at)
     since = head.since + len(change.data)
-    full = point.kept and not change.whole and _is_due(point, seq - head.anchor, since=since, size=change.size)
-    alone = full or (point.kept and change.whole)
+    full = (
+        checkpoint.kept and not change.whole and _is_due(checkpoint, seq - head.anchor, since=since, size=change.size)
+    )
+    alone = full or (checkpoint.kept and change.whole)
     row.anchor = seq if alone else head.anchor
-    _finish(place, row, head.hash, change, snapshot=point.payload if full else None)
+    _seal_with_payloads(header, row, head.hash, change, snapshot=checkpoint.payload if full else None)
     # The next change is against the newest kept row.
-    kept = (row.content_hash, row.anchor, 0 if alone else since) if point.kept else (head.hash, head.anchor, head.since)
-    loose = () if point.kept else change.steps
-    return row, Head(new, seq, parent, point.kept, point.source, point.payload, *kept, change.sizes, end.seq, loose)
+    kept = (
+        (row.content_hash, row.anchor, 0 if alone else since)
+        if checkpoint.kept
+        else (head.hash, head.anchor, head.since)
+    )
+    loose = () if checkpoint.kept else change.steps
+    return row, Head(
+        new, seq, parent, checkpoint.kept, checkpoint.source, checkpoint.payload, *kept, change.sizes, end.seq, loose
+    )
 
 
-def unsaved(head: Head, point: Point) -> Head:
+def head_without_row(head: Head, checkpoint: NewCheckpoint) -> Head:
     """The head after a step that could not be saved: no row stands for it, the next one will hold its change too."""
-    step = canonical.encode(step_change(head.payload, point))
-    return replace(head, payload=point.payload, sizes=_sizes_after(head, point), loose=(*head.loose, step))
+    step = canonical.encode(delta_op(head.payload, checkpoint))
+    return replace(head, payload=checkpoint.payload, sizes=_sizes_after(head, checkpoint), loose=(*head.loose, step))
 
 
-def step_change(before: Payload, point: Point) -> Op:
+def delta_op(before: Payload, checkpoint: NewCheckpoint) -> Op:
     """The op on the document that one step is: what the reducers said of the channels, and what else differs."""
-    after, keys = point.payload, {}
+    after, keys = checkpoint.payload, {}
     for partition, values in after.state.items():
-        said = {name: op for name, op in point.ops.items() if name in values}
+        said = {name: op for name, op in checkpoint.ops.items() if name in values}
         if said:
             keys[partition] = ops.within(said)
     for part in ("diagnostics", "frontier", "versions", "open"):
@@ -232,31 +242,33 @@ def step_change(before: Payload, point: Point) -> Op:
     return ops.within(keys)
 
 
-def _is_due(point: Point, rows: int, *, since: int, size: int) -> bool:
+def _is_due(checkpoint: NewCheckpoint, rows: int, *, since: int, size: int) -> bool:
     """Whether a row needs a snapshot: by bytes where the changes since the last one outweigh the state, so a load reads
     at most about twice the state and storage stays linear in what changed; and at the latest after so many rows, for
     each costs the reader the same, however little it changed.
     """
-    if point.snapshot == "bytes":
+    if checkpoint.snapshot == "bytes":
         return since > size or rows >= MOST_ROWS
-    return rows >= int(point.snapshot)
+    return rows >= int(checkpoint.snapshot)
 
 
-def _finish(place: Place, row: Checkpoint, parent_hash: str, change: Change, *, snapshot: Payload | None) -> None:
+def _seal_with_payloads(
+    header: RunHeader, row: Checkpoint, parent_hash: str, change: Delta, *, snapshot: Payload | None
+) -> None:
     """Give the row its hashes, seal and bytes."""
     row.change_hash, row.state_size = change.hash, change.size
-    row.content_hash = content_hash(row, parent_hash, place.cover)
+    row.content_hash = content_hash(row, parent_hash, header.protection)
     whole = b"" if snapshot is None else canonical.encode(snapshot.document())
-    row.snapshot_hash = place.cover.digest(whole) if whole else ""
-    sealing.seal(row, place.cover)
-    _keep(row, "change", codec.pack(change.data), place)
+    row.snapshot_hash = header.protection.digest(whole) if whole else ""
+    sealed_rows.seal(row, header.protection)
+    _put_payload(row, "change", codec.pack(change.data), header)
     if whole:
-        _keep(row, "snapshot", codec.pack(whole), place)
+        _put_payload(row, "snapshot", codec.pack(whole), header)
 
 
-def content_hash(row: Checkpoint, parent_hash: str, cover: Cover) -> str:
+def content_hash(row: Checkpoint, parent_hash: str, protection: Protection) -> str:
     """The hash of a row's header and its change, chained to the parent's."""
-    return cover.framed_hash(
+    return protection.framed_hash(
         parent_hash,
         row.run_id,
         row.line,
@@ -272,63 +284,63 @@ def content_hash(row: Checkpoint, parent_hash: str, cover: Cover) -> str:
     )
 
 
-def _keep(row: Checkpoint, column: str, packed: bytes, place: Place) -> None:
-    locked = sealing.locked(row, column, packed, place.cover)
-    name = payloads.name_of(place.run, row.id, column)
+def _put_payload(row: Checkpoint, column: str, packed: bytes, header: RunHeader) -> None:
+    locked = sealed_rows.encrypted(row, column, packed, header.protection)
+    name = payloads.name_of(header.run, row.id, column)
     try:
-        kept = payloads.keep(place.backend, name, locked)
+        kept = payloads.put_payload(header.backend, name, locked)
     except Exception as error:
         # A backend of one's own raises whatever its client raises; to the run each of it is the same.
-        what = f"payload backend {place.backend!r} did not keep {name}: {type(error).__name__}: {error}"
-        raise SaveFailed(what, backend=place.backend, payload=name) from error
+        what = f"payload backend {header.backend!r} did not keep {name}: {type(error).__name__}: {error}"
+        raise SaveFailed(what, backend=header.backend, payload=name) from error
     setattr(row, column, kept)
     row.stored_size += len(locked)
 
 
-def forget(place: Place, replaced: UUID) -> None:
+def delete_replaced_payload(header: RunHeader, replaced: UUID) -> None:
     """Delete the bytes of a recovery point that has been replaced. Where that fails they are left to the sweep."""
-    _forget(place.backend, payloads.name_of(place.run, replaced, "change"))
+    _delete_payload(header.backend, payloads.name_of(header.run, replaced, "change"))
 
 
-def forget_row(row: Checkpoint) -> None:
+def delete_payloads(row: Checkpoint) -> None:
     """Delete the bytes of a row that is gone. Where that fails they are left to the sweep."""
     for column in ("change", "snapshot"):
         if kept := bytes(getattr(row, column)):
-            _forget(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+            _delete_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
 
 
-def _forget(backend: str, name: str, kept: bytes = b"") -> None:
+def _delete_payload(backend: str, name: str, kept: bytes = b"") -> None:
     try:
-        payloads.forget(backend, name, kept)
+        payloads.delete_payload(backend, name, kept)
     except Exception as error:
         log.warning("payload_left_to_the_sweep", name=name, backend=backend, error=str(error))
 
 
 def _row(
-    place: Place, new: UUID, point: Point, *, parent: UUID | None, seq: int, end: LogEnd, at: datetime
+    header: RunHeader, new: UUID, checkpoint: NewCheckpoint, *, parent: UUID | None, seq: int, end: LogEnd, at: datetime
 ) -> Checkpoint:
-    return sql.new(
+    return statements.new_row(
         Checkpoint,
         id=new,
-        run_id=place.run,
-        graph=place.graph,
-        version=place.version,
-        fingerprint=place.fingerprint,
-        line=place.line,
+        run_id=header.run,
+        graph=header.graph,
+        version=header.version,
+        fingerprint=header.fingerprint,
+        line=header.line,
         seq=seq,
-        superstep=point.superstep,
-        source=point.source,
+        superstep=checkpoint.superstep,
+        source=checkpoint.source,
         parent=parent,
         created_at=at,
-        kept=point.kept,
-        committed=point.committed,
+        kept=checkpoint.kept,
+        committed=checkpoint.committed,
         format=FORMAT,
-        backend=place.backend,
-        nodes=point.nodes,
-        changed=sorted(point.ops),
+        backend=header.backend,
+        nodes=checkpoint.nodes,
+        changed=sorted(checkpoint.ops),
         event_seq=end.seq,
         event_hash=end.hash,
-        took_ms=point.took_ms,
+        took_ms=checkpoint.took_ms,
     )
 
 
@@ -341,15 +353,15 @@ def _entry(name: str, value: Any) -> int:
     return len(canonical.encode({name: value})) - len("{}")
 
 
-def _sizes_after(head: Head, point: Point) -> dict[str, int]:
+def _sizes_after(head: Head, checkpoint: NewCheckpoint) -> dict[str, int]:
     """The sizes of the channels' entries after this step, without encoding what only grew."""
     sizes = dict(head.sizes)
-    for name, op in point.ops.items():
-        partition = "artifacts" if name in point.payload.state["artifacts"] else "scratch"
+    for name, op in checkpoint.ops.items():
+        partition = "artifacts" if name in checkpoint.payload.state["artifacts"] else "scratch"
         if op["op"] == "append" and op["items"] and head.payload.state[partition][name]:
             sizes[name] += len(canonical.encode(op["items"])) - 1
         else:
-            sizes[name] = _entry(name, point.payload.state[partition][name])
+            sizes[name] = _entry(name, checkpoint.payload.state[partition][name])
     return sizes
 
 

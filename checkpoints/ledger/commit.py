@@ -17,25 +17,24 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from checkpoints import event_log as events
+from checkpoints import event_log
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import ENDS, Status
-from checkpoints.db import fenced_transaction as fencing
+from checkpoints.db import fenced_transaction
 from checkpoints.db.clock import db_in, db_now
 from checkpoints.db.fenced_transaction import Rows
 from checkpoints.db.statements import Update
-from checkpoints.event_log import Draft, LogEnd
-from checkpoints.ledger import checkpoint_rows as points
-from checkpoints.ledger.checkpoint_rows import Head, Payload, Place, Point
+from checkpoints.event_log import LogEnd, NewEvent
+from checkpoints.ledger import checkpoint_rows
+from checkpoints.ledger.checkpoint_rows import Head, NewCheckpoint, Payload, RunHeader
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
-from checkpoints.queue import notify as wakes
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack, value
-from checkpoints.sealing.sealed_rows import Cover, cover_of
+from checkpoints.queue import notify
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.errors import (
     CountersignError,
     StaleLease,
@@ -45,10 +44,10 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.frozen import frozen
 
-__all__ = ["Head", "Moved", "Payload", "Point", "Turn"]
+__all__ = ["ConcurrentUpdate", "Head", "NewCheckpoint", "Payload", "RunUpdate"]
 
 
-_LOOKED = (
+_REFRESHED = (
     "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "input_hash", "started_by",
     "on_behalf_of", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "cancel_at",
@@ -58,23 +57,23 @@ _LOOKED = (
 _NOT_YET_CANCELLED = frozenset({Status.PAUSED, Status.WAITING, Status.FAILED, Status.INCOMPATIBLE})
 
 
-_OF_LINES = (("run_id", "id"), ("seal_key", "seal_key"))
-_OF_POINTS = (
-    *_OF_LINES, ("id", "head"), ("seq", "head_seq"), ("content_hash", "head_hash"), ("superstep", "superstep"),
+_SHARED_BY_EVENTS = (("run_id", "id"), ("seal_key", "seal_key"))
+_SHARED_BY_CHECKPOINTS = (
+    *_SHARED_BY_EVENTS, ("id", "head"), ("seq", "head_seq"), ("content_hash", "head_hash"), ("superstep", "superstep"),
     ("line", "line"), ("graph", "graph"), ("version", "version"), ("fingerprint", "fingerprint"),
     ("event_seq", "event_seq"), ("event_hash", "event_hash"),
 )  # fmt: skip
 """What a line, and a checkpoint that becomes the head, have in common with the run's row after their commit."""
 
 
-class Moved(Exception):
+class ConcurrentUpdate(Exception):
     """Somebody else wrote to the log, or woke the run, since the holder looked; he must look again and build his commit
     anew.
     """
 
 
 @frozen
-class Turn:
+class RunUpdate:
     """What becomes of the run with a commit. `due_in` (seconds) goes with `waiting`; `error` with the stopped
     statuses.
     """
@@ -86,7 +85,7 @@ class Turn:
     error: dict[str, Any] | None = None
 
 
-def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
+def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
     """Start a journey: the run's row, its checkpoint 0, the first line of its log, queued. One transaction.
 
     `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where the key is taken.
@@ -94,240 +93,271 @@ def open_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: s
     with transaction.atomic():
         at = timezone.now()
         run.created_at = at
-        run.input = pack(input_json)
-        place, new = Place.of(run), uuid7()
-        point = Point(Source.INPUT, payload, 0)
-        change = points.whole(point, place.cover)
-        lines, end = _begun(run, place, new, actor=actor, at=at, change=change.hash)
-        row, head = points.first(place, new, point, change, end=end, at=at)
-        _insert_run(run, place, new, head.hash, end)
+        run.input = pack_json(input_json)
+        header, new = RunHeader.of(run), uuid7()
+        checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
+        change = checkpoint_rows.full_delta(checkpoint, header.protection)
+        events, end = _first_events(run, header, new, actor=actor, at=at, change=change.hash)
+        row, head = checkpoint_rows.first_row(header, new, checkpoint, change, end=end, at=at)
+        _insert_run(run, header, new, head.hash, end)
         row.save(force_insert=True)
-        events.insert(lines)
-        wakes.ring()
+        event_log.insert_events(events)
+        notify.notify_workers()
     return run
 
 
-def open_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], actor: str) -> Run:
+def create_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], actor: str) -> Run:
     """Give a fork that has a checkpoint and no row its row, and the first line of its log; queued. One transaction.
 
     `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where its key or id is taken.
     """
     with transaction.atomic():
         run.created_at = at = timezone.now()
-        run.input, run.superstep = pack(input_json), first.superstep
-        place = Place.of(run)
-        lines, end = _begun(
-            run, place, first.id, actor=actor, at=at, change=first.change_hash, origin=str(first.parent)
+        run.input, run.superstep = pack_json(input_json), first.superstep
+        header = RunHeader.of(run)
+        events, end = _first_events(
+            run, header, first.id, actor=actor, at=at, change=first.change_hash, origin=str(first.parent)
         )
-        _insert_run(run, place, first.id, first.content_hash, end)
-        events.insert(lines)
-        wakes.ring()
+        _insert_run(run, header, first.id, first.content_hash, end)
+        event_log.insert_events(events)
+        notify.notify_workers()
     return run
 
 
-def _begun(
-    run: Run, place: Place, head: UUID, *, actor: str, at: datetime, **more: str
+def _first_events(
+    run: Run, header: RunHeader, head: UUID, *, actor: str, at: datetime, **more: str
 ) -> tuple[list[RunEvent], LogEnd]:
     facts = {"checkpoint": str(head), "graph": run.graph, "version": run.version, "input_hash": run.input_hash, **more}
-    return events.number(run.id, LogEnd(0, ""), [Draft("run_started", facts, actor=actor)], at=at, cover=place.cover)
+    return event_log.chain(
+        run.id, LogEnd(0, ""), [NewEvent("run_started", facts, actor=actor)], at=at, protection=header.protection
+    )
 
 
-def _insert_run(run: Run, place: Place, head: UUID, head_hash: str, end: LogEnd) -> None:
+def _insert_run(run: Run, header: RunHeader, head: UUID, head_hash: str, end: LogEnd) -> None:
     run.head, run.head_hash, run.event_seq, run.event_hash = head, head_hash, end.seq, end.hash
     run.seal, run.seal_key = _seal(run, end, head=head, head_hash=head_hash, decisions=0).values()
-    sealing.lock(run, place.cover)
+    sealed_rows.encrypt(run, header.protection)
     run.save(force_insert=True)
 
 
-def commit(
-    hold: Hold,
+def commit_superstep(
+    lease: Lease,
     head: Head,
-    point: Point,
-    turn: Turn,
+    checkpoint: NewCheckpoint,
+    run_update: RunUpdate,
     *,
-    lines: Sequence[Draft],
+    events: Sequence[NewEvent],
     inside: Callable[[], None] | None = None,
 ) -> Head:
-    """Move the head: the fenced transaction of semantics 4. Gives the new head and brings the hold up to date.
+    """Move the head in one fenced transaction (semantics 4). Returns the new head and updates the lease.
 
-    `inside` does what must ride in it. Raises `StaleLease` where another epoch has the run, `Moved` where the log has
-    newer lines, `SaveFailed` where the payload backend refuses; then nothing was written.
+    `inside` writes other rows in the same transaction. Raises `StaleLease` where another epoch has the run,
+    `ConcurrentUpdate` where the log has newer events, `SaveFailed` where the payload backend refuses; then nothing was
+    written.
     """
-    it = made(hold, head, point, turn, lines=lines, inside=inside)
+    it = prepare_commit(lease, head, checkpoint, run_update, events=events, inside=inside)
     it.send()()
     return it.head
 
 
 @frozen
-class Made:
-    """A commit that is ready to be sent, and the head that it makes. Sent, it may still be on its way: the hold is at
-    once as it will be. What `send` gives waits for it, and raises as `commit` does; then the hold is as it was.
+class PreparedCommit:
+    """A commit that is ready to be sent, and the head that it makes. `send` sends it and updates the lease at once,
+    while the commit may still be on its way. What `send` returns waits for the commit and raises as `commit_superstep`
+    does; then the lease is as it was before.
     """
 
     head: Head
     send: Callable[[], Callable[[], None]]
 
 
-def made(
-    hold: Hold,
+def prepare_commit(
+    lease: Lease,
     head: Head,
-    point: Point,
-    turn: Turn,
+    checkpoint: NewCheckpoint,
+    run_update: RunUpdate,
     *,
-    lines: Sequence[Draft],
+    events: Sequence[NewEvent],
     also: Update | None = None,
     inside: Callable[[], None] | None = None,
-) -> Made:
-    """Make a `commit`; `also` is an update of other rows that rides in it."""
+) -> PreparedCommit:
+    """Make a `commit_superstep`; `also` is an update of other rows that rides in it."""
     at, new = datetime.now(UTC), uuid7()
-    place = Place.of(hold)
-    change = points.change_after(head, point, place.cover)
+    header = RunHeader.of(lease)
+    change = checkpoint_rows.delta_after(head, checkpoint, header.protection)
     # The log refers to what changed; the bytes are stored once.
-    saved = {"checkpoint": str(new), "superstep": point.superstep, "source": str(point.source), "change": change.hash}
-    shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in point.nodes]
-    opening = [Draft("checkpoint_saved", {**saved, "nodes": shown, "kept": point.kept})]
-    rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *opening, *lines], at=at, cover=hold.cover)
-    row, after = points.following(place, new, head, point, change, end=end, at=at)
-    values = _columns(hold, turn, at) | {"head_seq": row.seq, "superstep": point.superstep}
-    fence = _fence(hold, end, head=new, head_hash=row.content_hash, **values)
+    saved = {
+        "checkpoint": str(new),
+        "superstep": checkpoint.superstep,
+        "source": str(checkpoint.source),
+        "change": change.hash,
+    }
+    shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in checkpoint.nodes]
+    opening = [NewEvent("checkpoint_saved", {**saved, "nodes": shown, "kept": checkpoint.kept})]
+    rows, end = event_log.chain(
+        lease.id, lease.end, [*lease.unsaved, *opening, *events], at=at, protection=lease.protection
+    )
+    row, after = checkpoint_rows.next_row(header, new, head, checkpoint, change, end=end, at=at)
+    values = _columns(lease, run_update, at) | {"head_seq": row.seq, "superstep": checkpoint.superstep}
+    fence = _fence(lease, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
-    behind = [Rows(Checkpoint, [row], _OF_POINTS), Rows(RunEvent, rows, _OF_LINES)]
-    send = fencing.made(fence, behind, gone=gone, also=also, inside=inside)
+    behind = [Rows(Checkpoint, [row], _SHARED_BY_CHECKPOINTS), Rows(RunEvent, rows, _SHARED_BY_EVENTS)]
+    send = fenced_transaction.prepare(fence, behind, gone=gone, also=also, inside=inside)
 
     def sent() -> Callable[[], None]:
-        met, was = send(), _standing(hold)
-        _settle_hold(hold, fence, end, tape=turn.tape, superstep=point.superstep)
-        hold.head, hold.head_seq, hold.head_hash = new, row.seq, row.content_hash
-        return partial(_land, hold, was, met, forget=None if head.kept else partial(points.forget, place, head.id))
+        met, was = send(), _changed_by_commit(lease)
+        _update_lease(lease, fence, end, tape=run_update.tape, superstep=checkpoint.superstep)
+        lease.head, lease.head_seq, lease.head_hash = new, row.seq, row.content_hash
+        return partial(
+            _await,
+            lease,
+            was,
+            met,
+            forget=None if head.kept else partial(checkpoint_rows.delete_replaced_payload, header, head.id),
+        )
 
-    return Made(after, sent)
+    return PreparedCommit(after, sent)
 
 
-def _land(hold: Hold, was: Sequence[Any], met: fencing.Answer, *, forget: Callable[[], None] | None) -> None:
+def _await(
+    lease: Lease, was: Sequence[Any], met: fenced_transaction.Outcome, *, forget: Callable[[], None] | None
+) -> None:
     try:
-        _require(hold, met())
+        _require(lease, met())
     except BaseException:
-        for name, value in zip(_STANDING, was, strict=True):
-            setattr(hold, name, value)
+        for name, value in zip(_CHANGED_BY_COMMIT, was, strict=True):
+            setattr(lease, name, value)
         raise
     if forget:
         forget()
 
 
-def stop(hold: Hold, turn: Turn, *, lines: Sequence[Draft], inside: Callable[[], None] | None = None) -> None:
-    """Change a held run's status without a checkpoint: poison, incompatible, or rest again. Raises as `commit` does."""
+def stop_run(
+    lease: Lease, run_update: RunUpdate, *, events: Sequence[NewEvent], inside: Callable[[], None] | None = None
+) -> None:
+    """Change a leased run's status without a checkpoint: poison, incompatible, or rest again.
+
+    Raises as `commit_superstep` does.
+    """
     at = timezone.now()
-    rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=at, cover=hold.cover)
-    fence = _fence(hold, end, **_columns(hold, turn, at))
-    _require(hold, fencing.made(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)()())
-    _settle_hold(hold, fence, end, tape=turn.tape, superstep=hold.superstep)
+    rows, end = event_log.chain(lease.id, lease.end, [*lease.unsaved, *events], at=at, protection=lease.protection)
+    fence = _fence(lease, end, **_columns(lease, run_update, at))
+    _require(lease, fenced_transaction.prepare(fence, [Rows(RunEvent, rows, _SHARED_BY_EVENTS)], inside=inside)()())
+    _update_lease(lease, fence, end, tape=run_update.tape, superstep=lease.superstep)
 
 
-def condemn(hold: Hold, error: dict[str, Any]) -> None:
+def stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
     """Stop a held run as tampered. Nothing that is sealed is touched and no line is written: a new seal would cover up
     what was found.
     """
-    values = _columns(hold, Turn(Status.TAMPERED, tape=hold.tape, error=error), timezone.now())
-    Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).update(**values)
-    wakes.ring()
+    values = _columns(lease, RunUpdate(Status.TAMPERED, tape=lease.tape, error=error), timezone.now())
+    Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING).update(**values)
+    notify.notify_workers()
 
 
 def mark_tampered(run_id: UUID, error: CountersignError) -> None:
-    """`condemn` for a run that nobody holds. One that is held is left to its holder, who finds out himself; one that
-    has ended stays as it ended.
+    """`stop_as_tampered` for a run without a lease holder. A leased run is left to its holder, which finds out by
+    itself; a run that has ended stays as it ended.
     """
     run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
     if run is not None:
         told = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
-        why = _why(run_id, told, cover_of(run))
+        why = _why(run_id, told, protection_of(run))
         found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *ENDS])
         found.update(status=Status.TAMPERED, due_at=None, **why)
 
 
-def append(hold: Hold, lines: Sequence[Draft], *, inside: Callable[[], None] | None = None) -> None:
-    """Add lines to the log of a held run, lengthen its lease, and do `inside` with them. Raises as `commit` does."""
-    rows, end = events.number(hold.id, hold.end, [*hold.unsaved, *lines], at=timezone.now(), cover=hold.cover)
-    fence = _fence(hold, end, lease_until=db_in(conf().lease_seconds))
-    _require(hold, fencing.made(fence, [Rows(RunEvent, rows, _OF_LINES)], inside=inside)()())
-    _settle_hold(hold, fence, end, tape=hold.tape, superstep=hold.superstep)
+def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[[], None] | None = None) -> None:
+    """Append events to the log of a leased run, extend its lease, and do `inside` in the same transaction.
 
-
-def look_again(hold: Hold) -> None:
-    """After `Moved`: take over where the log stands now. Raises `StaleLease` where the lease is lost, and `TamperedRow`
-    or `WrongKey` where the run's row is not as it was sealed.
+    Raises as `commit_superstep` does.
     """
-    row = Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING)
-    now = row.only(*_LOOKED).first()
+    rows, end = event_log.chain(
+        lease.id, lease.end, [*lease.unsaved, *events], at=timezone.now(), protection=lease.protection
+    )
+    fence = _fence(lease, end, lease_until=db_in(conf().lease_seconds))
+    _require(lease, fenced_transaction.prepare(fence, [Rows(RunEvent, rows, _SHARED_BY_EVENTS)], inside=inside)()())
+    _update_lease(lease, fence, end, tape=lease.tape, superstep=lease.superstep)
+
+
+def refresh_lease(lease: Lease) -> None:
+    """Read where the log stands now into the lease, after a `ConcurrentUpdate`.
+
+    Raises `StaleLease` where the lease is lost, and `TamperedRow` or `WrongKey` where the run's row is not as it was
+    sealed.
+    """
+    row = Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING)
+    now = row.only(*_REFRESHED).first()
     if now is None:
-        raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
-    run_seal.verify_row(now)
-    hold.end, hold.wakes, hold.decisions = LogEnd(now.event_seq, now.event_hash), now.wakes, now.decisions
-    hold.cancelling = bool(now.cancel_at)
+        raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
+    run_row.verify_run_row(now)
+    lease.end, lease.wakes, lease.decisions = LogEnd(now.event_seq, now.event_hash), now.wakes, now.decisions
+    lease.cancelling = bool(now.cancel_at)
 
 
-def _fence(hold: Hold, end: LogEnd, **values: Any) -> Update:
+def _fence(lease: Lease, end: LogEnd, **values: Any) -> Update:
     """The conditional UPDATE that opens each of the holder's transactions, with the run's new seal."""
-    seen = {"event_seq": hold.end.seq, "wakes": hold.wakes}
-    known = {"id": hold.id, "epoch": hold.epoch, "status": Status.RUNNING, **seen}
-    head, head_hash = values.get("head", hold.head), values.get("head_hash", hold.head_hash)
-    sealed = _seal(hold, end, head=head, head_hash=head_hash, decisions=hold.decisions)
-    if hold.unsaved:
+    seen = {"event_seq": lease.end.seq, "wakes": lease.wakes}
+    known = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING, **seen}
+    head, head_hash = values.get("head", lease.head), values.get("head_hash", lease.head_hash)
+    sealed = _seal(lease, end, head=head, head_hash=head_hash, decisions=lease.decisions)
+    if lease.unsaved:
         values["durable"] = False
     return Update(Run, known, {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
 
 
-def _seal(run: Run | Hold, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
-    return run_seal.columns(
+def _seal(run: Run | Lease, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
+    return run_row.seal_columns(
         run, head=head, head_hash=head_hash, event_seq=end.seq, event_hash=end.hash, decisions=decisions
     )
 
 
-def _require(hold: Hold, met: bool) -> None:
+def _require(lease: Lease, met: bool) -> None:
     """The fence must have met the run as its holder knows it."""
     if not met:
-        if Run.objects.filter(id=hold.id, epoch=hold.epoch, status=Status.RUNNING).exists():
-            raise Moved
-        raise StaleLease("another worker has this run", run=str(hold.id), epoch=hold.epoch)
+        if Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING).exists():
+            raise ConcurrentUpdate
+        raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
 
 
-_STANDING = ("end", "tape", "superstep", "unsaved", "seal", "seal_key", "head", "head_seq", "head_hash")
-_standing = attrgetter(*_STANDING)
+_CHANGED_BY_COMMIT = ("end", "tape", "superstep", "unsaved", "seal", "seal_key", "head", "head_seq", "head_hash")
+_changed_by_commit = attrgetter(*_CHANGED_BY_COMMIT)
 """What a commit changes of a hold."""
 
 
-def _settle_hold(hold: Hold, fence: Update, end: LogEnd, *, tape: str, superstep: int) -> None:
-    hold.end, hold.tape, hold.superstep, hold.unsaved = end, tape, superstep, []
-    hold.seal, hold.seal_key = fence.values["seal"], fence.values["seal_key"]
+def _update_lease(lease: Lease, fence: Update, end: LogEnd, *, tape: str, superstep: int) -> None:
+    lease.end, lease.tape, lease.superstep, lease.unsaved = end, tape, superstep, []
+    lease.seal, lease.seal_key = fence.values["seal"], fence.values["seal_key"]
 
 
-def _columns(hold: Hold, turn: Turn, at: datetime) -> dict[str, Any]:
+def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any]:
     """The columns of the run's row that follow from what becomes of it."""
-    values: dict[str, Any] = {"at_node": turn.at_node[:400], "tape": turn.tape, "claims_since_progress": 0}
-    if turn.status == Status.RUNNING:
+    values: dict[str, Any] = {"at_node": run_update.at_node[:400], "tape": run_update.tape, "claims_since_progress": 0}
+    if run_update.status == Status.RUNNING:
         return values
-    values |= {"status": turn.status, "lease_until": None, "leased_by": None, "progress": b"", "due_at": None}
-    if turn.due_in is not None:
-        values["due_at"] = db_in(turn.due_in)
-    if hold.cancelling and turn.status in _NOT_YET_CANCELLED:
+    values |= {"status": run_update.status, "lease_until": None, "leased_by": None, "progress": b"", "due_at": None}
+    if run_update.due_in is not None:
+        values["due_at"] = db_in(run_update.due_in)
+    if lease.cancelling and run_update.status in _NOT_YET_CANCELLED:
         # Should this process end here, whoever claims the run next cancels it.
         values |= {"status": Status.QUEUED, "due_at": db_now()}
-    if turn.status in ENDS:
+    if run_update.status in ENDS:
         values["ended_at"] = at
-    if turn.error is not None:
-        values |= _why(hold.id, turn.error, hold.cover)
+    if run_update.error is not None:
+        values |= _why(lease.id, run_update.error, lease.protection)
     return values
 
 
-def _why(run: UUID, error: dict[str, Any], cover: Cover) -> dict[str, Any]:
+def _why(run: UUID, error: dict[str, Any], protection: Protection) -> dict[str, Any]:
     """The columns that say why a run stopped. Where there is no key to encrypt them with, the code alone says it."""
     try:
-        kept = sealing.locked(Run(id=run), "error", pack(error), cover)
+        kept = sealed_rows.encrypted(Run(id=run), "error", pack_json(error), protection)
     except WrongKey:
         kept = b""
     return {"error": kept, "error_code": str(error["code"])}
 
 
-def lock(run_id: UUID) -> Run:
+def lock_run(run_id: UUID) -> Run:
     """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
     lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
     would cover that up.
@@ -335,16 +365,20 @@ def lock(run_id: UUID) -> Run:
     run = Run.objects.select_for_update().filter(id=run_id).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
-    run_seal.verify_row(run)
+    run_row.verify_run_row(run)
     return run
 
 
-def write_lines(run: Run, lines: Sequence[Draft], *, at: datetime, decisions: int | None = None, **values: Any) -> int:
+def append_locked(
+    run: Run, events: Sequence[NewEvent], *, at: datetime, decisions: int | None = None, **values: Any
+) -> int:
     """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many there are now. Gives the number of
     its last line.
     """
-    rows, end = events.number(run.id, LogEnd(run.event_seq, run.event_hash), lines, at=at, cover=cover_of(run))
-    events.insert(rows)
+    rows, end = event_log.chain(
+        run.id, LogEnd(run.event_seq, run.event_hash), events, at=at, protection=protection_of(run)
+    )
+    event_log.insert_events(rows)
     run.decisions = run.decisions if decisions is None else decisions
     sealed = _seal(run, end, head=run.head, head_hash=run.head_hash, decisions=run.decisions)
     Run.objects.filter(id=run.id).update(
@@ -354,7 +388,7 @@ def write_lines(run: Run, lines: Sequence[Draft], *, at: datetime, decisions: in
     return end.seq
 
 
-def keep_head(run: Run) -> list[Draft]:
+def keep_head(run: Run) -> list[NewEvent]:
     """Let the head of a locked run stay in the timeline, for no other row will follow it. Gives the line that says so.
 
     Raises `TamperedRow` and `WrongKey` where its row does not verify.
@@ -362,20 +396,20 @@ def keep_head(run: Run) -> list[Draft]:
     head = Checkpoint.objects.filter(run=run.id, seq=run.head_seq, kept=False).first()
     if head is None:
         return []
-    cover = cover_of(run)
-    sealing.verify(head, cover)
-    names = sealing.seal_again(head, cover, kept=True)
+    protection = protection_of(run)
+    sealed_rows.verify_row(head, protection)
+    names = sealed_rows.seal_again(head, protection, kept=True)
     Checkpoint.objects.filter(id=head.id).update(**{name: getattr(head, name) for name in names})
-    return [Draft("checkpoint_kept", {"checkpoint": str(head.id), "superstep": head.superstep})]
+    return [NewEvent("checkpoint_kept", {"checkpoint": str(head.id), "superstep": head.superstep})]
 
 
-def requeue(run: Run, *, lines: Sequence[Draft], only: frozenset[str]) -> None:
+def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -> None:
     """Queue a locked, stopped run again. Raises `WrongStatus` where its status is not one of `only`."""
     if run.status not in only:
         raise WrongStatus(f"run {run.key} is {run.status}, not {' or '.join(sorted(only))}", status=run.status)
-    write_lines(
+    append_locked(
         run,
-        lines,
+        events,
         at=timezone.now(),
         status=Status.QUEUED,
         due_at=db_now(),
@@ -384,10 +418,10 @@ def requeue(run: Run, *, lines: Sequence[Draft], only: frozenset[str]) -> None:
         error_code="",
         wakes=F("wakes") + 1,
     )
-    wakes.ring()
+    notify.notify_workers()
 
 
-def error_of(run: Run) -> dict[str, Any] | None:
+def stored_error(run: Run) -> dict[str, Any] | None:
     """Why a run stopped: {code, message, node, task, type, attempt, traceback}, or None."""
-    error: dict[str, Any] | None = value(run, "error")
+    error: dict[str, Any] | None = read_value(run, "error")
     return error

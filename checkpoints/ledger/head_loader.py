@@ -2,48 +2,48 @@
 
 from typing import Any
 
-from checkpoints.core.keyring import LOCKED
-from checkpoints.db import statements as sql
-from checkpoints.ledger import reader as folding
+from checkpoints.core.keyring import ENCRYPTED
+from checkpoints.db import statements
+from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import Head
 from checkpoints.models import Run
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import run_row
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import PayloadLost, TamperedRow
 
 
-def load(hold: Hold) -> Head:
+def load_head(lease: Lease) -> Head:
     """The head of a begun run, once its rows prove to be what was sealed. One query. Raises `UnknownThing` where its
     row is gone, `TamperedRow`, `WrongKey`.
     """
     try:
-        return _loaded(hold)
+        return _loaded(lease)
     except PayloadLost:
         # A rotation of keys may have put the bytes elsewhere since the rows were read.
-        return _loaded(hold)
+        return _loaded(lease)
 
 
-def _loaded(hold: Hold) -> Head:
-    rows = list(folding.range_of(hold.head))
+def _loaded(lease: Lease) -> Head:
+    rows = list(reader.range_of(lease.head))
     if not rows:
-        raise TamperedRow(f"checkpoint {hold.head} of run {hold.key} is gone", run=str(hold.id))
+        raise TamperedRow(f"checkpoint {lease.head} of run {lease.key} is gone", run=str(lease.id))
     newest = rows[-1]
-    run_seal.verify(hold, event_seq=hold.end.seq, event_hash=hold.end.hash)
-    if (newest.run_id, newest.line, newest.content_hash) != (hold.id, hold.line, hold.head_hash):
-        raise TamperedRow(f"{newest} is not the head that run {hold.key} names", checkpoint=str(newest.id))
-    return folding.head_of(rows, hold.cover)
+    run_row.verify_seal(lease, event_seq=lease.end.seq, event_hash=lease.end.hash)
+    if (newest.run_id, newest.line, newest.content_hash) != (lease.id, lease.line, lease.head_hash):
+        raise TamperedRow(f"{newest} is not the head that run {lease.key} names", checkpoint=str(newest.id))
+    return reader.head_of(rows, lease.protection)
 
 
-def input_of(hold: Hold) -> Any:
+def input_of(lease: Lease) -> Any:
     """The input of a begun run, as it was staged. Raises `TamperedRow` where it is not what the run was started with,
     `WrongKey`.
     """
-    row = sql.new(Run, id=hold.id, input=hold.input)
-    given = value(row, "input")
-    if hold.cover.encrypted and hold.input[:1] != LOCKED:
-        raise TamperedRow(f"the input of run {hold.key} is not encrypted, but the run is", run=str(hold.id))
-    if hold.cover.digest(canonical.encode(given)) != hold.input_hash:
-        raise TamperedRow(f"the input of run {hold.key} is not what it was started with", run=str(hold.id))
+    row = statements.new_row(Run, id=lease.id, input=lease.input)
+    given = read_value(row, "input")
+    if lease.protection.encrypted and lease.input[:1] != ENCRYPTED:
+        raise TamperedRow(f"the input of run {lease.key} is not encrypted, but the run is", run=str(lease.id))
+    if lease.protection.digest(canonical.encode(given)) != lease.input_hash:
+        raise TamperedRow(f"the input of run {lease.key} is not what it was started with", run=str(lease.id))
     return given

@@ -14,9 +14,9 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from checkpoints.core import codec
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import Reason
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import Cover, opened
+from checkpoints.sealing import sealed_columns
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection, decrypted
 from orchestrator.engine import canonical
 from orchestrator.engine.trace import is_memory
 
@@ -44,16 +44,16 @@ class Base:
     bound: bool
     version: int | None = None
 
-    def hash(self, cover: Cover) -> str:
+    def hash(self, protection: Protection) -> str:
         """Hash of the part that binds. A base has moved when this differs."""
         part: dict[str, Any] = {"shows": self.shows}
         if self.bound:
             part["value"] = self.value
         part |= self._versioned()
-        return cover.digest(canonical.dumps(part))
+        return protection.digest(canonical.dumps(part))
 
     def kept(self) -> bytes:
-        return pack({"value": self.value, "shows": self.shows, "bound": self.bound, **self._versioned()})
+        return pack_json({"value": self.value, "shows": self.shows, "bound": self.bound, **self._versioned()})
 
     def _versioned(self) -> dict[str, int]:
         return {} if self.version is None else {"version": self.version}
@@ -72,7 +72,7 @@ def base_in(state: dict[str, dict[str, Any]], channel: str, *, bound: bool, show
 
 def base_of(row: PendingWrite) -> Base:
     """The base that a revision was made from."""
-    return Base(**packed.value(row, "base"))
+    return Base(**sealed_columns.read_value(row, "base"))
 
 
 def staged(
@@ -87,7 +87,7 @@ def staged(
     policy_hash: str,
     superstep: int,
     at: datetime,
-    cover: Cover,
+    protection: Protection,
 ) -> PendingWrite:
     """Revision 1: the proposal of a node. Its payloads are plain until `sealing.finish`, as in all rows made here."""
     row = PendingWrite(
@@ -101,22 +101,26 @@ def staged(
         position=address.position,
         channel=channel,
         label=label,
-        shown=pack(shown),
+        shown=pack_json(shown),
         policy_hash=policy_hash,
         superstep=superstep,
     )
-    return _filled(row, value=value, base=base, reason=Reason.PROPOSAL, author=None, at=at, cover=cover)
+    return _filled(row, value=value, base=base, reason=Reason.PROPOSAL, author=None, at=at, protection=protection)
 
 
-def edited(row: PendingWrite, *, value: Any, author: int, at: datetime, cover: Cover) -> PendingWrite:
+def edited(row: PendingWrite, *, value: Any, author: int, at: datetime, protection: Protection) -> PendingWrite:
     """The next revision, with a person's value."""
-    return _filled(_next(row), value=value, base=base_of(row), reason=Reason.EDIT, author=author, at=at, cover=cover)
+    return _filled(
+        _next(row), value=value, base=base_of(row), reason=Reason.EDIT, author=author, at=at, protection=protection
+    )
 
 
-def rebased(row: PendingWrite, *, base: Base, at: datetime, cover: Cover) -> PendingWrite:
+def rebased(row: PendingWrite, *, base: Base, at: datetime, protection: Protection) -> PendingWrite:
     """The next revision, on a new base. Its author stays: he still shaped the value."""
-    value, author = packed.value(row, "value"), row.author_id
-    return _filled(_next(row), value=value, base=base, reason=Reason.REBASE, author=author, at=at, cover=cover)
+    value, author = sealed_columns.read_value(row, "value"), row.author_id
+    return _filled(
+        _next(row), value=value, base=base, reason=Reason.REBASE, author=author, at=at, protection=protection
+    )
 
 
 def _next(row: PendingWrite) -> PendingWrite:
@@ -134,33 +138,33 @@ def _next(row: PendingWrite) -> PendingWrite:
         "superstep",
     )
     fresh = PendingWrite(**{name: getattr(row, name) for name in copied})
-    fresh.revision, fresh.shown = row.revision + 1, opened(row, "shown")
+    fresh.revision, fresh.shown = row.revision + 1, decrypted(row, "shown")
     return fresh
 
 
 def _filled(
-    row: PendingWrite, *, value: Any, base: Base, reason: str, author: int | None, at: datetime, cover: Cover
+    row: PendingWrite, *, value: Any, base: Base, reason: str, author: int | None, at: datetime, protection: Protection
 ) -> PendingWrite:
     data = canonical.dumps(value)
-    row.value, row.size, row.base, row.bound_hash = codec.pack(data), len(data), base.kept(), base.hash(cover)
+    row.value, row.size, row.base, row.bound_hash = codec.pack(data), len(data), base.kept(), base.hash(protection)
     row.reason, row.author_id, row.staged_at = reason, author, at
-    row.hash = hash_of(row, cover)
+    row.hash = hash_of(row, protection)
     return row
 
 
-def hash_of(row: PendingWrite, cover: Cover) -> str:
+def hash_of(row: PendingWrite, protection: Protection) -> str:
     """The hash over run, line, task, position, revision, channel, value, bound base, policy and what is shown."""
-    return cover.framed_hash(
+    return protection.framed_hash(
         str(row.run_id),
         row.line,
         row.task,
         row.position,
         row.revision,
         row.channel,
-        codec.unpack(opened(row, "value")),
-        base_of(row).hash(cover),
+        codec.unpack(decrypted(row, "value")),
+        base_of(row).hash(protection),
         row.policy_hash,
-        codec.unpack(opened(row, "shown")),
+        codec.unpack(decrypted(row, "shown")),
     )
 
 

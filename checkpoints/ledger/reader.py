@@ -8,12 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints import payloads
-from checkpoints.db import rows as reads
+from checkpoints.db import rows as db_rows
 from checkpoints.ledger.checkpoint_rows import Head, Payload, content_hash, sizes_of
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.ops import Op
@@ -24,14 +23,14 @@ Document = dict[str, Any]
 def range_of(checkpoint: UUID) -> list[Checkpoint]:
     """The rows from which the payload of a checkpoint is folded, oldest first: one query."""
     names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
-    return reads.read(Checkpoint, names, _range_sql(names), [checkpoint])
+    return db_rows.fetch_rows(Checkpoint, names, _range_sql(names), [checkpoint])
 
 
 def range_with_input(checkpoint: UUID) -> list[Any]:
     """`range_of` with no more than folding needs, and the run's input, as it is kept, as `given` of the last row. No
     rows where the run has none itself.
     """
-    return reads.read(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
+    return db_rows.fetch_rows(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
 
 
 _FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snapshot_hash")
@@ -41,37 +40,39 @@ _FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snap
 def _range_sql(names: tuple[str, ...], *, given: bool = False) -> str:
     """One text, for to compile the query costs many times what the rows of a small state do."""
     table, runs = Checkpoint._meta.db_table, Run._meta.db_table
-    columns = reads.columns(Checkpoint, names, "c") + (", CASE WHEN c.id = h.id THEN r.input END" if given else "")
+    columns = db_rows.named_columns(Checkpoint, names, "c") + (
+        ", CASE WHEN c.id = h.id THEN r.input END" if given else ""
+    )
     run = f"JOIN {runs} r ON r.id = h.run_id" if given else ""
     rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
     return f"SELECT {columns} FROM {table} h {run} {rows} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
 
 
-def bytes_of(row: Checkpoint, column: str, cover: Cover | None = None) -> bytes:
+def bytes_of(row: Checkpoint, column: str, protection: Protection | None = None) -> bytes:
     """The canonical bytes of a row's change or snapshot, wherever a backend keeps them; empty where there are none.
 
-    Raises `TamperedRow` and `WrongKey`; with the run's `cover` also where they are not encrypted as the run is.
+    Raises `TamperedRow` and `WrongKey`; with the run's `protection` also where they are not encrypted as the run is.
     """
     kept = bytes(getattr(row, column))
     if not kept:
         return b""
     stored = kept
     if row.backend != payloads.DATABASE:
-        stored = payloads.fetch(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
-    if cover is not None:
-        sealing.require_cover(row, column, stored, cover)
-    return packed.plain(row, column, stored)
+        stored = payloads.get_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+    if protection is not None:
+        sealed_rows.require_protection(row, column, stored, protection)
+    return sealed_columns.read_bytes(row, column, stored)
 
 
-def parts_of(rows: Sequence[Checkpoint], cover: Cover | None = None) -> list[bytes]:
+def parts_of(rows: Sequence[Checkpoint], protection: Protection | None = None) -> list[bytes]:
     """What a range of rows is folded from: the snapshot of the first, or its change where that is the whole, and the
     changes of those after it. Raises `TamperedRow` where the snapshot is gone.
     """
     if rows[0].snapshot_hash:
         if not rows[0].snapshot:
             raise TamperedRow(f"{rows[0]} has lost its snapshot", checkpoint=str(rows[0].id))
-        return [bytes_of(rows[0], "snapshot", cover), *(bytes_of(row, "change", cover) for row in rows[1:])]
-    parts = [bytes_of(row, "change", cover) for row in rows]
+        return [bytes_of(rows[0], "snapshot", protection), *(bytes_of(row, "change", protection) for row in rows[1:])]
+    parts = [bytes_of(row, "change", protection) for row in rows]
     if not parts[0].startswith(WHOLE):
         raise TamperedRow(f"{rows[0]} is not the whole of a state to load from", checkpoint=str(rows[0].id))
     return parts
@@ -90,7 +91,7 @@ def folded(parts: Sequence[bytes]) -> Document:
     return document
 
 
-def changed(document: Document, change: Iterable[Op]) -> Document:
+def changed_channels(document: Document, change: Iterable[Op]) -> Document:
     """The document after a change."""
     return reduce(ops.apply, change, document)
 
@@ -101,21 +102,21 @@ def document_at(checkpoint: UUID) -> Document | None:
     return folded(parts_of(rows)) if rows else None
 
 
-def proven(rows: Sequence[Checkpoint], cover: Cover) -> Document:
+def proven(rows: Sequence[Checkpoint], protection: Protection) -> Document:
     """The document at the last of these rows, once what was read proves to be what was sealed. Raises `TamperedRow`,
     `WrongKey`.
     """
-    parts = parts_of(rows, cover)
-    _verify(rows, parts, cover)
+    parts = parts_of(rows, protection)
+    _verify(rows, parts, protection)
     return folded(parts)
 
 
-def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
+def head_of(rows: Sequence[Checkpoint], protection: Protection) -> Head:
     """The head that the last of these rows is, once what was read proves to be what was sealed. Raises `TamperedRow`,
     `WrongKey`.
     """
-    parts = parts_of(rows, cover)
-    _verify(rows, parts, cover)
+    parts = parts_of(rows, protection)
+    _verify(rows, parts, protection)
     newest, known = rows[-1], rows[-1] if rows[-1].kept else rows[-2]
     payload = Payload.of(folded(parts))
     since = sum(len(part) for row, part in zip(rows[1:], parts[1:], strict=True) if row.kept)
@@ -136,16 +137,16 @@ def head_of(rows: Sequence[Checkpoint], cover: Cover) -> Head:
     )
 
 
-def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], cover: Cover) -> None:
+def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], protection: Protection) -> None:
     """Check the seals of the first and the last row, the chain of hashes between them, and what they keep."""
     for row in {rows[0].id: rows[0], rows[-1].id: rows[-1]}.values():
-        sealing.verify(row, cover)
+        sealed_rows.verify_row(row, protection)
     for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
-        if cover.digest(part) != (row.change_hash if n else row.snapshot_hash or row.change_hash):
+        if protection.digest(part) != (row.change_hash if n else row.snapshot_hash or row.change_hash):
             raise _tampered(row, f"the payload of {row} is not what was sealed")
         if n and row.seq != rows[n - 1].seq + 1:
             raise _tampered(row, f"checkpoints before {row} are missing")
-        if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, cover):
+        if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, protection):
             raise _tampered(row, f"{row} is not chained to the checkpoint before it")
 
 

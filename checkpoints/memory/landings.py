@@ -11,15 +11,15 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from checkpoints.db import statements as sql
-from checkpoints.event_log import Draft
-from checkpoints.ledger.commit import Moved
+from checkpoints.db import statements
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.memory.shelf import COLUMNS, Address, find
 from checkpoints.models import MemoryLanding, MemoryTrace
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import MemoryConflict
 from orchestrator.engine.frozen import frozen
@@ -27,7 +27,7 @@ from orchestrator.engine.trace import Landing, address_of, text_of
 
 
 @frozen
-class Change:
+class MemoryChange:
     """One landing against what is there: `now` is the version that it meets, `there` whether it meets a trace."""
 
     landing: Landing
@@ -63,20 +63,20 @@ class Commit:
 class Landings:
     """What a commit lands, and the lines that it adds to the log."""
 
-    changes: list[Change] = field(default_factory=list)
-    lines: list[Draft] = field(default_factory=list)
+    changes: list[MemoryChange] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
 
-    def insert(self, hold: Hold, commit: Commit) -> None:
-        """In the transaction of the commit. Raises `Moved` where somebody else was faster than the commit."""
+    def insert(self, lease: Lease, commit: Commit) -> None:
+        """Write them in the transaction of the commit. Raises `ConcurrentUpdate` where another commit was first."""
         if not self.changes:
             return
-        sql.insert(MemoryLanding, [_landing(hold, change, commit) for change in self.changes])
+        statements.insert_rows(MemoryLanding, [_landing(lease, change, commit) for change in self.changes])
         for change in sorted(self.changes, key=lambda one: (one.landing.namespace, one.landing.key)):
             if not change.idle:
-                _land(_row(hold, change, commit), change)
+                _land(_row(lease, change, commit), change)
 
 
-def prepare(
+def prepare_landings(
     landings: Sequence[Landing], *, journaled: Callable[[Task], bool], held: Iterable[tuple[Task, str, int | None]] = ()
 ) -> Landings:
     """Weigh landings against memory as it is now: a write lands on the version that it was made on, on nothing else.
@@ -96,15 +96,15 @@ def prepare(
     return Landings(changes, [_line(change) for change in changes])
 
 
-def _change(landing: Landing, row: MemoryTrace | None) -> Change:
-    return Change(landing, _version(row), row is not None and not row.deleted)
+def _change(landing: Landing, row: MemoryTrace | None) -> MemoryChange:
+    return MemoryChange(landing, _version(row), row is not None and not row.deleted)
 
 
 def _version(row: MemoryTrace | None) -> int:
     return row.version if row else 0
 
 
-def _overtakes(change: Change) -> bool:
+def _overtakes(change: MemoryChange) -> bool:
     return change.landing.version not in (None, change.now)
 
 
@@ -115,20 +115,20 @@ def _conflict(stale: Sequence[tuple[Task, Address]]) -> MemoryConflict:
     return MemoryConflict(message, tasks=tasks, keys=keys)
 
 
-def _line(change: Change) -> Draft:
+def _line(change: MemoryChange) -> NewEvent:
     one = change.landing
     facts: dict[str, Any] = {"namespace": one.namespace, "key": one.key, "version": change.version, "n": one.n}
     if _overtakes(change):
         facts["made_on"] = one.version
     kind = "memory_deleted" if one.value is None else "memory_written"
-    return Draft(kind, facts, node=one.task.node, task=str(one.task))
+    return NewEvent(kind, facts, node=one.task.node, task=str(one.task))
 
 
-def _landing(hold: Hold, change: Change, commit: Commit) -> MemoryLanding:
+def _landing(lease: Lease, change: MemoryChange, commit: Commit) -> MemoryLanding:
     one = change.landing
     return MemoryLanding(
-        run_id=hold.id,
-        line=hold.line,
+        run_id=lease.id,
+        line=lease.line,
         node=one.task.node,
         visit=one.task.visit,
         index=one.task.index,
@@ -143,27 +143,27 @@ def _landing(hold: Hold, change: Change, commit: Commit) -> MemoryLanding:
     )
 
 
-def _row(hold: Hold, change: Change, commit: Commit) -> MemoryTrace:
-    one, encrypted = change.landing, hold.cover.encrypted
+def _row(lease: Lease, change: MemoryChange, commit: Commit) -> MemoryTrace:
+    one, encrypted = change.landing, lease.protection.encrypted
     row = MemoryTrace(namespace=one.namespace, key=one.key, version=change.version, encrypted=encrypted)
-    row.run, row.node, row.superstep, row.at = hold.id, one.task.node, commit.superstep, commit.at
+    row.run, row.node, row.superstep, row.at = lease.id, one.task.node, commit.superstep, commit.at
     if one.value is None:
         row.deleted, row.strength = True, 0.0
     else:
-        row.content, row.strength = pack(one.value["content"]), one.value["strength"]
+        row.content, row.strength = pack_json(one.value["content"]), one.value["strength"]
         row.text = "" if encrypted else text_of(one.key, one.value["content"])
-    sealing.finish([row], Cover(encrypted))
+    sealed_rows.seal_and_encrypt([row], Protection(encrypted))
     return row
 
 
-def _land(row: MemoryTrace, change: Change) -> None:
+def _land(row: MemoryTrace, change: MemoryChange) -> None:
     """Put the row in the place of the version that it was made on."""
     if change.now:
         there = MemoryTrace.objects.filter(namespace=row.namespace, key=row.key, version=change.now)
         if there.update(**{name: getattr(row, name) for name in COLUMNS}) != 1:
-            raise Moved
+            raise ConcurrentUpdate
         return
     try:
-        sql.insert(MemoryTrace, [row])
+        statements.insert_rows(MemoryTrace, [row])
     except IntegrityError as error:
-        raise Moved from error
+        raise ConcurrentUpdate from error

@@ -18,10 +18,9 @@ from django.utils import timezone
 from checkpoints.memory.shelf import Shelf, off_the_loop
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
 from checkpoints.models.checkpoint import Source
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Task
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
@@ -33,12 +32,12 @@ JOURNAL = "journal"
 
 
 @dataclass(slots=True)
-class Recalling:
+class ReplayingShelf:
     """A shelf that gives a task what it was given before, call by call; what it asks for the first time it reads as it
     is now.
     """
 
-    hold: Hold
+    lease: Lease
     task: Task
     mode: str
     live: Shelf
@@ -70,12 +69,12 @@ class Recalling:
             if self._keep(asked[0], asked, _answer_json(answer)):
                 return replace(answer, unrecorded=self._resumed)
             kept = self._next(asked)  # another worker has this very task, and was first
-        return _answer_of(packed.value(kept, "found")) if kept else read()
+        return _answer_of(sealed_columns.read_value(kept, "found")) if kept else read()
 
     def _next(self, asked: list[Json]) -> MemoryRecord | None:
         """The first record of this call that was not given yet."""
         for row in self._loaded():
-            if row.kind != JOURNAL and row.n not in self._given and packed.value(row, "asked") == asked:
+            if row.kind != JOURNAL and row.n not in self._given and sealed_columns.read_value(row, "asked") == asked:
                 self._given.add(row.n)
                 return row
         return None
@@ -87,10 +86,10 @@ class Recalling:
         return self._records
 
     def _read(self) -> list[MemoryRecord]:
-        rows = list(_of(self.hold, [self.task]).order_by("n"))
+        rows = list(_of(self.lease, [self.task]).order_by("n"))
         for row in rows:
             try:
-                sealing.verify(row, self.hold.cover)
+                sealed_rows.verify_row(row, self.lease.protection)
             except (TamperedRow, WrongKey) as error:
                 self.refused = error
                 raise
@@ -100,9 +99,9 @@ class Recalling:
         """Write a record down. False: somebody else wrote one in its place, and the records were read anew."""
         records = self._loaded()
         n = max((row.n for row in records), default=-1) + 1
-        row = _record(self.hold, self.task, n, kind=kind, mode=self.mode, asked=asked, found=found, at=timezone.now())
+        row = _record(self.lease, self.task, n, kind=kind, mode=self.mode, asked=asked, found=found, at=timezone.now())
         row.unrecorded = self._resumed and kind != JOURNAL
-        sealing.finish([row], self.hold.cover)
+        sealed_rows.seal_and_encrypt([row], self.lease.protection)
         try:
             with transaction.atomic():
                 row.save(force_insert=True)
@@ -123,24 +122,24 @@ class Recalling:
 
     def _journaled(self) -> list[WriteValue] | None:
         rows = [row for row in self._loaded() if row.kind == JOURNAL]
-        return [WriteValue.from_json(one) for one in packed.value(rows[0], "found")] if rows else None
+        return [WriteValue.from_json(one) for one in sealed_columns.read_value(rows[0], "found")] if rows else None
 
 
 def _record(
-    hold: Hold, task: Task, n: int, *, kind: str, mode: str, asked: Json, found: Json, at: datetime
+    lease: Lease, task: Task, n: int, *, kind: str, mode: str, asked: Json, found: Json, at: datetime
 ) -> MemoryRecord:
     return MemoryRecord(
-        run_id=hold.id,
-        line=hold.line,
+        run_id=lease.id,
+        line=lease.line,
         node=task.node,
         visit=task.visit,
         index=task.index,
         n=n,
         kind=kind,
         mode=mode,
-        asked=pack(asked),
-        found=pack(found),
-        superstep=hold.superstep + 1,
+        asked=pack_json(asked),
+        found=pack_json(found),
+        superstep=lease.superstep + 1,
         at=at,
     )
 
@@ -165,27 +164,27 @@ def _trace_of(kept: dict[str, Any]) -> Trace:
     return Trace(namespace, key, kept["content"], strength, version, run, kept["node"], kept["superstep"], at)
 
 
-def _of(hold: Hold, tasks: Iterable[Task]) -> "QuerySet[MemoryRecord]":
+def _of(lease: Lease, tasks: Iterable[Task]) -> "QuerySet[MemoryRecord]":
     wanted = Q(pk__in=[])
     for task in tasks:
         wanted |= Q(node=task.node, visit=task.visit, index=task.index)
-    return MemoryRecord.objects.filter(wanted, run=hold.id, line=hold.line)
+    return MemoryRecord.objects.filter(wanted, run=lease.id, line=lease.line)
 
 
-def forget(hold: Hold, tasks: Iterable[Task]) -> None:
+def delete_read_records(lease: Lease, tasks: Iterable[Task]) -> None:
     """Let these tasks read anew: what they read led to a conflict."""
-    _of(hold, tasks).delete()
+    _of(lease, tasks).delete()
 
 
-def live_reads(hold: Hold, outputs: Iterable[tuple[Task, Output]], *, at: datetime) -> list[MemoryRecord]:
+def records_of_live_reads(lease: Lease, outputs: Iterable[tuple[Task, Output]], *, at: datetime) -> list[MemoryRecord]:
     """The rows of what tasks read in live mode: what they found by name, without its content."""
     rows = [
-        _record(hold, task, n, kind=read["asked"][0], mode=LIVE, asked=read["asked"], found=read["found"], at=at)
+        _record(lease, task, n, kind=read["asked"][0], mode=LIVE, asked=read["asked"], found=read["found"], at=at)
         for task, output in outputs
         for n, read in enumerate(output.reads)
         if read["mode"] == LIVE
     ]
-    return list(sealing.finish(rows, hold.cover))
+    return list(sealed_rows.seal_and_encrypt(rows, lease.protection))
 
 
 def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
@@ -202,8 +201,8 @@ def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
 
 
 def _read_json(row: MemoryRecord) -> dict[str, Any]:
-    kind, *asked = packed.value(row, "asked")
-    found = packed.value(row, "found")
+    kind, *asked = sealed_columns.read_value(row, "asked")
+    found = sealed_columns.read_value(row, "found")
     kept = found["traces"] if row.mode != LIVE else [{"ref": ref} for ref in found]
     names = ("namespace", "key", "version", "strength")
     traces = [{**dict(zip(names, one["ref"], strict=True)), "content": one.get("content")} for one in kept]

@@ -44,7 +44,7 @@ def _postgresql() -> list[str]:
     return [f"CREATE INDEX IF NOT EXISTS {INDEX} ON {_table()} USING gin ({_VECTOR})"]
 
 
-def install(**_: Any) -> None:
+def install_index(**_: Any) -> None:
     """Put the index in place. Idempotent; connected to post_migrate."""
     if MemoryTrace._meta.db_table not in connection.introspection.table_names():
         return
@@ -54,7 +54,7 @@ def install(**_: Any) -> None:
             cursor.execute(statement)
 
 
-def missing() -> list[str]:
+def missing_index() -> list[str]:
     """The names of what should be there and is not: the index, and on SQLite the triggers that keep it in step."""
     names, query = _INSTALLED.get(connection.vendor, ((), ""))
     if not query:
@@ -78,7 +78,7 @@ def check_index(
     hint = "run manage.py migrate"
     return [
         Warning(f"{name} is missing: memory is not searched whole", hint=hint, id="checkpoints.W001")
-        for name in missing()
+        for name in missing_index()
     ]
 
 

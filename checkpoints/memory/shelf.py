@@ -15,12 +15,11 @@ from django.db import InterfaceError, OperationalError, connection, connections,
 from django.db.models import Q
 from django.utils import timezone
 
-from checkpoints import audit_log as audit
-from checkpoints.memory import search as searching
+from checkpoints import audit_log
+from checkpoints.memory import search as memory_search
 from checkpoints.models import MemoryTrace
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.memory import Answer, Standing
 from orchestrator.engine.output import WriteValue
@@ -48,29 +47,29 @@ def find(addresses: Collection[Address]) -> dict[Address, MemoryTrace]:
     return {(row.namespace, row.key): row for row in MemoryTrace.objects.filter(wanted)} if addresses else {}
 
 
-def trace_of(row: MemoryTrace, cover: Cover) -> Trace:
+def trace_of(row: MemoryTrace, protection: Protection) -> Trace:
     """The trace of a row that is not forgotten. Raises `TamperedRow`, and by name where it has another cover."""
-    refuse_other(row, cover)
-    sealing.verify(row, Cover(row.encrypted))
-    content = packed.value(row, "content")
+    refuse_other(row, protection)
+    sealed_rows.verify_row(row, Protection(row.encrypted))
+    content = sealed_columns.read_value(row, "content")
     return Trace(row.namespace, row.key, content, row.strength, row.version, row.run, row.node, row.superstep, row.at)
 
 
-def values(addresses: Iterable[Address], cover: Cover) -> dict[str, dict[str, Any]]:
+def values(addresses: Iterable[Address], protection: Protection) -> dict[str, dict[str, Any]]:
     """What the channels of these addresses hold: {channel: {value, version}}. One query, none for none."""
     asked = set(addresses)
     rows = find(asked)
-    return {channel_of(*address): _held(rows.get(address), cover) for address in asked}
+    return {channel_of(*address): _held(rows.get(address), protection) for address in asked}
 
 
-def _held(row: MemoryTrace | None, cover: Cover) -> dict[str, Any]:
-    value = trace_of(row, cover).value if row and not row.deleted else None
+def _held(row: MemoryTrace | None, protection: Protection) -> dict[str, Any]:
+    value = trace_of(row, protection).value if row and not row.deleted else None
     return {"value": value, "version": row.version if row else 0}
 
 
-def refuse_other(row: MemoryTrace, cover: Cover) -> None:
+def refuse_other(row: MemoryTrace, protection: Protection) -> None:
     """Raise where a trace would cross between encrypted graphs and others."""
-    if row.encrypted == cover.encrypted:
+    if row.encrypted == protection.encrypted:
         return
     whose = "an encrypted graph" if row.encrypted else "a graph that is not encrypted"
     message = f"memory: {row.namespace}/{row.key} belongs to {whose}; use another namespace"
@@ -81,7 +80,7 @@ def refuse_other(row: MemoryTrace, cover: Cover) -> None:
 class Shelf:
     """Memory as it is now, for the runs of one cover."""
 
-    cover: Cover
+    protection: Protection
     refused: CountersignError | None = None
 
     def get(self, namespace: str, key: str) -> Answer:
@@ -91,24 +90,24 @@ class Shelf:
         row = find([(namespace, key)]).get((namespace, key))
         if row is None or row.deleted:
             return Answer(version=row.version if row else 0)
-        return Answer((trace_of(row, self.cover),), row.version)
+        return Answer((trace_of(row, self.protection),), row.version)
 
     def search(self, text: str, namespace: str, limit: int) -> Answer:
-        if self.cover.encrypted:
+        if self.protection.encrypted:
             message = "memory: search is refused in an encrypted graph, for an index would hold its words; use get"
             raise CountersignError("search_refused", message, namespace=namespace)
         return off_the_loop(lambda: self._search(words_in(text), namespace, limit))
 
     def _search(self, words: Sequence[str], namespace: str, limit: int) -> Answer:
-        ids = searching.candidates(words, namespace, max(limit, CANDIDATES))
+        ids = memory_search.candidates(words, namespace, max(limit, CANDIDATES))
         rows = MemoryTrace.objects.filter(id__in=ids, deleted=False, encrypted=False)
-        return Answer(tuple(ranked((trace_of(row, self.cover) for row in rows), words, limit)))
+        return Answer(tuple(ranked((trace_of(row, self.protection) for row in rows), words, limit)))
 
     def standing(self, namespace: str, key: str) -> Standing:
         row = off_the_loop(lambda: find([(namespace, key)]).get((namespace, key)))
         if row is None or row.deleted:
             return Standing(row.version if row else 0)
-        refuse_other(row, self.cover)
+        refuse_other(row, self.protection)
         return Standing(row.version, there=True)
 
     def journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
@@ -147,7 +146,7 @@ def _patiently(work: Callable[[], T]) -> T:
     return work()
 
 
-def forget(row: MemoryTrace, *, by: Any) -> None:
+def delete_trace(row: MemoryTrace, *, by: Any) -> None:
     """A person has a trace forgotten: its content goes, its version stays and counts on. Leaves an audit line."""
     with transaction.atomic():
         found = MemoryTrace.objects.select_for_update().filter(id=row.id, deleted=False).first()
@@ -156,6 +155,6 @@ def forget(row: MemoryTrace, *, by: Any) -> None:
         found.content, found.text, found.strength, found.deleted = b"", "", 0.0, True
         found.version, found.at = found.version + 1, timezone.now()
         found.run, found.node, found.superstep = None, "", None
-        sealing.finish([found], Cover(found.encrypted))
+        sealed_rows.seal_and_encrypt([found], Protection(found.encrypted))
         found.save(update_fields=COLUMNS)
-        audit.record("memory_forgotten", actor=by, namespace=found.namespace, key=found.key, version=found.version)
+        audit_log.record("memory_forgotten", actor=by, namespace=found.namespace, key=found.key, version=found.version)

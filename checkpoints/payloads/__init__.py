@@ -1,7 +1,7 @@
 """Where the bytes of checkpoints are kept. Rows live in the Django database; these keep what the rows point to."""
 
 from checkpoints.payloads.base import PayloadBackend, check_name
-from checkpoints.payloads.columns import fetch, forget, keep, name_of, where
+from checkpoints.payloads.columns import delete_payload, get_payload, name_of, put_payload, where
 from checkpoints.payloads.database import DatabasePayloads
 from checkpoints.payloads.files import FilePayloads
 from checkpoints.payloads.memory import MemoryPayloads
@@ -19,10 +19,10 @@ __all__ = [
     "backends",
     "check_name",
     "chosen",
-    "fetch",
-    "forget",
-    "keep",
+    "delete_payload",
+    "get_payload",
     "lend",
     "name_of",
+    "put_payload",
     "where",
 ]

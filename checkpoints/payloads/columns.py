@@ -18,7 +18,7 @@ def name_of(run: UUID, checkpoint: UUID, column: str) -> str:
     return f"{run}/{checkpoint}/{column}"
 
 
-def keep(backend_name: str, name: str, data: bytes, *, under: str = "") -> bytes:
+def put_payload(backend_name: str, name: str, data: bytes, *, under: str = "") -> bytes:
     """Put the bytes, under `name` or under a part of its own below it. Gives the column. Raises what backends raise."""
     one = backend(backend_name)
     if one.in_row:
@@ -26,13 +26,13 @@ def keep(backend_name: str, name: str, data: bytes, *, under: str = "") -> bytes
     return _ELSEWHERE + bytes([len(under)]) + under.encode("ascii") + one.put(_below(name, under), data)
 
 
-def fetch(backend_name: str, name: str, column: bytes) -> bytes:
+def get_payload(backend_name: str, name: str, column: bytes) -> bytes:
     """The bytes that a column stands for. Raises `PayloadLost`, `PayloadsUnavailable`, `UnknownBackend`."""
     one = backend(backend_name)
     return one.get(name, column) if one.in_row else one.get(*where(name, column))
 
 
-def forget(backend_name: str, name: str, column: bytes = b"") -> None:
+def delete_payload(backend_name: str, name: str, column: bytes = b"") -> None:
     """Delete the bytes that a column stood for; without it, those under the name itself. They may be gone already."""
     one = backend(backend_name)
     if not one.in_row:

@@ -9,7 +9,7 @@ SIZE = 1 + 8 + 32
 """Bytes of a record."""
 
 
-def record(data: bytes) -> bytes:
+def digest_record(data: bytes) -> bytes:
     """What a row keeps of bytes that are elsewhere."""
     return _FORM + len(data).to_bytes(8, "big") + hashlib.sha256(data).digest()
 

@@ -8,9 +8,9 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, Storage, storages
 from django.utils import timezone
 
-from checkpoints.payloads import local_files as local
+from checkpoints.payloads import local_files
 from checkpoints.payloads.base import check_name
-from checkpoints.payloads.digest import checked, record
+from checkpoints.payloads.digest import checked, digest_record
 from orchestrator.engine.errors import PayloadLost, PayloadsUnavailable, PayloadTaken
 
 _END = "payload"
@@ -41,12 +41,12 @@ class FilePayloads:
         try:
             if isinstance(storage, FileSystemStorage):
                 file = Path(storage.path(path))
-                local.write(file, data, leftover=f"{file.name.removesuffix(_END)}new-{{}}.{_END}")
+                local_files.write_file(file, data, leftover=f"{file.name.removesuffix(_END)}new-{{}}.{_END}")
             else:
                 _save(storage, path, data)
         except FileExistsError:
             self._must_hold(name, data)
-        return record(data)
+        return digest_record(data)
 
     def get(self, name: str, kept: bytes) -> bytes:
         return checked(name, self._read(name), kept)
@@ -54,14 +54,16 @@ class FilePayloads:
     def delete(self, name: str, kept: bytes) -> None:
         storage, path = self._storage, self._path(name)
         if isinstance(storage, FileSystemStorage):
-            local.remove(Path(storage.path(path)))
+            local_files.remove_file(Path(storage.path(path)))
         else:
             storage.delete(path)
 
     def names(self, *, before: datetime) -> Iterable[str]:
         storage = self._storage
         if isinstance(storage, FileSystemStorage):
-            files: Iterable[tuple[str, str]] = local.older(Path(storage.path(self._prefix)), than=before.timestamp())
+            files: Iterable[tuple[str, str]] = local_files.older_files(
+                Path(storage.path(self._prefix)), than=before.timestamp()
+            )
         else:
             files = _older(storage, self._prefix, than=before)
         return (_name(folder, file) for folder, file in files if file.endswith(_END))
@@ -85,7 +87,7 @@ class FilePayloads:
         if self._read(name) != data:
             raise PayloadTaken(f"other bytes are kept as {name}", name=name)
         if isinstance(self._storage, FileSystemStorage):
-            local.settle(Path(self._storage.path(self._path(name))).parent)
+            local_files.sync_folder(Path(self._storage.path(self._path(name))).parent)
 
 
 def _name(folder: str, file: str) -> str:

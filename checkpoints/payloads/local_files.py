@@ -13,7 +13,7 @@ FILE_MODE, FOLDER_MODE = 0o640, 0o750
 _TRIES = 3
 
 
-def write(path: Path, data: bytes, *, leftover: str) -> None:
+def write_file(path: Path, data: bytes, *, leftover: str) -> None:
     """Write a new file. Raises `FileExistsError` where the path is taken, `OSError` where it cannot be written.
 
     `leftover` with a `{}` is the name under which the file is first written; what a crash leaves behind has that name.
@@ -40,10 +40,10 @@ def _write(path: Path, data: bytes, first: Path) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(first)
-    settle(path.parent)
+    sync_folder(path.parent)
 
 
-def settle(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Return when the folder's entries are on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -52,7 +52,7 @@ def settle(folder: Path) -> None:
         os.close(handle)
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Remove a file, and its folder where that was the last one. A file that is not there is no error."""
     with suppress(FileNotFoundError):
         os.unlink(path)
@@ -60,7 +60,7 @@ def remove(path: Path) -> None:
         os.rmdir(path.parent)
 
 
-def older(root: Path, *, than: float) -> Iterator[tuple[str, str]]:
+def older_files(root: Path, *, than: float) -> Iterator[tuple[str, str]]:
     """Folder and name of each file one level below `root` that was written before `than` (seconds since the epoch)."""
     for folder in _entries(root):
         for entry in _entries(Path(folder.path)) if folder.is_dir(follow_symlinks=False) else ():
@@ -84,4 +84,4 @@ def _make(folder: Path) -> None:
     _make(folder.parent)
     with suppress(FileExistsError):
         os.mkdir(folder, FOLDER_MODE)
-    settle(folder.parent)
+    sync_folder(folder.parent)

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepResult:
     """How far a sweep of one backend has got: names whose bytes were left, and names whose bytes were deleted."""
 
     backend: str
@@ -35,7 +35,7 @@ class Swept:
     deleted: int
 
 
-def sweep(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[Swept]:
+def delete_orphans(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[SweepResult]:
     """Delete what no row points to, in each backend outside the rows. Gives how far it has got, batch by batch.
 
     Only names that begin with a run and a checkpoint are ours to judge; others are left alone. `done` says how many
@@ -47,7 +47,7 @@ def sweep(*, now: datetime | None = None, done: Mapping[str, int] | None = None)
             yield from _sweep(name, backend, before, left=(done or {}).get(name, 0))
 
 
-def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) -> Iterator[Swept]:
+def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) -> Iterator[SweepResult]:
     names = islice(backend.names(before=before), left, None)
     deleted = 0
     while batch := list(islice(names, BATCH)):
@@ -55,7 +55,7 @@ def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) 
         for name in orphans:
             backend.delete(name, b"")
         left, deleted = left + len(batch) - len(orphans), deleted + len(orphans)
-        yield Swept(label, left, deleted)
+        yield SweepResult(label, left, deleted)
     if deleted:
         log.info("payloads_swept", backend=label, left=left, deleted=deleted)
 

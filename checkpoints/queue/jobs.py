@@ -15,13 +15,13 @@ from django.db.models import F, Q
 
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
-from checkpoints.db import query_cache as statements
-from checkpoints.db.claim import take
+from checkpoints.db import query_cache
+from checkpoints.db.claim import claim_rows
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.db.query_cache import Query
 from checkpoints.db.statements import update_returning
 from checkpoints.models.job import LIVE, Job, JobStatus
-from checkpoints.queue import notify as wakes
+from checkpoints.queue import notify
 from orchestrator.engine.errors import StaleLease
 
 MOST_ATTEMPTS = 5
@@ -40,7 +40,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class JobHold:
+class JobLease:
     """A begun job, as its holder knows it."""
 
     id: UUID
@@ -58,7 +58,7 @@ class JobHold:
         return self.progress.get("place")
 
 
-def add(
+def add_job(
     kind: str,
     *,
     due_at: datetime | None = None,
@@ -82,7 +82,7 @@ def add(
         if found is not None:  # else the one in our way has ended between the two statements
             break
     if found == row.id:
-        wakes.ring(wakes.JOB)
+        notify.notify_workers(notify.JOB_DUE)
     return found
 
 
@@ -92,7 +92,7 @@ def _live(name: str) -> UUID | None:
 
 def claim(*, worker: UUID | None, limit: int) -> list[tuple[UUID, int]]:
     """Take up to `limit` jobs that are due, or whose worker is gone. Gives (id, epoch). One statement."""
-    return [(job_id, epoch) for job_id, epoch in take(Job, _queue(limit), worker=worker, look=_anything)]
+    return [(job_id, epoch) for job_id, epoch in claim_rows(Job, _queue(limit), worker=worker, look=_anything)]
 
 
 @cache
@@ -103,7 +103,7 @@ def _queue(limit: int) -> Query:
 
 def claim_one(job_id: UUID, *, worker: UUID | None = None) -> int | None:
     """Take this job if it is due. Gives its epoch."""
-    taken = take(Job, _one, job_id, worker=worker)
+    taken = claim_rows(Job, _one, job_id, worker=worker)
     return taken[0][1] if taken else None
 
 
@@ -113,7 +113,7 @@ def _one(job_id: UUID) -> Any:
 
 def any_due() -> bool:
     """Whether a claim would find something. A read."""
-    return statements.is_met(_anything)
+    return query_cache.exists(_anything)
 
 
 def _anything() -> Any:
@@ -140,7 +140,7 @@ def release(job_id: UUID, epoch: int) -> None:
     _mine(job_id, epoch).update(status=JobStatus.QUEUED, lease_until=None, leased_by=None)
 
 
-def begin(job_id: UUID, epoch: int) -> JobHold | None:
+def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
     """The worker's first statement. None means that it came too late and must leave. Counts an attempt."""
     rows = update_returning(
         Job,
@@ -150,7 +150,7 @@ def begin(job_id: UUID, epoch: int) -> JobHold | None:
         attempts=F("attempts") + 1,
         lease_until=db_in(conf().lease_seconds),
     )
-    return JobHold(**dict(zip(_HELD, rows[0], strict=True))) if rows else None
+    return JobLease(**dict(zip(_HELD, rows[0], strict=True))) if rows else None
 
 
 def heartbeat(job_id: UUID, epoch: int) -> bool:
@@ -158,50 +158,50 @@ def heartbeat(job_id: UUID, epoch: int) -> bool:
     return bool(_mine(job_id, epoch).update(lease_until=db_in(conf().lease_seconds)))
 
 
-def report(hold: JobHold, step: Step) -> None:
+def report(lease: JobLease, step: Step) -> None:
     """Keep how far it has got, and lengthen the lease. Raises `StaleLease`."""
-    hold.progress = {"done": step.done, "total": step.total, "note": step.note[:200], "place": step.place}
-    _change(hold, progress=hold.progress, lease_until=db_in(conf().lease_seconds))
+    lease.progress = {"done": step.done, "total": step.total, "note": step.note[:200], "place": step.place}
+    _change(lease, progress=lease.progress, lease_until=db_in(conf().lease_seconds))
 
 
-def give_back(hold: JobHold) -> None:
+def give_back(lease: JobLease) -> None:
     """End a slice that went well: due again at once, on from its place. Raises `StaleLease`."""
-    _change(hold, status=JobStatus.QUEUED, due_at=db_now(), attempts=0, lease_until=None, leased_by=None)
+    _change(lease, status=JobStatus.QUEUED, due_at=db_now(), attempts=0, lease_until=None, leased_by=None)
 
 
-def finish(hold: JobHold, *, again_in: float | None = None) -> None:
+def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
     """It is done; or, where it stands for ever, due again in so many seconds, from the beginning.
 
     Raises `StaleLease`: called last in the transaction of what the job does, it makes that happen once.
     """
     cleared: dict[str, Any] = {"lease_until": None, "leased_by": None, "error_code": "", "error": ""}
     if again_in is None:
-        _change(hold, status=JobStatus.DONE, ended_at=db_now(), **cleared)
+        _change(lease, status=JobStatus.DONE, ended_at=db_now(), **cleared)
     else:
-        _change(hold, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, progress={}, **cleared)
+        _change(lease, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, progress={}, **cleared)
 
 
-def fail(hold: JobHold, code: str, message: str, *, again_in: float | None = None) -> None:
+def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None = None) -> None:
     """It went wrong: due again after a pause; after `MOST_ATTEMPTS` of them failed, or due again in `again_in` s.
 
     Raises `StaleLease`.
     """
     values: dict[str, Any] = {"error_code": code, "error": message[:2000], "lease_until": None, "leased_by": None}
-    if hold.attempts < MOST_ATTEMPTS:
+    if lease.attempts < MOST_ATTEMPTS:
         # The first pause is 2 s, each next one twice as long.
-        _change(hold, status=JobStatus.QUEUED, due_at=db_in(2.0**hold.attempts), **values)
+        _change(lease, status=JobStatus.QUEUED, due_at=db_in(2.0**lease.attempts), **values)
     elif again_in is not None:
-        _change(hold, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, **values)
+        _change(lease, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, **values)
     else:
-        _change(hold, status=JobStatus.FAILED, ended_at=db_now(), **values)
+        _change(lease, status=JobStatus.FAILED, ended_at=db_now(), **values)
 
 
-def cancel(job_id: UUID) -> bool:
+def cancel_job(job_id: UUID) -> bool:
     """End a job that is queued or running; who works on it finds his lease lost. False: it had ended before."""
     return bool(_cancel(Job.objects.filter(id=job_id)))
 
 
-def cancel_of(run_id: UUID) -> int:
+def cancel_jobs_of(run_id: UUID) -> int:
     """The same for all jobs of a run. Gives how many there were."""
     return _cancel(Job.objects.filter(run=run_id))
 
@@ -217,6 +217,6 @@ def _mine(job_id: UUID, epoch: int) -> Any:
     return Job.objects.filter(id=job_id, epoch=epoch, status=JobStatus.RUNNING)
 
 
-def _change(hold: JobHold, **values: Any) -> None:
-    if not _mine(hold.id, hold.epoch).update(**values):
-        raise StaleLease("another worker has this job", job=str(hold.id), epoch=hold.epoch)
+def _change(lease: JobLease, **values: Any) -> None:
+    if not _mine(lease.id, lease.epoch).update(**values):
+        raise StaleLease("another worker has this job", job=str(lease.id), epoch=lease.epoch)

@@ -17,17 +17,17 @@ from django.utils import timezone
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.db import query_cache as statements
-from checkpoints.db.claim import take
+from checkpoints.db import query_cache
+from checkpoints.db.claim import claim_rows
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.db.query_cache import Query
 from checkpoints.db.statements import update_returning
-from checkpoints.event_log import Draft, LogEnd
+from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.models import Run
 from checkpoints.models.run import CLAIM_ORDER, CLAIMABLE
-from checkpoints.sealing.sealed_rows import Cover, cover_of
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 
-_HELD = [
+_LEASED = [
     "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",
     "head", "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
@@ -56,7 +56,7 @@ class Claimable:
 
 
 @dataclass(slots=True)
-class Hold:
+class Lease:
     """A begun lease, and the run as its holder knows it. The ledger keeps it in step with each commit."""
 
     id: UUID
@@ -90,11 +90,11 @@ class Hold:
     moved: bool = True
     cancelling: bool = False
     skew: timedelta = timedelta()
-    unsaved: list[Draft] = field(default_factory=list)
-    cover: Cover = field(init=False)
+    unsaved: list[NewEvent] = field(default_factory=list)
+    protection: Protection = field(init=False)
 
     def __post_init__(self) -> None:
-        self.cover = cover_of(self)
+        self.protection = protection_of(self)
 
     def now(self) -> datetime:
         """The time by the database's clock, as this process last compared the two."""
@@ -107,7 +107,7 @@ def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
     Ordered by priority, then due time. One statement; on the database's clock; rows that others are taking are passed
     by.
     """
-    return _claims(take(Run, _queue(only, limit), worker=worker, look=_anything(only)))
+    return _claims(claim_rows(Run, _queue(only, limit), worker=worker, look=_anything(only)))
 
 
 @lru_cache(maxsize=100)
@@ -118,7 +118,7 @@ def _queue(only: Claimable, limit: int) -> Query:
 
 def claim_one(run_id: UUID, *, worker: UUID | None = None) -> Claim | None:
     """Take this run if it wants a worker, whatever its graph; None where it does not."""
-    taken = _claims(take(Run, _one, run_id, worker=worker))
+    taken = _claims(claim_rows(Run, _one, run_id, worker=worker))
     return taken[0] if taken else None
 
 
@@ -127,9 +127,9 @@ def _one(run_id: UUID) -> "QuerySet[Run, Any]":
     return found
 
 
-def any_due(only: Claimable) -> bool:
+def any_run_due(only: Claimable) -> bool:
     """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
-    return statements.is_met(_anything(only))
+    return query_cache.exists(_anything(only))
 
 
 @lru_cache(maxsize=100)
@@ -163,31 +163,31 @@ def renew(claims: Iterable[Claim], *, worker: UUID) -> int:
     return Run.objects.filter(ours, leased_by=worker).update(lease_until=db_in(conf().lease_seconds))
 
 
-def begin(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Hold | None:
+def begin_lease(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Lease | None:
     """The worker's first statement. None means that it came too late and must leave without a trace.
 
     Raises the epoch once more, so that of two workers with the same message one begins. Counts a begun claim; a
     committed superstep sets the count back.
     """
     mine = {"id": run_id, "epoch": epoch, "status": Status.RUNNING}
-    rows = update_returning(Run, mine, _HELD, epoch=epoch + 1, lease_until=db_in(conf().lease_seconds), **_begun())
-    return _hold(rows[0], worker) if rows else None
+    rows = update_returning(Run, mine, _LEASED, epoch=epoch + 1, lease_until=db_in(conf().lease_seconds), **_begun())
+    return _lease(rows[0], worker) if rows else None
 
 
-def begin_next(*, worker: UUID | None, only: Claimable) -> Hold | None:
+def begin_next(*, worker: UUID | None, only: Claimable) -> Lease | None:
     """Take the run that `claim` would take first, and begin it, in one statement: for who has his hands free, so that
     there is no message between the two. The epoch is as after both.
     """
-    rows = take(
+    rows = claim_rows(
         Run,
         _queue(only, 1),
         worker=worker,
         look=_anything(only),
-        returning=_HELD,
+        returning=_LEASED,
         epoch=_CLAIMED_AND_BEGUN,
         **_begun(),
     )
-    return _hold(rows[0], worker) if rows else None
+    return _lease(rows[0], worker) if rows else None
 
 
 _CLAIMED_AND_BEGUN = F("epoch") + 2
@@ -202,13 +202,13 @@ def _begun() -> dict[str, Any]:
     return {"claims_since_progress": _ONE_MORE, "started_at": first}
 
 
-def _hold(held: Sequence[Any], worker: UUID | None) -> Hold:
-    run = dict(zip(_HELD, held, strict=True))
+def _lease(held: Sequence[Any], worker: UUID | None) -> Lease:
+    run = dict(zip(_LEASED, held, strict=True))
     end = LogEnd(run.pop("event_seq"), run.pop("event_hash"))
     claims = run.pop("claims_since_progress")
     started, cancelling = bool(run.pop("started_at")), bool(run.pop("cancel_at"))
     skew = run.pop("lease_until") - timedelta(seconds=conf().lease_seconds) - timezone.now()
-    return Hold(end=end, claims=claims, worker=worker, started=started, cancelling=cancelling, skew=skew, **run)
+    return Lease(end=end, claims=claims, worker=worker, started=started, cancelling=cancelling, skew=skew, **run)
 
 
 class Pulse(StrEnum):

@@ -15,7 +15,7 @@ from checkpoints.models import Run
 
 CHANNEL = "countersign"
 """The PostgreSQL channel on which workers listen."""
-RUN, JOB = "", "job"
+RUN_DUE, JOB_DUE = "", "job"
 """What a notification says is due."""
 
 
@@ -30,10 +30,10 @@ def wake(run_id: UUID) -> None:
         status=Case(When(resting, then=Value(Status.QUEUED)), default=F("status")),
         due_at=Case(When(resting, then=db_now()), default=F("due_at")),
     )
-    ring()
+    notify_workers()
 
 
-def ring(what: str = RUN) -> None:
+def notify_workers(what: str = RUN_DUE) -> None:
     """Tell listening workers to look now: for runs, or for jobs. PostgreSQL delivers it at commit; elsewhere workers
     poll. Where the settings name a doorbell, it is called after the commit.
     """

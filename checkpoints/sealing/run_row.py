@@ -16,7 +16,7 @@ from orchestrator.engine import canonical
 from orchestrator.engine.errors import TamperedRow
 
 
-def columns(
+def seal_columns(
     run: Any, *, head: UUID | None, head_hash: str, event_seq: int, event_hash: str, decisions: int
 ) -> dict[str, Any]:
     """The columns `seal` and `seal_key` of the row of a run (or of whoever holds it), as it will stand with these."""
@@ -25,7 +25,7 @@ def columns(
     return {"seal": ring.mac(ring.signer, data), "seal_key": ring.signer}
 
 
-def verify(run: Any, *, event_seq: int, event_hash: str) -> None:
+def verify_seal(run: Any, *, event_seq: int, event_hash: str) -> None:
     """Raise `TamperedRow` or `WrongKey` where the row of a run (or of whoever holds it) is not as it was sealed."""
     data = _data(run, run.head, run.head_hash, event_seq, event_hash, run.decisions)
     what = f"the row of run {run.key}"
@@ -37,12 +37,12 @@ def verify(run: Any, *, event_seq: int, event_hash: str) -> None:
         refuse_compromised(run.seal_key, at, what)
 
 
-def verify_row(run: Run) -> None:
-    """`verify` for a run's row as it was read."""
-    verify(run, event_seq=run.event_seq, event_hash=run.event_hash)
+def verify_run_row(run: Run) -> None:
+    """`verify_seal` for a run's row as it was read."""
+    verify_seal(run, event_seq=run.event_seq, event_hash=run.event_hash)
 
 
-def require_last_line(run_id: UUID) -> None:
+def require_last_event(run_id: UUID) -> None:
     """Raise `TamperedRow` where the log goes on behind the line that the run's row names as its last: the row was put
     back to an earlier state, under the seal of then. One query.
     """
@@ -55,9 +55,9 @@ def require_last_line(run_id: UUID) -> None:
 def _data(run: Any, head: UUID | None, head_hash: str, event_seq: int, event_hash: str, decisions: int) -> bytes:
     named = head.hex if head else None
     started = [_person(run, "started_by"), _person(run, "on_behalf_of"), run.input_hash, run.version, run.fingerprint]
-    cover = [int(run.encrypted), run.hash_key, run.payloads]
+    protection = [int(run.encrypted), run.hash_key, run.payloads]
     stands = [run.line, named, head_hash, event_seq, event_hash, decisions]
-    return canonical.framed("countersign run 1", run.id.hex, run.key, run.graph, *started, *cover, *stands)
+    return canonical.framed("countersign run 1", run.id.hex, run.key, run.graph, *started, *protection, *stands)
 
 
 def _person(run: Any, name: str) -> str | None:

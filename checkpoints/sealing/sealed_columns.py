@@ -7,7 +7,7 @@ import zstandard
 from django.db.models import Model
 
 from checkpoints.core import codec
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     UNREADABLE,
@@ -19,33 +19,33 @@ from orchestrator.engine.errors import (
 )
 
 
-def pack(value: Any) -> bytes:
+def pack_json(value: Any) -> bytes:
     """What a payload column keeps for a JSON value. Raises `InvalidValue` where the value has no canonical form."""
     return codec.pack(canonical.dumps(value))
 
 
-def unpack(kept: bytes | memoryview) -> Any:
+def unpack_json(kept: bytes | memoryview) -> Any:
     """The JSON value of a payload column; None for an empty column. Raises `codec.UnknownFormat`."""
     data = bytes(kept)
     return canonical.loads(codec.unpack(data)) if data else None
 
 
-def value(row: Model, column: str) -> Any:
+def read_value(row: Model, column: str) -> Any:
     """The JSON value of a row's payload column, decrypted where it is encrypted; None for an empty column. Raises
     `TamperedRow` and `WrongKey`, naming column and row.
     """
-    data = plain(row, column)
+    data = read_bytes(row, column)
     try:
         return canonical.loads(data) if data else None
     except orjson.JSONDecodeError as error:
         raise _unreadable(row, column, error) from error
 
 
-def plain(row: Model, column: str, stored: bytes | None = None) -> bytes:
+def read_bytes(row: Model, column: str, stored: bytes | None = None) -> bytes:
     """The canonical bytes of a row's payload column, or of `stored` that belongs there; empty for an empty one. Raises
     `TamperedRow` and `WrongKey`, naming column and row.
     """
-    data = sealing.opened(row, column, stored)
+    data = sealed_rows.decrypted(row, column, stored)
     try:
         return codec.unpack(data) if data else b""
     except (codec.UnknownFormat, zstandard.ZstdError) as error:
@@ -53,19 +53,19 @@ def plain(row: Model, column: str, stored: bytes | None = None) -> bytes:
 
 
 def _unreadable(row: Model, column: str, error: Exception) -> TamperedRow:
-    what = sealing.name_of(row)
+    what = sealed_rows.name_of(row)
     return TamperedRow(f"{column} of {what} cannot be read: {error}", row=what, column=column)
 
 
-def shown(row: Model, column: str) -> Any:
-    """`value` for lists: where it cannot be opened a sentence that says so, for one row must not hide the others."""
+def read_or_reason(row: Model, column: str) -> Any:
+    """`read_value` for lists: a sentence where the value cannot be opened, since one row must not hide the others."""
     try:
-        return value(row, column)
+        return read_value(row, column)
     except UNREADABLE as error:
-        return why_not(error)
+        return unreadable_reason(error)
 
 
-def why_not(error: CountersignError) -> str:
+def unreadable_reason(error: CountersignError) -> str:
     """In the words of pages why a value cannot be opened."""
     if isinstance(error, PayloadLost | PayloadsUnavailable | UnknownBackend):
         return f"cannot be opened: {error.message}"

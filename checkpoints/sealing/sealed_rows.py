@@ -17,7 +17,7 @@ import orjson
 from django.db.models import Model
 
 from checkpoints.conf import keyring
-from checkpoints.core.keyring import LOCKED
+from checkpoints.core.keyring import ENCRYPTED
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
@@ -29,7 +29,7 @@ _NEVER = frozenset({"seal", "seal_key"})
 
 
 @frozen
-class Cover:
+class Protection:
     """How the rows of one run are protected. `hash_key` is the id of the key that makes its hashes; empty for plain
     SHA-256.
     """
@@ -46,76 +46,76 @@ class Cover:
         return self.digest(canonical.framed(*parts))
 
 
-PLAIN = Cover()
+PLAIN = Protection()
 """The cover of what belongs to no run: sealed, not encrypted."""
 
 
-class Covered(Protocol):
+class Protected(Protocol):
     """A run, or whoever holds it."""
 
     encrypted: bool
     hash_key: str
 
 
-def cover_of(run: Covered) -> Cover:
+def protection_of(run: Protected) -> Protection:
     """How the rows of this run are protected."""
-    return Cover(run.encrypted, run.hash_key)
+    return Protection(run.encrypted, run.hash_key)
 
 
-def new_cover(*, encrypted: bool) -> Cover:
+def new_protection(*, encrypted: bool) -> Protection:
     """The cover of a run that begins now. Raises `WrongKey` where it asks for encryption and there is no key."""
-    return Cover(True, keyring().locker) if encrypted else Cover()
+    return Protection(True, keyring().encrypter) if encrypted else Protection()
 
 
-def finish(rows: Sequence[Row], cover: Cover) -> Sequence[Row]:
+def seal_and_encrypt(rows: Sequence[Row], protection: Protection) -> Sequence[Row]:
     """The rows, sealed and then encrypted, ready to be inserted."""
     for row in rows:
-        seal(row, cover)
-        lock(row, cover)
+        seal(row, protection)
+        encrypt(row, protection)
     return rows
 
 
-def seal(row: Model, cover: Cover) -> None:
+def seal(row: Model, protection: Protection) -> None:
     """Seal a row whose payload columns are plain."""
     shape, ring = _shape(type(row)), keyring()
     given: Any = row
     plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
-    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, cover, plain))
+    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, protection, plain))
 
 
-def seal_again(row: Model, cover: Cover, **values: Any) -> list[str]:
+def seal_again(row: Model, protection: Protection, **values: Any) -> list[str]:
     """Set these fields of a row that verified, and seal it anew; gives the names of the fields that changed with it.
 
     Values of payload columns are given plain, packed. The other payload columns keep the bytes that they have.
     """
     shape, ring = _shape(type(row)), keyring()
     given: Any = row
-    plain = [values[name] if name in values else opened(row, name) for name in shape.payloads]
+    plain = [values[name] if name in values else decrypted(row, name) for name in shape.payloads]
     for name, value in values.items():
-        setattr(row, name, locked(row, name, value, cover) if name in shape.payloads else value)
-    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, cover, plain))
+        setattr(row, name, encrypted(row, name, value, protection) if name in shape.payloads else value)
+    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, protection, plain))
     return [*values, "seal", "seal_key"]
 
 
-def lock(row: Model, cover: Cover) -> None:
+def encrypt(row: Model, protection: Protection) -> None:
     """Encrypt the payload columns of a row, where its run is encrypted. What is empty stays empty."""
-    if not cover.encrypted:
+    if not protection.encrypted:
         return
     for name in _shape(type(row)).payloads:
-        setattr(row, name, locked(row, name, bytes(getattr(row, name) or b""), cover))
+        setattr(row, name, encrypted(row, name, bytes(getattr(row, name) or b""), protection))
 
 
-def locked(row: Model, column: str, plain: bytes, cover: Cover) -> bytes:
+def encrypted(row: Model, column: str, plain: bytes, protection: Protection) -> bytes:
     """What is kept of a payload column's plain bytes: the bytes, encrypted where the run is. What is empty stays so."""
-    return keyring().lock(plain, _name(row, column)) if plain and cover.encrypted else plain
+    return keyring().lock(plain, _name(row, column)) if plain and protection.encrypted else plain
 
 
-def opened(row: Model, column: str, kept: bytes | None = None) -> bytes:
+def decrypted(row: Model, column: str, kept: bytes | None = None) -> bytes:
     """The plain bytes of a payload column, or of `kept` that belongs there. Raises `TamperedRow`, `WrongKey`, naming
     column and row.
     """
     kept = bytes(getattr(row, column) or b"") if kept is None else kept
-    if kept[:1] != LOCKED:
+    if kept[:1] != ENCRYPTED:
         return kept
     try:
         return keyring().open(kept, _name(row, column))
@@ -124,7 +124,7 @@ def opened(row: Model, column: str, kept: bytes | None = None) -> bytes:
         raise type(error)(f"{column} of {what} cannot be opened: {error.message}", row=what, **error.facts) from error
 
 
-def verify(row: Model, cover: Cover, *, at: datetime | None = None) -> None:
+def verify_row(row: Model, protection: Protection, *, at: datetime | None = None) -> None:
     """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, where it is not as it was sealed.
 
     `at` is when it was written, for keys that are compromised from a moment on.
@@ -133,17 +133,17 @@ def verify(row: Model, cover: Cover, *, at: datetime | None = None) -> None:
     key_id, kept = given.seal_key, bytes(given.seal or b"")  # type: ignore[attr-defined]
     if not kept:
         raise TamperedRow(f"{name_of(row)} has no seal", row=name_of(row))
-    plain = [_opened_in(row, name, cover) for name in shape.payloads]
-    if not hmac.compare_digest(mac_of(key_id, _sealed(row, cover, plain), name_of(row)), kept):
+    plain = [_decrypted_in(row, name, protection) for name in shape.payloads]
+    if not hmac.compare_digest(mac_of(key_id, _sealed(row, protection, plain), name_of(row)), kept):
         raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
     if keyring().compromised:
         refuse_compromised(key_id, at or getattr(row, shape.moment, None), name_of(row))
 
 
-def verify_all(rows: Iterable[Model], cover: Cover) -> None:
-    """`verify` for each of these rows of one run."""
+def verify_rows(rows: Iterable[Model], protection: Protection) -> None:
+    """`verify_row` for each of these rows of one run."""
     for row in rows:
-        verify(row, cover)
+        verify_row(row, protection)
 
 
 def mac_of(key_id: str, data: bytes, what: str) -> bytes:
@@ -161,19 +161,19 @@ def refuse_compromised(key_id: str, at: datetime | None, what: str) -> None:
         raise TamperedRow(f"{what} is sealed with key {key_id}, compromised since {since.isoformat()}", row=what)
 
 
-def _opened_in(row: Model, column: str, cover: Cover) -> bytes:
+def _decrypted_in(row: Model, column: str, protection: Protection) -> bytes:
     """The plain bytes of a payload column that must be encrypted where its run is, and only there."""
     kept = bytes(getattr(row, column) or b"")
-    require_cover(row, column, kept, cover)
-    return opened(row, column, kept)
+    require_protection(row, column, kept, protection)
+    return decrypted(row, column, kept)
 
 
-def require_cover(row: Model, column: str, kept: bytes, cover: Cover) -> None:
+def require_protection(row: Model, column: str, kept: bytes, protection: Protection) -> None:
     """Raise `TamperedRow` where the bytes kept for a payload column are encrypted and its run is not, or the other way
     round.
     """
-    if kept and (kept[:1] == LOCKED) != cover.encrypted:
-        said = "is not encrypted, but its run is" if cover.encrypted else "is encrypted, but its run is not"
+    if kept and (kept[:1] == ENCRYPTED) != protection.encrypted:
+        said = "is not encrypted, but its run is" if protection.encrypted else "is encrypted, but its run is not"
         what = name_of(row)
         raise TamperedRow(f"{column} of {what} {said}", row=what, column=column)
 
@@ -205,12 +205,12 @@ def _numbered(field: Any) -> bool:
     return bool(field.primary_key and field.get_internal_type() == "BigAutoField")
 
 
-def _sealed(row: Model, cover: Cover, payloads: Sequence[bytes]) -> bytes:
+def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> bytes:
     """The bytes that a seal is made of: the model's names, then one JSON list of the values and of the lengths of the
     payloads, then these.
     """
     shape = _shape(type(row))
-    values = [cover.encrypted, cover.hash_key, *shape.values(row), *map(len, payloads)]
+    values = [protection.encrypted, protection.hash_key, *shape.values(row), *map(len, payloads)]
     return b"".join((shape.head, orjson.dumps(values, _plain, _OPTIONS), *payloads))
 
 

@@ -14,19 +14,18 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from checkpoints import payloads
-from checkpoints.core import records as stored
+from checkpoints.core import records
 from checkpoints.core.alias import parsed
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import About, Snapshot, State, Stored
 from checkpoints.event_log import LogEnd
-from checkpoints.ledger import checkpoint_rows as points
-from checkpoints.ledger import reader as folding
-from checkpoints.ledger.checkpoint_rows import Payload, Place, Point
+from checkpoints.ledger import checkpoint_rows, reader
+from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload, RunHeader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.payloads import PayloadBackend
-from checkpoints.sealing.sealed_columns import value
-from checkpoints.sealing.sealed_rows import Cover, cover_of
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing, WrongStatus
@@ -57,7 +56,7 @@ class CheckpointStore:
         """Keep a state as the newest checkpoint of a run that has no row. Raises `InvalidValue` naming what cannot be
         kept, `WrongStatus` for a run that has a row, `SaveFailed`.
         """
-        checked, id = stored.checked_state(state), _run_id(run)
+        checked, id = records.checked_state(state), _run_id(run)
         about = About(graph, version, fingerprint, node, superstep)
         _must_be_free(id)
         while True:
@@ -95,7 +94,7 @@ class CheckpointStore:
 
         No payload is read. Raises `InvalidValue` for a limit that is none, `UnknownThing` for an unknown `before`.
         """
-        most = stored.checked_limit(limit)
+        most = records.checked_limit(limit)
         rows = _of(_run_id(run)) if run is not None else _rows().order_by("-id")
         if before is not None:
             last = _found(before)
@@ -134,8 +133,8 @@ class CheckpointStore:
             dict.fromkeys(document["versions"], 0),
             {**document["open"], "stored": about},
         )
-        place = self._place(row, uuid7(), cover_of(origin) if origin else Cover())
-        return _inserted(place, Point(Source.FORK, payload, row.superstep), seq=0, parent=row)
+        place = self._place(row, uuid7(), protection_of(origin) if origin else Protection())
+        return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
     def _save(self, id: UUID, state: State, about: About) -> Stored:
         before = _of(id).first()
@@ -146,17 +145,17 @@ class CheckpointStore:
             {},
             open={"stored": {"input": state["input"]}},
         )
-        point = Point(
+        point = NewCheckpoint(
             Source.MANUAL if before else Source.INPUT,
             payload,
             number if about.superstep is None else about.superstep,
             nodes=[{"node": node} for node in about.nodes],
         )
-        place = Place(id, about.graph, about.version, about.fingerprint, 1, Cover(), self._backend)
+        place = RunHeader(id, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
         return _inserted(place, point, seq=seq, parent=before)
 
-    def _place(self, row: Checkpoint, run: UUID, cover: Cover) -> Place:
-        return Place(run, row.graph, row.version, row.fingerprint, 1, cover, self._backend)
+    def _place(self, row: Checkpoint, run: UUID, protection: Protection) -> RunHeader:
+        return RunHeader(run, row.graph, row.version, row.fingerprint, 1, protection, self._backend)
 
 
 def _named(given: str | PayloadBackend | None, name: str) -> str:
@@ -165,9 +164,11 @@ def _named(given: str | PayloadBackend | None, name: str) -> str:
     return payloads.lend(given, name or f"own-{type(given).__name__}"[:60])
 
 
-def _inserted(place: Place, point: Point, *, seq: int, parent: Checkpoint | None) -> Stored:
-    change, nowhere = points.whole(point, place.cover), LogEnd(0, "")
-    row, _ = points.alone(place, uuid7(), point, change, seq=seq, parent=parent, end=nowhere, at=timezone.now())
+def _inserted(place: RunHeader, point: NewCheckpoint, *, seq: int, parent: Checkpoint | None) -> Stored:
+    change, nowhere = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, "")
+    row, _ = checkpoint_rows.standalone_row(
+        place, uuid7(), point, change, seq=seq, parent=parent, end=nowhere, at=timezone.now()
+    )
     with transaction.atomic():
         row.save(force_insert=True)
     return _meta(row)
@@ -179,7 +180,7 @@ def _remove(rows: "QuerySet[Checkpoint]") -> int:
     with transaction.atomic():
         rows.delete()
         for row in gone:
-            transaction.on_commit(partial(points.forget_row, row))
+            transaction.on_commit(partial(checkpoint_rows.delete_payloads, row))
     return len(gone)
 
 
@@ -194,7 +195,7 @@ def _of(run: UUID) -> "QuerySet[Checkpoint]":
 
 def _run_id(run: UUID | str) -> UUID:
     """Where a run has the key, that run's id."""
-    id = stored.run_id(run)
+    id = records.run_id(run)
     found = Run.objects.filter(key=run).values_list("id", flat=True).first() if isinstance(run, str) else None
     return found or id
 
@@ -210,7 +211,7 @@ def _must_be_free(run: UUID) -> None:
 def _found(checkpoint: UUID | str) -> Checkpoint:
     row = _find(checkpoint)
     if row is None:
-        raise stored.unknown(checkpoint)
+        raise records.unknown(checkpoint)
     return row
 
 
@@ -238,24 +239,24 @@ def _loaded(row: Checkpoint) -> Snapshot:
 
 def _document(row: Checkpoint) -> dict[str, Any]:
     """Proven, for a fork seals it anew: what was tampered with must not come out of it as if it were sound."""
-    rows = list(folding.range_of(row.id))
+    rows = list(reader.range_of(row.id))
     if not rows:
-        raise stored.unknown(row.id)
-    return folding.proven(rows, _cover(row, rows))
+        raise records.unknown(row.id)
+    return reader.proven(rows, _cover(row, rows))
 
 
-def _cover(row: Checkpoint, rows: Sequence[Checkpoint]) -> Cover:
+def _cover(row: Checkpoint, rows: Sequence[Checkpoint]) -> Protection:
     """How the rows of a run are covered; those of a fork without a row like those of the run that it comes from."""
     run = Run.objects.filter(id=row.run_id).first()
-    origin = run or _origin(row, folding.folded(folding.parts_of(rows)))
-    return cover_of(origin) if origin else Cover()
+    origin = run or _origin(row, reader.folded(reader.parts_of(rows)))
+    return protection_of(origin) if origin else Protection()
 
 
 def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:
     """A fork carries its input; that of other rows is their run's."""
     about = document["open"].get("stored")
     run = Run.objects.filter(id=row.run_id).first() if about is None else None
-    found: dict[str, Any] = about["input"] if about is not None else (value(run, "input") if run else {})
+    found: dict[str, Any] = about["input"] if about is not None else (read_value(run, "input") if run else {})
     return found
 
 

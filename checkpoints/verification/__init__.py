@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
@@ -53,9 +53,9 @@ def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
 
 
 def _examined(run: Run, most: int) -> list[Fault]:
-    subject = Subject(run, cover_of(run))
+    subject = Subject(run, protection_of(run))
     try:
-        subject.cover.digest(b"")
+        subject.protection.digest(b"")
     except WrongKey as error:
         return [subject.refused(run, error)]
     return list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))

@@ -8,9 +8,8 @@ from django.db.models import Model, QuerySet
 
 from checkpoints.db.pages import pages
 from checkpoints.models import Run
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow
 
 
@@ -36,11 +35,11 @@ class Subject:
     """A run as it was when its examination began."""
 
     run: Run
-    cover: Cover
+    protection: Protection
 
     def fault(self, row: Model, reason: str, *, checkpoint: Any = "") -> Fault:
         """A fault of this row."""
-        what = sealing.name_of(row)
+        what = sealed_rows.name_of(row)
         return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, f"{what} {reason}")
 
     def gone(self, model: type[Model], what: str, *, checkpoint: Any = "", are: str = "is") -> Fault:
@@ -51,14 +50,14 @@ class Subject:
 
     def refused(self, row: Model, error: CountersignError, *, checkpoint: Any = "") -> Fault:
         """The fault that a refusal names."""
-        what = sealing.name_of(row)
+        what = sealed_rows.name_of(row)
         reason = error.message if what in error.message else f"{what}: {error.message}"
         return Fault(str(self.run.id), str(checkpoint or ""), row._meta.db_table, what, reason, error.code)
 
     def seal_of(self, row: Model, *, checkpoint: Any = "") -> Fault | None:
         """The fault of a row that is not as it was sealed; None where it is."""
         try:
-            sealing.verify(row, self.cover)
+            sealed_rows.verify_row(row, self.protection)
         except CountersignError as error:
             return self.refused(row, error, checkpoint=checkpoint)
         return None
@@ -68,8 +67,8 @@ class Subject:
         unreadable, or not encrypted as the rows of its run are.
         """
         stored = bytes(getattr(row, column) or b"")
-        sealing.require_cover(row, column, stored, self.cover)
-        return packed.plain(row, column, stored)
+        sealed_rows.require_protection(row, column, stored, self.protection)
+        return sealed_columns.read_bytes(row, column, stored)
 
     def seals_of(self, rows: "QuerySet[Any]", by: str = "pk") -> Iterator[Fault]:
         """The faults of the seals of these rows."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from checkpoints import event_log as events
+from checkpoints import event_log
 from checkpoints.db.pages import pages
 from checkpoints.event_log import LogEnd
-from checkpoints.journal.intents import named
+from checkpoints.journal.intents import tasks_of
 from checkpoints.models import Checkpoint, RunEvent, TaskResult
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
@@ -40,8 +40,8 @@ def log(subject: Subject) -> Iterator[Fault]:
 def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
     if first < behind:
         one = first == behind - 1
-        lines = f"line {first}" if one else f"lines {first} to {behind - 1}"
-        yield subject.gone(RunEvent, f"{subject.run.id} {lines}", are="is" if one else "are")
+        events = f"line {first}" if one else f"lines {first} to {behind - 1}"
+        yield subject.gone(RunEvent, f"{subject.run.id} {events}", are="is" if one else "are")
 
 
 def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None, bytes]:
@@ -53,19 +53,19 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
         data = subject.payload(row, "payload")
     except CountersignError as error:
         return subject.refused(row, error), b""
-    chained = events.line_hash(before.hash, row, data, subject.cover) == row.hash
+    chained = event_log.line_hash(before.hash, row, data, subject.protection) == row.hash
     # After a gap the hash of the line before is not known, and the gap is named already.
     if row.seq == before.seq + 1 and not chained:
         return subject.fault(row, "is not chained to the line before it"), b""
     return None, data
 
 
-def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -> Iterator[Fault]:
+def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]]) -> Iterator[Fault]:
     """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
     saved: dict[UUID, str] = {}
     changes: dict[UUID, str] = {}
     begun: list[tuple[Task, int]] = []
-    for row, facts in lines:
+    for row, facts in events:
         if "change" in facts:
             changes[UUID(facts["checkpoint"])] = facts["change"]
         if row.type == "run_started":
@@ -74,7 +74,7 @@ def _named(subject: Subject, lines: Sequence[tuple[RunEvent, dict[str, Any]]]) -
         elif row.type == "checkpoint_kept" or (row.type == "checkpoint_saved" and facts["kept"]):
             saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
         elif row.type == "effects_started":
-            begun += [(task, facts["attempt"]) for task in named(row.task)]
+            begun += [(task, facts["attempt"]) for task in tasks_of(row.task)]
     there = dict(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", "change_hash"))
     for one, superstep in saved.items():
         if one not in there:

@@ -5,8 +5,8 @@ from typing import Any
 
 from checkpoints.db.pages import pages
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError
@@ -24,7 +24,7 @@ def remembered(subject: Subject) -> Iterator[Fault]:
         for row in page:
             try:
                 # Memory belongs to the installation: its rows say themselves whether they are encrypted.
-                sealing.verify(row, Cover(row.encrypted))
+                sealed_rows.verify_row(row, Protection(row.encrypted))
             except CountersignError as error:
                 yield subject.refused(row, error)
     yield from _landings(subject)

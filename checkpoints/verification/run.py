@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import RunEvent
 from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine.errors import CountersignError
 
@@ -14,16 +14,16 @@ def run_row(subject: Subject) -> Iterator[Fault]:
     """The seal of the row, and the payloads that the seal leaves out."""
     run = subject.run
     try:
-        run_seal.verify_row(run)
+        run_seal.verify_run_row(run)
     except CountersignError as error:
         yield subject.refused(run, error)
         return
     try:
-        if subject.cover.digest(subject.payload(run, "input")) != run.input_hash:
+        if subject.protection.digest(subject.payload(run, "input")) != run.input_hash:
             yield subject.fault(run, "has another input than it was started with")
         # Why it stopped and what it reports may be under a key that was there for a while only; nothing rests on them.
         for column in ("error", "progress"):
-            sealing.require_cover(run, column, bytes(getattr(run, column)), subject.cover)
+            sealed_rows.require_protection(run, column, bytes(getattr(run, column)), subject.protection)
     except CountersignError as error:
         yield subject.refused(run, error)
 

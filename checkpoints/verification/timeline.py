@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints.db.pages import pages
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
@@ -73,23 +73,23 @@ def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
     """The document at a row that is what it says, None where it is not known. Raises `TamperedRow`, `WrongKey`, and
     what its backend raises.
     """
-    sealing.verify(row, subject.cover)
+    sealed_rows.verify_row(row, subject.protection)
     change = _kept(subject, row, "change", row.change_hash)
-    if (far.sound or not row.seq) and row.content_hash != content_hash(row, _parents(row, far), subject.cover):
-        raise TamperedRow(f"{sealing.name_of(row)} is not chained to the checkpoint before it")
+    if (far.sound or not row.seq) and row.content_hash != content_hash(row, _parents(row, far), subject.protection):
+        raise TamperedRow(f"{sealed_rows.name_of(row)} is not chained to the checkpoint before it")
     document = _after(row, canonical.loads(change), far)
     if not (bytes(row.snapshot) or row.snapshot_hash):
         return document
     snapshot = _kept(subject, row, "snapshot", row.snapshot_hash)
     if document is not None and canonical.encode(document) != snapshot:
-        raise TamperedRow(f"the snapshot of {sealing.name_of(row)} is not what the changes up to it come to")
+        raise TamperedRow(f"the snapshot of {sealed_rows.name_of(row)} is not what the changes up to it come to")
     return canonical.loads(snapshot) if document is None else document
 
 
 def _kept(subject: Subject, row: Checkpoint, column: str, hash_: str) -> bytes:
-    data = folding.bytes_of(row, column, subject.cover)
-    if subject.cover.digest(data) != hash_:
-        raise TamperedRow(f"{column} of {sealing.name_of(row)} is not what was hashed")
+    data = reader.bytes_of(row, column, subject.protection)
+    if subject.protection.digest(data) != hash_:
+        raise TamperedRow(f"{column} of {sealed_rows.name_of(row)} is not what was hashed")
     return data
 
 
@@ -106,8 +106,8 @@ def _parents(row: Checkpoint, far: _Folded) -> str:
 def _after(row: Checkpoint, change: list[Op], far: _Folded) -> Any:
     """The document after a row's change; None where that before it is not known."""
     if change and change[0]["op"] == "set":
-        return folding.changed({}, change)
+        return reader.changed_channels({}, change)
     if far.row is not None and far.row.id == row.parent:
-        return None if far.document is None else folding.changed(far.document, change)
-    before = folding.document_at(row.parent) if row.parent else None
-    return None if before is None else folding.changed(before, change)
+        return None if far.document is None else reader.changed_channels(far.document, change)
+    before = reader.document_at(row.parent) if row.parent else None
+    return None if before is None else reader.changed_channels(before, change)

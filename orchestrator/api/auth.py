@@ -18,7 +18,7 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, text = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"token":
             return None
-        token = tokens.find(text.strip().decode("ascii", "replace"))
+        token = tokens.find_token(text.strip().decode("ascii", "replace"))
         if token is None:
             raise AuthenticationFailed("this token is unknown, revoked or out of date")
         return token.user, token

@@ -9,7 +9,7 @@ from checkpoints import timeline
 from checkpoints.ledger.pending_writes import base_of
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing
@@ -29,7 +29,7 @@ class HeldOut(serializers.ModelSerializer[PendingWrite]):
         read_only_fields = fields
 
     def value_of(self, row: PendingWrite) -> Any:
-        return value(row, "value")
+        return read_value(row, "value")
 
     def base_of(self, row: PendingWrite) -> Any:
         return base_of(row).value
@@ -94,7 +94,7 @@ class CheckpointOut(CheckpointLine):
 
     def get_state(self, row: Checkpoint) -> StateOut:
         state = {name: self.payload[name] for name in timeline.PARTITIONS if name != "input"}
-        return {"input": value(row.run, "input"), **state}  # type: ignore[return-value]
+        return {"input": read_value(row.run, "input"), **state}  # type: ignore[return-value]
 
     def get_pending_writes(self, row: Checkpoint) -> list[dict[str, Any]]:
         return list(HeldOut(timeline.held_at(row), many=True).data)

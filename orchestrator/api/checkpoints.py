@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import person, read
+from approvals.api.base import person, read_body
 from approvals.permissions import may_see_run
 from checkpoints import timeline
 from checkpoints.models import Checkpoint
@@ -45,7 +45,7 @@ class CheckpointDiff(APIView):
 
     @extend_schema(parameters=[DiffQuery], responses=DiffOut)
     def get(self, request: Request, checkpoint: str) -> Response:
-        against = read(DiffQuery, request.query_params).get("against")
+        against = read_body(DiffQuery, request.query_params).get("against")
         here = visible_checkpoint(person(request), checkpoint)
         other = visible_checkpoint(person(request), against).id if against else here.parent
         changes = timeline.diff(other, here.id) if against and other else timeline.changes(here)

@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import pages_of
+from approvals.api.base import page_schema
 from orchestrator.api.serializers import GraphLine, GraphOut
 from orchestrator.engine import registry
 
@@ -13,7 +13,7 @@ from orchestrator.engine import registry
 class Graphs(APIView):
     """The current version of each registered graph, by name."""
 
-    @extend_schema(operation_id="graphs_list", responses=pages_of(GraphLine))
+    @extend_schema(operation_id="graphs_list", responses=page_schema(GraphLine))
     def get(self, request: Request) -> Response:
         names = sorted({compiled.name for compiled in registry.all()})
         found = [registry.current(name).catalogue() for name in names]

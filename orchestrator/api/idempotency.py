@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from checkpoints.conf import keyring
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.sealing import sealed_rows
 from orchestrator.api.problems import MEDIA_TYPE
 from orchestrator.models import IdempotencyRecord
 
@@ -100,9 +100,9 @@ def _answered(view: Any, post: Post, request: Request, *args: Any, **kwargs: Any
 
 def _keep(record: IdempotencyRecord, response: Response) -> None:
     if 200 <= response.status_code < 300 or response.status_code in (409, 410):
-        cover = sealing.Cover(encrypted=bool(keyring().encryption))
+        protection = sealed_rows.Protection(encrypted=bool(keyring().encryption))
         record.status = response.status_code
-        record.answer = sealing.locked(record, "answer", JSONRenderer().render(response.data), cover)
+        record.answer = sealed_rows.encrypted(record, "answer", JSONRenderer().render(response.data), protection)
         record.save(update_fields=["status", "answer"])
     else:
         record.delete()
@@ -111,7 +111,7 @@ def _keep(record: IdempotencyRecord, response: Response) -> None:
 def _again(record: IdempotencyRecord) -> Response:
     status = record.status or 0
     content_type = MEDIA_TYPE if status >= 400 else None
-    return Response(json.loads(sealing.opened(record, "answer")), status=status, content_type=content_type)
+    return Response(json.loads(sealed_rows.decrypted(record, "answer")), status=status, content_type=content_type)
 
 
 def body_digest(data: Any) -> bytes:

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import LongPages, page, pages_of, person, read
+from approvals.api.base import LongPages, page_schema, paginate, person, read_body
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import timeline
 from checkpoints.models import Run
@@ -38,15 +38,15 @@ class Runs(APIView):
 
     scopes = {"POST": "start"}
 
-    @extend_schema(operation_id="runs_list", parameters=[RunsQuery], responses=pages_of(RunLine))
+    @extend_schema(operation_id="runs_list", parameters=[RunsQuery], responses=page_schema(RunLine))
     def get(self, request: Request) -> Response:
-        rows = _narrowed(visible_runs(person(request)), read(RunsQuery, request.query_params))
+        rows = _narrowed(visible_runs(person(request)), read_body(RunsQuery, request.query_params))
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
-        return page(request, rows, RunLine, by=("-created_at", "-id"))
+        return paginate(request, rows, RunLine, by=("-created_at", "-id"))
 
     @extend_schema(request=StartBody, responses={201: RunOut, 200: RunOut})
     def post(self, request: Request) -> Response:
-        body = read(StartBody, request.data)
+        body = read_body(StartBody, request.data)
         _require_principal(request, body)
         queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
         started = start_for(person(request), body.pop("graph"), body.pop("input"), queued=queued, **body)
@@ -84,20 +84,20 @@ class OneRun(APIView):
 class RunCheckpoints(APIView):
     """The kept checkpoints of a run, newest first: metadata only."""
 
-    @extend_schema(responses=pages_of(CheckpointLine))
+    @extend_schema(responses=page_schema(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
-        rows = timeline.rows(visible_run(person(request), run))
-        return page(request, rows, CheckpointLine, by=("-seq",))
+        rows = timeline.checkpoint_lines(visible_run(person(request), run))
+        return paginate(request, rows, CheckpointLine, by=("-seq",))
 
 
 class RunEvents(APIView):
     """The log of a run from a line on, in order."""
 
-    @extend_schema(parameters=[EventsQuery], responses=pages_of(EventOut))
+    @extend_schema(parameters=[EventsQuery], responses=page_schema(EventOut))
     def get(self, request: Request, run: str) -> Response:
-        after = read(EventsQuery, request.query_params)["after"]
+        after = read_body(EventsQuery, request.query_params)["after"]
         rows = timeline.events(visible_run(person(request), run).id, after=after)
-        return page(request, rows, EventOut, by=("seq",), pages=LongPages)
+        return paginate(request, rows, EventOut, by=("seq",), pages=LongPages)
 
 
 class Resume(APIView):
@@ -107,7 +107,7 @@ class Resume(APIView):
 
     @extend_schema(request=NoBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
-        read(NoBody, request.data)
+        read_body(NoBody, request.data)
         found = visible_run(person(request), run)
         require(person(request), "steer_run")
         return Response(RunOut(runs.resume(found.id, by=person(request))).data)
@@ -120,7 +120,7 @@ class Cancel(APIView):
 
     @extend_schema(request=CancelBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
-        body = read(CancelBody, request.data)
+        body = read_body(CancelBody, request.data)
         found = visible_run(person(request), run)
         require(person(request), "steer_run")
         return Response(RunOut(runs.cancel(found.id, by=person(request), reason=body["reason"])).data)
@@ -133,7 +133,7 @@ class Settle(APIView):
 
     @extend_schema(request=SettleBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
-        body = read(SettleBody, request.data)
+        body = read_body(SettleBody, request.data)
         found = visible_run(person(request), run)
         require(person(request), "settle_task")
         settled = runs.settle(

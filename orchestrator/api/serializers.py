@@ -8,9 +8,9 @@ from approvals.api.base import Body, Query
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
-from checkpoints.sealing.sealed_columns import shown, value
+from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from orchestrator.engine.identity import Task, idempotency_key
-from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs import unknown_outcomes
 from orchestrator.runs.labels import progress_of
 
 
@@ -118,7 +118,7 @@ class WaitingOut(serializers.Serializer[Any]):
     title = serializers.SerializerMethodField()
 
     def get_title(self, request: Any) -> str:
-        return shown(request, "title") or ""
+        return read_or_reason(request, "title") or ""
 
 
 class UnknownOut(serializers.Serializer[Any]):
@@ -146,10 +146,10 @@ class RunOut(RunLine):
         read_only_fields = fields
 
     def get_input(self, run: Run) -> dict[str, Any]:
-        return value(run, "input") or {}
+        return read_value(run, "input") or {}
 
     def get_error(self, run: Run) -> dict[str, Any] | None:
-        error: dict[str, Any] | None = value(run, "error")
+        error: dict[str, Any] | None = read_value(run, "error")
         return error
 
     def get_paused(self, run: Run) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ class RunOut(RunLine):
         return list(WaitingOut(waiting, many=True).data)
 
     def get_unknown(self, run: Run) -> list[dict[str, Any]]:
-        return list(UnknownOut(settling.unknown_tasks(run), many=True).data)
+        return list(UnknownOut(unknown_outcomes.unknown_tasks(run), many=True).data)
 
 
 class EventOut(serializers.ModelSerializer[RunEvent]):

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.api.base import person
-from checkpoints import uploads as files
+from checkpoints import uploads
 from checkpoints.conf import conf
 from orchestrator.api.serializers import UploadOut
 from orchestrator.runs.start_for_user import require
@@ -43,4 +43,4 @@ class Uploads(APIView):
         file = form.get("file")
         if not isinstance(file, UploadedFile) or len(form) != 1:
             raise ValidationError({"file": ["Post a form with one file, in the field named file."]})
-        return Response(files.save_upload(file, name=file.name or "", by=person(request)), status=201)
+        return Response(uploads.save_upload(file, name=file.name or "", by=person(request)), status=201)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 
-from checkpoints import uploads as files
+from checkpoints import uploads
 from checkpoints.models import Run
 from orchestrator.runs import verbs as runs
 
@@ -52,5 +52,5 @@ def start_samples(by: AbstractUser) -> list[tuple[Sample, Run]]:
 
 def _start(sample: Sample, by: AbstractUser) -> Run:
     with sample.file.open("rb") as file:
-        ref = files.save_upload(file, name=sample.file.name, by=by)
+        ref = uploads.save_upload(file, name=sample.file.name, by=by)
     return runs.start(sample.graph, {**sample.rest, sample.field: ref}, key=sample.key, by=by)

@@ -17,7 +17,7 @@ class Column:
     folded: int = 0
 
 
-def columns(tape: str, status: str) -> list[Column]:
+def tape_columns(tape: str, status: str) -> list[Column]:
     """The columns of a tape cell, and what is going on now."""
     found = [_column(word) for word in tape.split()]
     if status == Status.PAUSED and found and "human" in found[-1].blocks:

@@ -35,7 +35,7 @@ from orchestrator.engine.plan import (
     plan,
     skipped,
 )
-from orchestrator.engine.play_people import Decisions, Desk, PlayedState, Request, waiting
+from orchestrator.engine.play_people import Decisions, PlayedState, Request, Reviewers, waiting_tasks
 from orchestrator.engine.reduce import Output, Result, Step, output_of, reduce_step, settle_step
 from orchestrator.engine.trace import Trace
 
@@ -106,7 +106,7 @@ class _Player:
         self.input = input
         self.state: State = compiled.fresh_state()
         self.frontier: Frontier = begin(compiled)
-        self.desk = Desk(compiled, input, decisions)
+        self.reviewers = Reviewers(compiled, input, decisions)
         self.memory = memory
         self.played = Played("running", self._shown(), memory=memory.traces)
         self.log = PlayLog(self.played.log)
@@ -120,12 +120,12 @@ class _Player:
                 for superstep in self.played.supersteps[before:]:
                     store.save(superstep)
         self.played.state = self._shown()
-        self.played.gates = self.desk.requests(self.frontier, self._seen())
+        self.played.gates = self.reviewers.requests(self.frontier, self._seen())
         return self.played
 
     def _turn(self, most: int | None) -> None:
         planned = plan(self.compiled, self.frontier)
-        settled = [] if planned.starts else self.desk.decided(self.frontier, self._seen())
+        settled = [] if planned.starts else self.reviewers.decided(self.frontier, self._seen())
         try:
             if planned.starts:
                 check_limits(self.compiled, planned, self.number + 1, most=most)
@@ -143,7 +143,7 @@ class _Player:
             return
         step = reduce_step(self.compiled, planned, self.state, results)
         self.number += 1
-        self.desk.hold(step.held)
+        self.reviewers.hold(step.held)
         self._commit(step, "superstep", tuple(start.task for start in planned.starts))
 
     def _commit(self, step: Step, source: str, tasks: tuple[Task, ...]) -> None:
@@ -157,7 +157,7 @@ class _Player:
                 state=self._shown(),
                 pending_edges=pending_edges(self.frontier),
                 skipped=skipped(self.compiled, self.frontier),
-                waiting=waiting(self.compiled, self.frontier),
+                waiting=waiting_tasks(self.compiled, self.frontier),
             )
         )
 

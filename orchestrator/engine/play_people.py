@@ -79,7 +79,7 @@ class _Verdict:
     base: list[Json]
 
 
-class Desk:
+class Reviewers:
     """The one who decides: keeps proposals and verdicts, asks at each pause, gives what is settled. The states that it
     is shown have a further partition, `memory`: what is remembered, by channel.
     """
@@ -98,11 +98,11 @@ class Desk:
 
     def requests(self, frontier: Frontier, state: State) -> list[Request]:
         """The requests that wait, in declared order."""
-        return [self._request(task, state) for task in waiting(self._compiled, frontier)]
+        return [self._request(task, state) for task in waiting_tasks(self._compiled, frontier)]
 
     def decided(self, frontier: Frontier, state: State) -> list[Settled]:
         """Ask each waiting request once; give those that are settled now. What an earlier one moves comes back."""
-        tasks = waiting(self._compiled, frontier)
+        tasks = waiting_tasks(self._compiled, frontier)
         for task in tasks:
             self._forget_moved(task, state)
             if self._decisions is not None:
@@ -170,7 +170,7 @@ class Desk:
         return Settled(task, writes, outcome_of([verdict.outcome for verdict in verdicts.values()]))
 
 
-def waiting(compiled: Compiled, frontier: Frontier) -> list[Task]:
+def waiting_tasks(compiled: Compiled, frontier: Frontier) -> list[Task]:
     """The gated tasks, in declared order."""
     return sorted(_gated(frontier), key=compiled.task_order)
 

@@ -19,7 +19,7 @@ from checkpoints.conf import Conf, conf
 from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
 from checkpoints.models.task_result import Outcome, TaskResult
-from checkpoints.queue.leases import Hold
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import NotDone, Retry, Task, canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
@@ -29,7 +29,7 @@ from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output, output_of
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import open_memory
-from orchestrator.execution.secrets import mask, writable
+from orchestrator.execution.secrets import mask_secrets, writable
 
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
@@ -43,10 +43,10 @@ _FIXED = frozenset({type(None), bool, int, float, str})
 
 
 @dataclass(slots=True)
-class Setting:
+class SuperstepContext:
     """What all tasks of one superstep share: they read the same snapshot."""
 
-    hold: Hold
+    lease: Lease
     graph: Compiled
     state: dict[str, dict[str, Any]]
     input: Any
@@ -67,8 +67,8 @@ class Setting:
             values = {**self.state["scratch"], **self.state["artifacts"]}
             seen = canonical.encode(values if reads is None else {name: values[name] for name in reads})
             self._seen[node] = seen
-        begin = canonical.encode([self.hold.input_hash, start.payload])
-        return self.hold.cover.digest(b"%b,%b]" % (begin[:-1], seen))
+        begin = canonical.encode([self.lease.input_hash, start.payload])
+        return self.lease.protection.digest(b"%b,%b]" % (begin[:-1], seen))
 
     def view(self, node: str) -> Any:
         """The state as this node sees it; a fresh instance."""
@@ -97,7 +97,7 @@ class Attempt:
     thread has it yet; `looped` where it ran an event loop in its thread.
     """
 
-    setting: Setting
+    context: SuperstepContext
     start: Start
     number: int
     tries: int
@@ -144,7 +144,7 @@ class Attempt:
 
     def retriable(self, retry: Retry) -> bool:
         """Whether `retry` covers what was raised, and no thread of this attempt can still be at work."""
-        node = self.setting.graph.nodes[self.task.node]
+        node = self.context.graph.nodes[self.task.node]
         if self._given_up and node.atomic:
             return False
         return isinstance(self._raised, (NotDone, *retry.on))
@@ -203,16 +203,16 @@ class Attempt:
 
     def _late(self, output: Output | None, raised: BaseException | None) -> None:
         """Given up, and ended after all: evidence for whoever settles, never applied by itself."""
-        node, hold = self.setting.graph.nodes[self.task.node], self.setting.hold
+        node, lease = self.context.graph.nodes[self.task.node], self.context.lease
         if not node.journaled or node.atomic:
             return
         error = _described(raised) if raised else None
         ending = Ending(self.task, self.number, Outcome.DONE, output.to_json() if output else None, error, self.ms)
-        journal.keep_late(hold, [ending])
+        journal.keep_late_results(lease, [ending])
 
     def _broke(self, error: BaseException) -> None:
         """Note an error, and what it says of the effect."""
-        node = self.setting.graph.nodes[self.task.node]
+        node = self.context.graph.nodes[self.task.node]
         self._raised = error
         self.error = _described(error)
         if not node.journaled or node.idempotent or node.atomic:
@@ -223,7 +223,7 @@ class Attempt:
             self.outcome = Outcome.UNKNOWN
 
     def _call(self) -> Output:
-        if not self.setting.graph.nodes[self.task.node].atomic:
+        if not self.context.graph.nodes[self.task.node].atomic:
             return self._returned()
         output = self._atomically()
         self.recorded = True
@@ -238,7 +238,7 @@ class Attempt:
 
         for tries in range(1, ATOMIC_TRIES + 1):
             try:
-                journal.atomically(self.setting.hold, self.task, self.number, once)
+                journal.run_atomically(self.context.lease, self.task, self.number, once)
                 break
             except OperationalError:
                 connections.close_all()
@@ -248,29 +248,29 @@ class Attempt:
 
     def _returned(self) -> Output:
         """Call the node, and check and stage what it returned."""
-        setting, node = self.setting, self.setting.graph.nodes[self.task.node]
-        state = setting.view(node.name)
+        context, node = self.context, self.context.graph.nodes[self.task.node]
+        state = context.view(node.name)
         # A try that was rolled back has wished for nothing.
         self._memory, self.asks_checkpoint = None, False
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             self.looped = True
             returned = asyncio.run(returned)
-        output = _labelled(output_of(setting.graph, node.name, returned, limit=setting.conf.max_value_bytes))
+        output = _labelled(output_of(context.graph, node.name, returned, limit=context.conf.max_value_bytes))
         output = self._memory.onto(output) if self._memory else output
         if node.gated and not output.writes:
             # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
             raise InvalidValue(
                 f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
             )
-        return _masked(output, setting.conf.secrets) if setting.conf.secrets else output
+        return _masked(output, context.conf.secrets) if context.conf.secrets else output
 
     def _context(self) -> Context:
-        hold, setting, payload = self.setting.hold, self.setting, self.start.payload
+        lease, context, payload = self.context.lease, self.context, self.start.payload
         return Context(
-            run_id=hold.id,
-            key=hold.key,
-            line=hold.line,
+            run_id=lease.id,
+            key=lease.key,
+            line=lease.line,
             task=self.task,
             attempt=self.number,
             read_input=self._input,
@@ -279,26 +279,26 @@ class Attempt:
             error=self.start.error,
             open_log=self._log,
             deadline=self.deadline,
-            secrets=setting.conf.secrets,
-            cancelled=setting.cancelled.is_set,
+            secrets=context.conf.secrets,
+            cancelled=context.cancelled.is_set,
             report=self._report,
             checkpoint=self._ask_checkpoint,
             memory=self._remember,
         )
 
     def _input(self) -> Any:
-        return self.setting.graph.input_for(self.setting.input)
+        return self.context.graph.input_for(self.context.input)
 
     def _log(self) -> Any:
-        return structlog.get_logger("countersign.node", run=self.setting.hold.key, task=self.name)
+        return structlog.get_logger("countersign.node", run=self.context.lease.key, task=self.name)
 
     def _report(self, done: int, total: int, note: str) -> None:
-        said = str(mask(writable(str(note)), self.setting.conf.secrets))[:200]
-        self.setting.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
+        said = str(mask_secrets(writable(str(note)), self.context.conf.secrets))[:200]
+        self.context.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
 
     def _remember(self) -> Memory:
         if self._memory is None:
-            self._memory = open_memory(self.setting.hold, self.setting.graph, self.task)
+            self._memory = open_memory(self.context.lease, self.context.graph, self.task)
         return self._memory
 
     def _ask_checkpoint(self) -> None:
@@ -324,7 +324,7 @@ def _described(error: BaseException) -> dict[str, Any]:
     except Exception:
         message = "its text cannot be shown"
     found = {"type": type(error).__name__, "message": message, "traceback": "".join(trace)}
-    masked: dict[str, str] = mask({name: writable(text) for name, text in found.items()}, conf().secrets)
+    masked: dict[str, str] = mask_secrets({name: writable(text) for name, text in found.items()}, conf().secrets)
     return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
 
 
@@ -332,9 +332,11 @@ def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
     """The output with masked values, labels and what was asked of memory; the names of channels and nodes are the
     author's own.
     """
-    writes = (replace(w, value=mask(w.value, secrets), label=mask(w.label, secrets)) for w in output.writes)
-    sends = ((target, mask(payload, secrets)) for target, payload in output.sends)
-    reads = ({**read, "asked": mask(read["asked"], secrets)} for read in output.reads)
+    writes = (
+        replace(w, value=mask_secrets(w.value, secrets), label=mask_secrets(w.label, secrets)) for w in output.writes
+    )
+    sends = ((target, mask_secrets(payload, secrets)) for target, payload in output.sends)
+    reads = ({**read, "asked": mask_secrets(read["asked"], secrets)} for read in output.reads)
     return replace(output, writes=tuple(writes), sends=tuple(sends), reads=tuple(reads))
 
 

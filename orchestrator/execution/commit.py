@@ -12,18 +12,17 @@ from typing import Any
 
 from django.db import Error
 
-from approvals.gates import settlement as settlements
-from approvals.gates.new_requests import Moment, Opening, Reached, prepare
+from approvals.gates import settlement as gate_settlement
+from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
 from approvals.gates.settlement import Rebasing
 from approvals.models import RequestStatus
-from checkpoints.core import keep_policy as policy
-from checkpoints.core import tape
+from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import Status
 from checkpoints.db.statements import Update
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger.commit import Head, Moved, Payload, Point, Turn
+from checkpoints.ledger.commit import ConcurrentUpdate, Head, NewCheckpoint, Payload, RunUpdate
 from checkpoints.memory.landings import Commit
 from checkpoints.models.checkpoint import Source
 from orchestrator.engine import Task
@@ -32,315 +31,360 @@ from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
 from orchestrator.engine.reduce import HeldWrite, Step, settle_step
-from orchestrator.execution import diagnostics
-from orchestrator.execution import failed_save as saving
-from orchestrator.execution import memory as remembering
-from orchestrator.execution import summary as shown
-from orchestrator.execution.executor import Finish
-from orchestrator.execution.memory import Remembered, State
-from orchestrator.execution.open_superstep import Kept, Open, unsettled
-from orchestrator.execution.session import Desk, Flight, Worked, repeated
+from orchestrator.execution import diagnostics, failed_save, summary
+from orchestrator.execution import memory as execution_memory
+from orchestrator.execution.executor import TaskOutcome
+from orchestrator.execution.memory import MemoryChanges, State
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
+from orchestrator.execution.session import PendingCommit, Session, SuperstepResult, retry_when_log_moved
 
 
 @frozen
-class _Built:
+class _Assembled:
     """A commit, ready to be made; `after` is what the run would do next, `listing` and `inside` ride in it."""
 
-    point: Point
-    turn: Turn
-    lines: list[Draft]
+    checkpoint: NewCheckpoint
+    run_update: RunUpdate
+    events: list[NewEvent]
     listing: Update | None
     inside: Callable[[], None] | None
     after: Planned
 
 
-def advance(desk: Desk, worked: Worked, *, wait: bool = False) -> bool:
+def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = False) -> bool:
     """Commit a superstep: its state, the requests it opens, and what becomes of the run. Gives whether we still have
-    it. Where nothing but pure tasks comes next, the commit may be on its way then: `land` it.
+    it. Where nothing but pure tasks comes next, the commit may be on its way then: `await_commit` it.
     """
 
     def act() -> tuple[Head, str]:
-        it = _built(desk, worked)
+        it = _assemble(session, worked)
         try:
-            made = ledger.made(
-                desk.hold, desk.head, it.point, it.turn, lines=it.lines, also=it.listing, inside=it.inside
+            made = ledger.prepare_commit(
+                session.lease,
+                session.head,
+                it.checkpoint,
+                it.run_update,
+                events=it.events,
+                also=it.listing,
+                inside=it.inside,
             )
-            if not land(desk):
-                return desk.head, Status.RUNNING
-            desk.ahead = it.after
+            if not await_commit(session):
+                return session.head, Status.RUNNING
+            session.ahead = it.after
             landing = made.send()
-            if wait or not _may_fly(desk, it):
+            if wait or not _may_overlap(session, it):
                 landing()
             else:
-                desk.flight = Flight(landing, desk.head, worked)
+                session.pending_commit = PendingCommit(landing, session.head, worked)
         except (SaveFailed, Error) as error:
-            alone = it.inside is None and saving.may_go_on(desk.graph, worked.kept, it.turn, it.after)
-            if not (alone and saving.is_refusal(error)):
+            alone = it.inside is None and failed_save.may_continue(session.graph, worked.kept, it.run_update, it.after)
+            if not (alone and failed_save.is_refusal(error)):
                 raise
-            desk.ahead = it.after
-            head = saving.go_on(desk.hold, desk.head, it.point, it.turn, lines=it.lines, error=error)
-            return head, it.turn.status
-        return made.head, it.turn.status
+            session.ahead = it.after
+            head = failed_save.continue_unsaved(
+                session.lease, session.head, it.checkpoint, it.run_update, events=it.events, error=error
+            )
+            return head, it.run_update.status
+        return made.head, it.run_update.status
 
-    return _moved(desk, repeated(desk.hold, act))
+    return _moved(session, retry_when_log_moved(session.lease, act))
 
 
-def land(desk: Desk) -> bool:
+def await_commit(session: Session) -> bool:
     """Wait for the commit that is on its way, if one is. False: somebody else wrote to the run before it, so it was
     made anew; whatever was worked since began before that, and must begin again.
     """
-    flight, desk.flight = desk.flight, None
-    if flight is None:
+    pending_commit, session.pending_commit = session.pending_commit, None
+    if pending_commit is None:
         return True
     try:
-        flight.land()
+        pending_commit.land()
         return True
-    except Moved:
-        desk.head, desk.retried, desk.hold.moved = flight.before, [], True
-        ledger.look_again(desk.hold)
-        advance(desk, flight.worked, wait=True)
+    except ConcurrentUpdate:
+        session.head, session.retried, session.lease.moved = pending_commit.before, [], True
+        ledger.refresh_lease(session.lease)
+        commit_superstep(session, pending_commit.worked, wait=True)
         return False
 
 
-def _may_fly(desk: Desk, it: _Built) -> bool:
+def _may_overlap(session: Session, it: _Assembled) -> bool:
     """Whether what comes next may begin before the commit is certain: pure tasks, which may run at any time and again,
     while nobody is asked and nothing rides in it.
     """
-    waits = it.inside or desk.retried or it.point.payload.frontier["waiting"]
-    if waits or not it.after.starts or desk.graph.graph.on_save_error == "continue":
+    waits = it.inside or session.retried or it.checkpoint.payload.frontier["waiting"]
+    if waits or not it.after.starts or session.graph.graph.on_save_error == "continue":
         return False
-    nodes = desk.graph.nodes
+    nodes = session.graph.nodes
     return all(nodes[start.task.node].effect == PURE and not nodes[start.task.node].gated for start in it.after.starts)
 
 
-def _built(desk: Desk, worked: Worked) -> _Built:
-    number, step, kept, at = desk.hold.superstep + 1, worked.step, worked.kept, datetime.now(UTC)
-    reached = _reached(desk, kept, worked.before)
+def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
+    number, step, kept, at = session.lease.superstep + 1, worked.step, worked.kept, datetime.now(UTC)
+    reached = _gates_to_ask(session, kept, worked.before)
     outputs = {task: one.output for task, one in kept.items() if one.output}
-    after = plan(desk.graph, step.frontier)
-    status = _status(desk, step.frontier, after)
+    after = plan(session.graph, step.frontier)
+    status = _status(session, step.frontier, after)
     held = [write for write in step.held if write.task in reached]
-    memory = remembering.weigh(desk.hold, desk.graph, step.memory, held=held, outputs=outputs, at=at)
-    state = _seen(desk, step, memory, held)
-    opening = prepare(desk.hold, desk.graph, reached, step.held, Moment(state, number, desk.input, at))
-    moved = settlements.rebase(desk.look(), desk.graph, state, at=at, cover=desk.hold.cover)
-    entries = shown.nodes(desk.graph, kept)
-    point = Point(
+    memory = execution_memory.check_landings(
+        session.lease, session.graph, step.memory, held=held, outputs=outputs, at=at
+    )
+    state = _state_reviewers_see(session, step, memory, held)
+    opening = prepare_requests(
+        session.lease, session.graph, reached, step.held, Moment(state, number, session.input, at)
+    )
+    moved = gate_settlement.rebase_writes(
+        session.look(), session.graph, state, at=at, protection=session.lease.protection
+    )
+    entries = summary.node_entries(session.graph, kept)
+    checkpoint = NewCheckpoint(
         Source.SUPERSTEP,
-        _payload(desk, step, [(t.node, k.ms) for t, k in kept.items()], number),
+        _payload(session, step, [(t.node, k.ms) for t, k in kept.items()], number),
         number,
         step.changes,
         nodes=entries,
-        kept=_stays(desk, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING),
+        kept=_is_kept(session, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING),
         took_ms=worked.took_ms,
-        snapshot=desk.graph.snapshot,
+        snapshot=session.graph.snapshot,
     )
-    turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, shown.word(entries)))
-    lines = [*shown.unfinished(desk.retried), *shown.finished(kept), *memory.lines, *opening.lines, *moved.lines]
-    lines += shown.turned(status, step.frontier)
-    journaled = any(desk.graph.nodes[task.node].journaled for task in kept)
-    listing = journal.listing(desk.hold, desk.head.next_seq) if journaled else None
-    return _Built(point, turn, lines, listing, _inside(desk, opening, moved, memory), after)
+    run_update = RunUpdate(
+        status, summary.place_of(step.frontier, after), tape.extend(session.lease.tape, summary.tape_word(entries))
+    )
+    events = [
+        *summary.unfinished_events(session.retried),
+        *summary.task_events(kept),
+        *memory.events,
+        *opening.events,
+        *moved.events,
+    ]
+    events += summary.status_events(status, step.frontier)
+    journaled = any(session.graph.nodes[task.node].journaled for task in kept)
+    listing = journal.list_update(session.lease, session.head.next_seq) if journaled else None
+    return _Assembled(checkpoint, run_update, events, listing, _extra_writes(session, opening, moved, memory), after)
 
 
-def _stays(desk: Desk, worked: Worked, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
+def _is_kept(session: Session, worked: SuperstepResult, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
     """Whether the row of this superstep stays in the timeline."""
-    superstep = policy.Superstep(
-        desk.hold.superstep + 1,
-        ran=[desk.graph.nodes[start.task.node].checkpoint for start in worked.planned.starts],
-        next=[desk.graph.nodes[start.task.node].checkpoint for start in after.starts],
+    superstep = keep_policy.Superstep(
+        session.lease.superstep + 1,
+        ran=[session.graph.nodes[start.task.node].checkpoint for start in worked.planned.starts],
+        next=[session.graph.nodes[start.task.node].checkpoint for start in after.starts],
         asked=worked.asks_checkpoint,
         opens_gate=opens_gate,
         ends=ends,
     )
-    return policy.stays(desk.graph.checkpoints, superstep)
+    return keep_policy.stays(session.graph.checkpoints, superstep)
 
 
-def settle(desk: Desk) -> bool:
+def commit_settlement(session: Session) -> bool:
     """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens."""
 
     def act() -> tuple[Head, str]:
         at = datetime.now(UTC)
-        before = desk.head.payload.state
-        state = remembering.seen(desk.hold, before, remembering.held_channels(desk.look()))
-        settlement = settlements.settle(desk.asked, desk.graph, desk.frontier, state, desk.hold.cover)
-        others = [one for one in desk.asked if one.request not in settlement.requests]
-        if not settlement.settled:
-            moved = settlements.rebase(others, desk.graph, state, at=at, cover=desk.hold.cover)
-            ledger.append(desk.hold, moved.lines, inside=moved.insert)
-            desk.hold.moved = True
-            return desk.head, Status.RUNNING
-        step = settle_step(desk.graph, desk.frontier, before, settlement.settled)
-        memory = _decided(desk, step, at)
-        after = desk.ahead = plan(desk.graph, step.frontier)
-        status = _status(desk, step.frontier, after, apart_from=settlement.requests)
-        after_it = _seen(desk, step, memory)
-        moved = settlements.rebase(others, desk.graph, after_it, at=at, cover=desk.hold.cover)
-        point = Point(
-            Source.SETTLEMENT,
-            _payload(desk, step, [], desk.hold.superstep),
-            desk.hold.superstep,
-            step.changes,
-            nodes=shown.settled(settlement.settled),
-            snapshot=desk.graph.snapshot,
+        before = session.head.payload.state
+        state = execution_memory.memory_values(session.lease, before, execution_memory.held_channels(session.look()))
+        settlement = gate_settlement.settle_gates(
+            session.asked, session.graph, session.frontier, state, session.lease.protection
         )
-        turn = Turn(status, shown.at_node(step.frontier, after), tape.extend(desk.hold.tape, "s"))
-        applied = shown.applied(settlement.settled)
-        lines = [*applied, *memory.lines, *moved.lines, *shown.turned(status, step.frontier)]
+        others = [one for one in session.asked if one.request not in settlement.requests]
+        if not settlement.settled:
+            moved = gate_settlement.rebase_writes(
+                others, session.graph, state, at=at, protection=session.lease.protection
+            )
+            ledger.append_events(session.lease, moved.events, inside=moved.insert)
+            session.lease.moved = True
+            return session.head, Status.RUNNING
+        step = settle_step(session.graph, session.frontier, before, settlement.settled)
+        memory = _decided(session, step, at)
+        after = session.ahead = plan(session.graph, step.frontier)
+        status = _status(session, step.frontier, after, apart_from=settlement.requests)
+        after_it = _state_reviewers_see(session, step, memory)
+        moved = gate_settlement.rebase_writes(
+            others, session.graph, after_it, at=at, protection=session.lease.protection
+        )
+        checkpoint = NewCheckpoint(
+            Source.SETTLEMENT,
+            _payload(session, step, [], session.lease.superstep),
+            session.lease.superstep,
+            step.changes,
+            nodes=summary.gate_entries(settlement.settled),
+            snapshot=session.graph.snapshot,
+        )
+        run_update = RunUpdate(status, summary.place_of(step.frontier, after), tape.extend(session.lease.tape, "s"))
+        applied = summary.gate_events(settlement.settled)
+        events = [*applied, *memory.events, *moved.events, *summary.status_events(status, step.frontier)]
 
         def inside() -> None:
             settlement.insert()
             moved.insert()
-            memory.insert(desk.hold, Commit(desk.head.next_seq, desk.hold.superstep, at))
+            memory.insert(session.lease, Commit(session.head.next_seq, session.lease.superstep, at))
 
-        return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside), status
+        return ledger.commit_superstep(
+            session.lease, session.head, checkpoint, run_update, events=events, inside=inside
+        ), status
 
-    return _moved(desk, repeated(desk.hold, act))
+    return _moved(session, retry_when_log_moved(session.lease, act))
 
 
-def rest(desk: Desk) -> bool:
+def commit_rest(session: Session) -> bool:
     """Nothing can start and nothing is settled: give the run back as it is. No checkpoint, for nothing happened.
 
     True, and nothing done, where a gate was settled since the last look.
     """
-    status = Status(ending(desk.graph, desk.frontier))
-    turn = Turn(status, shown.at_node(desk.frontier, None), desk.hold.tape)
+    status = Status(ending(session.graph, session.frontier))
+    run_update = RunUpdate(status, summary.place_of(session.frontier, None), session.lease.tape)
 
     def act() -> bool:
-        if desk.settled():
+        if session.settled():
             return True
-        ledger.stop(desk.hold, turn, lines=shown.turned(status, desk.frontier))
+        ledger.stop_run(session.lease, run_update, events=summary.status_events(status, session.frontier))
         return False
 
-    return repeated(desk.hold, act)
+    return retry_when_log_moved(session.lease, act)
 
 
-def fail(desk: Desk, error: dict[str, Any]) -> bool:
+def commit_failure(session: Session, error: dict[str, Any]) -> bool:
     """Stop a run that failed outside its tasks (a limit, a router behind a gate): a failure checkpoint with nothing
     new. Unknown comes before failed: where an effect may have happened, that is to be settled first.
     """
-    lost = unsettled(desk.graph, journal.entries(desk.hold))
+    lost = unsettled_tasks(session.graph, journal.entries(session.lease))
     status = Status.UNKNOWN if lost else Status.FAILED
-    turn = Turn(status, str(error.get("node", "")), tape.extend(desk.hold.tape, "!"), error=error)
-    lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    point = _failure(desk, desk.head.payload, [])
+    run_update = RunUpdate(status, str(error.get("node", "")), tape.extend(session.lease.tape, "!"), error=error)
+    events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
+    checkpoint = _failure(session, session.head.payload, [])
 
     def mark() -> None:
-        journal.mark_unknown(desk.hold, lost)
+        journal.mark_tasks_unknown(session.lease, lost)
 
-    repeated(desk.hold, lambda: ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=mark))
+    retry_when_log_moved(
+        session.lease,
+        lambda: ledger.commit_superstep(
+            session.lease, session.head, checkpoint, run_update, events=events, inside=mark
+        ),
+    )
     return False
 
 
-def _failure(desk: Desk, payload: Payload, nodes: list[dict[str, Any]]) -> Point:
-    number, snapshot = desk.hold.superstep, desk.graph.snapshot
-    return Point(Source.FAILURE, payload, number, nodes=nodes, committed=False, snapshot=snapshot)
+def _failure(session: Session, payload: Payload, nodes: list[dict[str, Any]]) -> NewCheckpoint:
+    number, snapshot = session.lease.superstep, session.graph.snapshot
+    return NewCheckpoint(Source.FAILURE, payload, number, nodes=nodes, committed=False, snapshot=snapshot)
 
 
-def leave_open(
-    desk: Desk,
+def commit_open_superstep(
+    session: Session,
     planned: Planned,
-    before: Open,
-    kept: Mapping[Task, Kept],
-    left: Mapping[Task, Finish],
+    before: OpenSuperstep,
+    kept: Mapping[Task, FinishedTask],
+    left: Mapping[Task, TaskOutcome],
     *,
     error: dict[str, Any] | None = None,
     ask: bool = True,
 ) -> bool:
     """Commit a superstep that stays open: what finished is kept, human siblings are asked unless a gate cannot open."""
-    turn = _stopped(desk, left, error)
-    reached = _reached(desk, kept, before) if ask else {}
+    run_update = _stopped(session, left, error)
+    reached = _gates_to_ask(session, kept, before) if ask else {}
     held = [write for task in reached for write in kept[task].held(task)]
-    later = left if turn.status == Status.WAITING else {}
-    open_ = _still_open(desk, kept, later, asked=before.asked | set(reached))
+    later = left if run_update.status == Status.WAITING else {}
+    open_ = _still_open(session, kept, later, asked=before.asked | set(reached))
     # Without an error nothing was tried: an attempt that was planned before is still to come.
     ended = [(task, one) for task, one in left.items() if one.error]
     unknown = [task for task, one in left.items() if one.outcome == "unknown"]
 
     def act() -> Head:
-        payload, at = desk.head.payload, datetime.now(UTC)
-        seen = remembering.about_to_hold(desk.hold, desk.graph, payload.state, held, at)
-        moment = Moment(seen, desk.hold.superstep, desk.input, at)
-        opening = prepare(desk.hold, desk.graph, reached, held, moment)
-        point = _failure(desk, replace(payload, open=open_.to_json()), shown.left(desk.graph, kept, left))
-        lines = [*shown.unfinished([*desk.retried, *ended]), *opening.lines, *shown.stopped(turn)]
+        payload, at = session.head.payload, datetime.now(UTC)
+        seen = execution_memory.values_to_be_held(session.lease, session.graph, payload.state, held, at)
+        moment = Moment(seen, session.lease.superstep, session.input, at)
+        opening = prepare_requests(session.lease, session.graph, reached, held, moment)
+        checkpoint = _failure(
+            session, replace(payload, open=open_.to_json()), summary.open_node_entries(session.graph, kept, left)
+        )
+        events = [
+            *summary.unfinished_events([*session.retried, *ended]),
+            *opening.events,
+            *summary.stop_events(run_update),
+        ]
 
         def inside() -> None:
             opening.insert()
-            journal.mark_unknown(desk.hold, unknown)
-            journal.list_done(desk.hold, desk.head.next_seq)
+            journal.mark_tasks_unknown(session.lease, unknown)
+            journal.list_done_results(session.lease, session.head.next_seq)
 
-        return ledger.commit(desk.hold, desk.head, point, turn, lines=lines, inside=inside)
+        return ledger.commit_superstep(
+            session.lease, session.head, checkpoint, run_update, events=events, inside=inside
+        )
 
-    repeated(desk.hold, act)
+    retry_when_log_moved(session.lease, act)
     return False
 
 
-def _still_open(desk: Desk, kept: Mapping[Task, Kept], later: Mapping[Task, Finish], *, asked: frozenset[Task]) -> Open:
+def _still_open(
+    session: Session, kept: Mapping[Task, FinishedTask], later: Mapping[Task, TaskOutcome], *, asked: frozenset[Task]
+) -> OpenSuperstep:
     """What is kept of the superstep, with when and after how many tries those go on that wait for a next attempt."""
-    now = desk.hold.now().timestamp()
+    now = session.lease.now().timestamp()
     tries = {task: one.tries for task, one in later.items()}
     due = {task: now + one.due_in for task, one in later.items()}
-    return Open(dict(kept), asked, tries, desk.hold.superstep + 1, due)
+    return OpenSuperstep(dict(kept), asked, tries, session.lease.superstep + 1, due)
 
 
-def _stopped(desk: Desk, left: Mapping[Task, Finish], error: dict[str, Any] | None) -> Turn:
+def _stopped(session: Session, left: Mapping[Task, TaskOutcome], error: dict[str, Any] | None) -> RunUpdate:
     """What an open superstep makes of the run: unknown before failed before waiting."""
-    tape_ = tape.extend(desk.hold.tape, "!")
+    tape_ = tape.extend(session.lease.tape, "!")
     at_node = ", ".join(sorted({task.node for task in left}))
     for outcome, status in (("unknown", Status.UNKNOWN), ("failed", Status.FAILED)):
         tasks = [task for task, one in left.items() if one.outcome == outcome]
         if tasks and not error:
-            return Turn(status, at_node, tape_, error=shown.error(outcome, tasks[0], left[tasks[0]]))
+            return RunUpdate(status, at_node, tape_, error=summary.stop_error(outcome, tasks[0], left[tasks[0]]))
     if error:
-        return Turn(Status.FAILED, at_node, tape_, error=error)
-    return Turn(Status.WAITING, at_node, desk.hold.tape, due_in=min(one.due_in for one in left.values()))
+        return RunUpdate(Status.FAILED, at_node, tape_, error=error)
+    return RunUpdate(Status.WAITING, at_node, session.lease.tape, due_in=min(one.due_in for one in left.values()))
 
 
-def _reached(desk: Desk, kept: Mapping[Task, Kept], before: Open) -> dict[Task, Reached]:
+def _gates_to_ask(
+    session: Session, kept: Mapping[Task, FinishedTask], before: OpenSuperstep
+) -> dict[Task, ReachedGate]:
     """The gates that are asked now: those of kept tasks whose requests are not open yet."""
     asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
     if not asked:
         return {}
-    gates = {task: desk.graph.nodes[one.guard or task.node].gate for task, one in asked.items()}
+    gates = {task: session.graph.nodes[one.guard or task.node].gate for task, one in asked.items()}
     return {
-        task: Reached(gate, asked[task].why, all_or_nothing=_as_a_whole(desk, task, asked[task]))
+        task: ReachedGate(gate, asked[task].why, all_or_nothing=_as_a_whole(session, task, asked[task]))
         for task, gate in gates.items()
         if gate
     }
 
 
-def _as_a_whole(desk: Desk, task: Task, one: Kept) -> bool:
-    return one.guard is not None or remembering.all_or_nothing(desk.graph, task, one.output)
+def _as_a_whole(session: Session, task: Task, one: FinishedTask) -> bool:
+    return one.guard is not None or execution_memory.all_or_nothing(session.graph, task, one.output)
 
 
-def _decided(desk: Desk, step: Step, at: datetime) -> Remembered:
-    """What a settlement lands. Raises `Moved` where memory changed since the look: the next one re-bases the write."""
+def _decided(session: Session, step: Step, at: datetime) -> MemoryChanges:
+    """What a settlement lands. Raises `ConcurrentUpdate` where memory changed meanwhile: the next look re-bases it."""
     try:
-        return remembering.weigh(desk.hold, desk.graph, step.memory, at=at)
+        return execution_memory.check_landings(session.lease, session.graph, step.memory, at=at)
     except MemoryConflict as conflict:
-        raise Moved from conflict
+        raise ConcurrentUpdate from conflict
 
 
-def _seen(desk: Desk, step: Step, memory: Remembered, held: Sequence[HeldWrite] = ()) -> State:
+def _state_reviewers_see(session: Session, step: Step, memory: MemoryChanges, held: Sequence[HeldWrite] = ()) -> State:
     """The state after the step, with what memory then holds for writes that gates hold."""
-    asked = desk.look()
+    asked = session.look()
     if not (asked or held):
         return step.state
-    channels = remembering.held_channels(asked, held)
-    return remembering.seen(desk.hold, step.state, channels, memory.landings)
+    channels = execution_memory.held_channels(asked, held)
+    return execution_memory.memory_values(session.lease, step.state, channels, memory.landings)
 
 
-def _status(desk: Desk, frontier: Frontier, after: Planned, *, apart_from: Any = ()) -> str:
+def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from: Any = ()) -> str:
     if after.starts:
         return Status.RUNNING
-    status = Status(ending(desk.graph, frontier))
-    waits = [a for a in desk.look() if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
+    status = Status(ending(session.graph, frontier))
+    waits = [a for a in session.look() if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
     return Status.RUNNING if status == Status.PAUSED and waits else status
 
 
-def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int) -> Payload:
-    before, seq = desk.head.payload, desk.head.next_seq
+def _payload(session: Session, step: Step, ran: list[tuple[str, int]], supersteps: int) -> Payload:
+    before, seq = session.head.payload, session.head.next_seq
     return Payload(
         step.state,
         diagnostics.after(before.diagnostics, ran, supersteps=supersteps),
@@ -349,21 +393,23 @@ def _payload(desk: Desk, step: Step, ran: list[tuple[str, int]], supersteps: int
     )
 
 
-def _inside(desk: Desk, opening: Opening, moved: Rebasing, memory: Remembered) -> Callable[[], None] | None:
+def _extra_writes(
+    session: Session, opening: NewRequests, moved: Rebasing, memory: MemoryChanges
+) -> Callable[[], None] | None:
     if not (opening.requests or moved.rows or moved.reopened or memory):
         return None
-    commit = Commit(desk.head.next_seq, desk.hold.superstep + 1, datetime.now(UTC))
+    commit = Commit(session.head.next_seq, session.lease.superstep + 1, datetime.now(UTC))
 
     def inside() -> None:
         opening.insert()
         moved.insert()
-        memory.insert(desk.hold, commit)
+        memory.insert(session.lease, commit)
 
     return inside
 
 
-def _moved(desk: Desk, outcome: tuple[Head, str]) -> bool:
+def _moved(session: Session, outcome: tuple[Head, str]) -> bool:
     head, status = outcome
-    if head is not desk.head:
-        desk.moved_to(head)
+    if head is not session.head:
+        session.moved_to(head)
     return status == Status.RUNNING

@@ -16,7 +16,7 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome, TaskResult
-from checkpoints.queue.leases import Hold
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
@@ -24,10 +24,10 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Start
 from orchestrator.engine.reduce import Output
 from orchestrator.execution import inline
-from orchestrator.execution.attempt import Attempt, Setting
+from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.open_superstep import safe_again
-from orchestrator.execution.threads import Shift
+from orchestrator.execution.threads import BoundedPool
 
 LONGEST_PAUSE = 5.0
 """Seconds. A longer pause between two attempts gives the worker back."""
@@ -39,12 +39,12 @@ WATCH_SECONDS = 0.25
 """How often a superstep in hand looks whether its lease is lost or its worker drains."""
 
 
-class Drained(Exception):
+class Draining(Exception):
     """The grace period is over: what runs is left as in a crash, and the run goes back to the queue."""
 
 
 @frozen
-class Finish:
+class TaskOutcome:
     """How a task came out of this sitting: done, failed, unknown, or later (in `due_in` seconds, after `tries`)."""
 
     outcome: str
@@ -66,23 +66,23 @@ Next = tuple[Start, int, int]
 class Executor:
     """One superstep's sitting."""
 
-    hold: Hold
+    lease: Lease
     graph: Compiled
-    setting: Setting
+    context: SuperstepContext
     heart: Heartbeat
     draining: Callable[[], bool]
-    finished: dict[Task, Finish] = field(default_factory=dict)
-    retried: list[tuple[Task, Finish]] = field(default_factory=list)
+    finished: dict[Task, TaskOutcome] = field(default_factory=dict)
+    retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     _running: dict[Task, Attempt] = field(default_factory=dict)
     _later: list[tuple[float, int, Next]] = field(default_factory=list)
     _count: Any = field(default_factory=itertools.count)
     _results: "queue.SimpleQueue[Attempt]" = field(default_factory=queue.SimpleQueue)
     _look_at: float = math.inf
     _drained_at: float | None = None
-    _shift: Shift[Attempt] = field(init=False)
+    _pool: BoundedPool[Attempt] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._shift = Shift(MOST_AT_ONCE, self._stopped)
+        self._pool = BoundedPool(MOST_AT_ONCE, self._stopped)
 
     def run(
         self,
@@ -90,9 +90,9 @@ class Executor:
         entries: Mapping[Task, Entry],
         tries: Mapping[Task, int],
         due: Mapping[Task, float],
-    ) -> dict[Task, Finish]:
+    ) -> dict[Task, TaskOutcome]:
         """Bring each of these tasks to a finish. `due` (seconds since the epoch) are moments before which the next
-        attempt is not made. Raises `StaleLease` and `Drained`.
+        attempt is not made. Raises `StaleLease` and `Draining`.
         """
         for start in starts:
             entry, tried = entries.get(start.task), tries.get(start.task, 0)
@@ -100,7 +100,7 @@ class Executor:
             if known:
                 self.finished[start.task] = known
             else:
-                wait = due[start.task] - self.hold.now().timestamp() if start.task in due else 0.0
+                wait = due[start.task] - self.lease.now().timestamp() if start.task in due else 0.0
                 self._queue((start, (entry.attempt if entry else tried) + 1, tried), wait)
         try:
             return self._sit()
@@ -115,11 +115,11 @@ class Executor:
         """Let an attempt be made in `wait` seconds; a long pause that a wake cut short goes on."""
         start, number, tried = attempt
         if wait > LONGEST_PAUSE:
-            self.finished[start.task] = Finish("later", attempt=number - 1, tries=tried, due_in=wait)
+            self.finished[start.task] = TaskOutcome("later", attempt=number - 1, tries=tried, due_in=wait)
         else:
             heapq.heappush(self._later, (time.monotonic() + wait, next(self._count), attempt))
 
-    def _sit(self) -> dict[Task, Finish]:
+    def _sit(self) -> dict[Task, TaskOutcome]:
         self._begin(self._due())
         while self._running or self._later:
             self._collect(self._wait())
@@ -129,17 +129,17 @@ class Executor:
             self._begin(self._due())
         return self.finished
 
-    def _known(self, start: Start, entry: Entry) -> Finish | None:
+    def _known(self, start: Start, entry: Entry) -> TaskOutcome | None:
         """What the journal says of a task: its result, that it is unknown, or (None) that it runs."""
         if entry.outcome == Outcome.DONE:
             # Where a person settled it, he has said that this output is the one.
-            if not entry.settled and entry.input_hash != self.setting.input_hash(start):
-                return Finish("unknown", error=_changed(start.task), attempt=entry.attempt)
+            if not entry.settled and entry.input_hash != self.context.input_hash(start):
+                return TaskOutcome("unknown", error=_changed(start.task), attempt=entry.attempt)
             output = Output.from_json(entry.output or {})
-            return Finish("done", output=output, attempt=entry.attempt, ms=entry.took_ms, settled=entry.settled)
+            return TaskOutcome("done", output=output, attempt=entry.attempt, ms=entry.took_ms, settled=entry.settled)
         lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
         if lost or entry.outcome == Outcome.UNKNOWN:
-            return Finish("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)
+            return TaskOutcome("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)
         return None
 
     def _begin(self, begin: Sequence[Next]) -> None:
@@ -149,15 +149,15 @@ class Executor:
         if not begin:
             return
         intents = self._intents(begin)
-        written = journal.begin(self.hold, intents) if intents else {}
+        written = journal.write_intents(self.lease, intents) if intents else {}
         made = [self._attempt(start, number, tried + 1, written.get(start.task)) for start, number, tried in begin]
         # Nor beside others at work: somebody must watch them, and what is stuck here may end the process.
-        alone = not self._running and self.hold.claims <= 1 and inline.may_be_here()
+        alone = not self._running and self.lease.claims <= 1 and inline.may_be_here()
         if alone and all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
             made = self._made_here(made)
         if made:
             self._running.update((one.task, one) for one in made)
-            self._shift.put(made)
+            self._pool.put(made)
 
     def _made_here(self, quick: list[Attempt]) -> list[Attempt]:
         """Make these attempts, and give those that there was no time for. When no more may begin, they wait."""
@@ -170,17 +170,17 @@ class Executor:
                 if (now := time.monotonic()) > until:
                     return quick[n:]
                 self.heart.busy_until = now + one.timeout
-                inline.make(one)
+                inline.attempt_inline(one)
                 self._take(one)
         finally:
             self.heart.busy_until = math.inf
         return []
 
     def _attempt(self, start: Start, number: int, tries: int, intent: TaskResult | None) -> Attempt:
-        timeout = self.setting.timeout(start.task.node)
+        timeout = self.context.timeout(start.task.node)
         # None is out of time earlier, for it has yet to begin.
         self._look_at = min(self._look_at, time.monotonic() + timeout)
-        return Attempt(self.setting, start, number, tries, timeout, self._results, intent)
+        return Attempt(self.context, start, number, tries, timeout, self._results, intent)
 
     def _intents(self, begin: Sequence[Next]) -> list[Intent]:
         return [
@@ -188,8 +188,8 @@ class Executor:
                 start.task,
                 number,
                 self.graph.nodes[start.task.node].effect,
-                self.setting.input_hash(start),
-                self.setting.timeout(start.task.node),
+                self.context.input_hash(start),
+                self.context.timeout(start.task.node),
             )
             for start, number, _ in begin
             if self.graph.nodes[start.task.node].journaled
@@ -217,14 +217,14 @@ class Executor:
         mine = [one for one in ended if self._running.get(one.task) is one]
         endings = [one.ending() for one in mine if self.graph.nodes[one.task.node].journaled and not one.recorded]
         try:
-            late = {ending.task for ending in journal.record(self.hold, endings)} if endings else set()
+            late = {ending.task for ending in journal.write_results(self.lease, endings)} if endings else set()
         except (StaleLease, TamperedRow, WrongKey):
             for one in mine:
                 one.recorded = True  # as evidence
             raise
         for one in mine:
             del self._running[one.task]
-            self._shift.give_up(one)
+            self._pool.give_up(one)
             if one.task in late:
                 self._take_recorded(one)
             else:
@@ -234,10 +234,10 @@ class Executor:
         """An atomic attempt that was given up, or whose commit was not acknowledged, had its result: the journal
         knows.
         """
-        entry = journal.entries(self.hold).get(one.task)
+        entry = journal.entries(self.lease).get(one.task)
         known = self._known(one.start, entry) if entry else None
         if known is None:
-            raise StaleLease("the attempt is over", run=str(self.hold.id), task=str(one.task))
+            raise StaleLease("the attempt is over", run=str(self.lease.id), task=str(one.task))
         self.finished[one.task] = known
 
     def _take(self, one: Attempt) -> None:
@@ -246,27 +246,31 @@ class Executor:
         if one.refused is not None:
             raise one.refused
         if one.outcome == Outcome.DONE:
-            self.finished[one.task] = Finish("done", one.output, None, one.number, one.ms, 0, 0.0, one.asks_checkpoint)
+            self.finished[one.task] = TaskOutcome(
+                "done", one.output, None, one.number, one.ms, 0, 0.0, one.asks_checkpoint
+            )
         elif one.outcome == Outcome.UNKNOWN:
-            self.finished[one.task] = Finish("unknown", error=one.error, attempt=one.number, ms=one.ms)
+            self.finished[one.task] = TaskOutcome("unknown", error=one.error, attempt=one.number, ms=one.ms)
         else:
             self._failed(one)
 
     def _failed(self, one: Attempt) -> None:
         """Plan the next attempt, near or far; or let the task have failed."""
         retry = self.graph.nodes[one.task.node].retry
-        over = retry is None or one.tries >= retry.attempts or self.setting.cancelled.is_set()
+        over = retry is None or one.tries >= retry.attempts or self.context.cancelled.is_set()
         if retry is None or over or not one.retriable(retry):
-            self.finished[one.task] = Finish("failed", error=one.error, attempt=one.number, ms=one.ms, tries=one.tries)
+            self.finished[one.task] = TaskOutcome(
+                "failed", error=one.error, attempt=one.number, ms=one.ms, tries=one.tries
+            )
             return
-        pause = self.setting.pause(retry, one.tries, one.task)
+        pause = self.context.pause(retry, one.tries, one.task)
         if pause > LONGEST_PAUSE:
-            self.finished[one.task] = Finish(
+            self.finished[one.task] = TaskOutcome(
                 "later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause
             )
         else:
             self._queue((one.start, one.number + 1, one.tries), pause)
-            planned = Finish("later", error=one.error, attempt=one.number, due_in=pause)
+            planned = TaskOutcome("later", error=one.error, attempt=one.number, due_in=pause)
             self.retried.append((one.task, planned))
 
     def _due(self) -> list[Next]:
@@ -308,23 +312,23 @@ class Executor:
 
     def _watch(self) -> None:
         if self.heart.lost.is_set():
-            self.setting.cancelled.set()
-            raise StaleLease("the lease was lost", run=str(self.hold.id), epoch=self.hold.epoch)
+            self.context.cancelled.set()
+            raise StaleLease("the lease was lost", run=str(self.lease.id), epoch=self.lease.epoch)
         if self.heart.cancelling.is_set():
             # Tasks may look and leave; what they return is committed like any other's.
-            self.setting.cancelled.set()
+            self.context.cancelled.set()
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()
-        back = self._shift.take_back()
+        back = self._pool.take_back()
         for one in back:
             del self._running[one.task]
         self._put_off(back)
         # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
-        if time.monotonic() - self._drained_at > self.setting.conf.grace_seconds or not self._running:
-            self.setting.cancelled.set()
+        if time.monotonic() - self._drained_at > self.context.conf.grace_seconds or not self._running:
+            self.context.cancelled.set()
             self._collect(self._ready())
-            raise Drained
+            raise Draining
 
 
 def _lost(task: Task) -> dict[str, Any]:

@@ -12,16 +12,16 @@ import structlog
 from django.db import DataError, Error, IntegrityError, connection
 
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft
-from checkpoints.ledger import checkpoint_rows as points
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import checkpoint_rows
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger.commit import Head, Moved, Point, Turn
-from checkpoints.queue.leases import Hold
+from checkpoints.ledger.commit import ConcurrentUpdate, Head, NewCheckpoint, RunUpdate
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import SaveFailed
 from orchestrator.engine.plan import Planned
-from orchestrator.execution import open_superstep as opened
+from orchestrator.execution import open_superstep
 
 log = structlog.get_logger(__name__)
 
@@ -43,43 +43,51 @@ def is_refusal(error: BaseException) -> bool:
     return (code is not None and code & 0xFF in _SQLITE) or str(state or "").startswith(_POSTGRESQL)
 
 
-def error_of(error: BaseException) -> dict[str, Any]:
+def save_error(error: BaseException) -> dict[str, Any]:
     """Why the run stopped, with the cure."""
-    return opened.error_of(error) | {"code": SaveFailed.code_of_class, "cure": inspect.getdoc(SaveFailed)}
+    return open_superstep.error_json(error) | {"code": SaveFailed.code_of_class, "cure": inspect.getdoc(SaveFailed)}
 
 
-def may_go_on(graph: Compiled, ran: Iterable[Task], turn: Turn, after: Planned) -> bool:
+def may_continue(graph: Compiled, ran: Iterable[Task], run_update: RunUpdate, after: Planned) -> bool:
     """Whether the superstep may stay unsaved: the graph says so, it does not end here, and neither it nor the next one
     has a write, external or human task.
     """
-    if graph.graph.on_save_error != "continue" or turn.status != Status.RUNNING:
+    if graph.graph.on_save_error != "continue" or run_update.status != Status.RUNNING:
         return False
     names = {task.node for task in ran} | {start.task.node for start in after.starts}
     return not any(graph.nodes[name].journaled or graph.nodes[name].gated for name in names)
 
 
-def go_on(hold: Hold, head: Head, point: Point, turn: Turn, *, lines: Iterable[Draft], error: BaseException) -> Head:
+def continue_unsaved(
+    lease: Lease,
+    head: Head,
+    checkpoint: NewCheckpoint,
+    run_update: RunUpdate,
+    *,
+    events: Iterable[NewEvent],
+    error: BaseException,
+) -> Head:
     """The head in memory after a superstep that was not saved: the next row will hold its change too.
 
     The run is marked at once, or, where the database itself refuses, by the next commit that succeeds.
     """
-    said = f"superstep {point.superstep} was not saved: {opened.error_of(error)['message']}"
-    facts = {"code": "not_saved", "superstep": point.superstep, "message": said}
-    hold.unsaved += [*lines, Draft("warning", facts)]
-    hold.superstep, hold.tape = point.superstep, turn.tape
-    log.warning("superstep_not_saved", run=str(hold.id), superstep=point.superstep, error=str(error))
-    _mark(hold)
-    return points.unsaved(head, point)
+    said = f"superstep {checkpoint.superstep} was not saved: {open_superstep.error_json(error)['message']}"
+    facts = {"code": "not_saved", "superstep": checkpoint.superstep, "message": said}
+    lease.unsaved += [*events, NewEvent("warning", facts)]
+    lease.superstep, lease.tape = checkpoint.superstep, run_update.tape
+    log.warning("superstep_not_saved", run=str(lease.id), superstep=checkpoint.superstep, error=str(error))
+    _mark(lease)
+    return checkpoint_rows.head_without_row(head, checkpoint)
 
 
-def _mark(hold: Hold) -> None:
+def _mark(lease: Lease) -> None:
     while True:
         try:
-            return ledger.append(hold, [])
-        except Moved:
-            ledger.look_again(hold)
-            hold.moved = True
+            return ledger.append_events(lease, [])
+        except ConcurrentUpdate:
+            ledger.refresh_lease(lease)
+            lease.moved = True
         except Error as error:
-            log.warning("mark_postponed", run=str(hold.id), error=str(error))
+            log.warning("mark_postponed", run=str(lease.id), error=str(error))
             connection.close()
             return None

@@ -20,10 +20,9 @@ from django.db import Error, connection
 from checkpoints.conf import conf
 from checkpoints.models import Run
 from checkpoints.queue import leases
-from checkpoints.queue.jobs import JobHold
-from checkpoints.queue.leases import Hold, Pulse
-from checkpoints.sealing import sealed_columns as packed
-from checkpoints.sealing import sealed_rows as sealing
+from checkpoints.queue.jobs import JobLease
+from checkpoints.queue.leases import Lease, Pulse
+from checkpoints.sealing import sealed_columns, sealed_rows
 from orchestrator.engine.errors import CountersignError
 
 log = structlog.get_logger(__name__)
@@ -91,8 +90,8 @@ class Heartbeat:
     more, ends.
     """
 
-    def __init__(self, hold: Hold | JobHold, *, beat: Callable[[], bool] | None = None) -> None:
-        self._hold = hold
+    def __init__(self, lease: Lease | JobLease, *, beat: Callable[[], bool] | None = None) -> None:
+        self._lease = lease
         self._beats = beat
         self.cancelling = threading.Event()
         self._stop = threading.Event()
@@ -113,7 +112,7 @@ class Heartbeat:
         """Start the thread, if it is not there and the block still runs. Called from any thread."""
         with self._starting:
             if self._thread is None and not self._stop.is_set():
-                thread = threading.Thread(target=self._beat, name=f"heartbeat-{self._hold.id}", daemon=True)
+                thread = threading.Thread(target=self._beat, name=f"heartbeat-{self._lease.id}", daemon=True)
                 thread.start()
                 self._thread = thread
 
@@ -156,13 +155,13 @@ class Heartbeat:
         connection.close()
 
     def _let_go(self) -> None:
-        log.critical("slice_stuck", id=str(self._hold.id))
+        log.critical("slice_stuck", id=str(self._lease.id))
         self.lost.set()
         with suppress(Error):  # else the lease runs out
-            leases.give_back(self._hold.id, self._hold.epoch)
+            leases.give_back(self._lease.id, self._lease.epoch)
         # Who came back meanwhile has found his lease lost, and may be at work on another run by now.
         stuck = time.monotonic() > self.busy_until
-        if stuck and isinstance(self._hold, Hold) and self._hold.worker is not None:
+        if stuck and isinstance(self._lease, Lease) and self._lease.worker is not None:
             os._exit(STUCK)
 
     def _write(self, progress: dict[str, Any] | None) -> bool:
@@ -170,7 +169,7 @@ class Heartbeat:
             pulse = self._pulse(progress)
         except (Error, CountersignError, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
-            log.warning("heartbeat_failed", id=str(self._hold.id), error=str(error))
+            log.warning("heartbeat_failed", id=str(self._lease.id), error=str(error))
             connection.close()
             # A report that no row can hold must not cost the lease.
             return progress is None or self._write(None)
@@ -182,11 +181,13 @@ class Heartbeat:
 
     def _pulse(self, progress: dict[str, Any] | None) -> Pulse:
         if self._beats is None:
-            return leases.heartbeat(self._hold.id, self._hold.epoch, progress=self._kept(progress))
+            return leases.heartbeat(self._lease.id, self._lease.epoch, progress=self._kept(progress))
         return Pulse.HELD if self._beats() else Pulse.LOST
 
     def _kept(self, progress: dict[str, Any] | None) -> bytes | None:
         """A report as the run's row keeps it."""
-        if progress is None or not isinstance(self._hold, Hold):
+        if progress is None or not isinstance(self._lease, Lease):
             return None
-        return sealing.locked(Run(id=self._hold.id), "progress", packed.pack(progress), self._hold.cover)
+        return sealed_rows.encrypted(
+            Run(id=self._lease.id), "progress", sealed_columns.pack_json(progress), self._lease.protection
+        )

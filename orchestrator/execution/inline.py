@@ -53,7 +53,7 @@ def _may_be(node: Node) -> bool:
     return node.effect == PURE and type(node.fn) is FunctionType and not node.fn.__code__.co_flags & CO_COROUTINE
 
 
-def make(attempt: Attempt) -> None:
+def attempt_inline(attempt: Attempt) -> None:
     """Make the attempt in this thread. Like in a thread of its own it sees no connection of ours, nor we one of its."""
     ours = connections.all(initialized_only=True)
     for one in ours:

@@ -16,15 +16,15 @@ from django.db import Error, IntegrityError, connection
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import head_loader as loading
-from checkpoints.ledger.commit import Turn
-from checkpoints.memory import read_records as recalling
+from checkpoints.ledger import head_loader
+from checkpoints.ledger.commit import RunUpdate
+from checkpoints.memory import read_records
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing import run_row as run_seal
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import run_row
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import (
     CountersignError,
@@ -39,17 +39,13 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import Planned, check_limits, plan
 from orchestrator.engine.reduce import reduce_step
-from orchestrator.execution import cancellation as cancelling
-from orchestrator.execution import commit as commits
-from orchestrator.execution import failed_save as saving
-from orchestrator.execution import open_superstep as opened
-from orchestrator.execution import summary as shown
-from orchestrator.execution.attempt import Setting
-from orchestrator.execution.executor import Drained, Executor, Finish
+from orchestrator.execution import cancellation, commit, failed_save, open_superstep, summary
+from orchestrator.execution.attempt import SuperstepContext
+from orchestrator.execution.executor import Draining, Executor, TaskOutcome
 from orchestrator.execution.heartbeat import Heartbeat
-from orchestrator.execution.open_superstep import Kept, Open
-from orchestrator.execution.session import Desk, Worked, repeated
-from orchestrator.execution.task_outcome import kept_of
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
+from orchestrator.execution.session import Session, SuperstepResult, retry_when_log_moved
+from orchestrator.execution.task_outcome import finished_task
 
 log = structlog.get_logger(__name__)
 
@@ -62,65 +58,65 @@ def never() -> bool:
     return False
 
 
-def work(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
+def run_slice(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
     """One slice of one run. Leaves quietly where the lease is not, or no longer, his."""
-    hold = leases.begin(run_id, epoch, worker=worker)
-    if hold is not None:
-        work_on(hold, draining=draining)
+    lease = leases.begin_lease(run_id, epoch, worker=worker)
+    if lease is not None:
+        run_begun_slice(lease, draining=draining)
 
 
-def work_on(hold: Hold, *, draining: Callable[[], bool] = never) -> None:
+def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> None:
     """One slice of a run that was begun."""
     try:
-        with Heartbeat(hold) as heart:
-            _slice(hold, heart, draining)
+        with Heartbeat(lease) as heart:
+            _slice(lease, heart, draining)
     except StaleLease:
-        log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
+        log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
     except (TamperedRow, WrongKey) as error:
-        ledger.condemn(hold, opened.error_of(error) | {"cure": inspect.getdoc(type(error))})
-    except Drained:
-        leases.give_back(hold.id, hold.epoch, counts=False)
+        ledger.stop_as_tampered(lease, open_superstep.error_json(error) | {"cure": inspect.getdoc(type(error))})
+    except Draining:
+        leases.give_back(lease.id, lease.epoch, counts=False)
     except PayloadsUnavailable as error:
-        log.warning("payloads_unavailable", run=str(hold.id), error=str(error))
-        leases.give_back(hold.id, hold.epoch, counts=False, due_in=conf().lease_seconds)
+        log.warning("payloads_unavailable", run=str(lease.id), error=str(error))
+        leases.give_back(lease.id, lease.epoch, counts=False, due_in=conf().lease_seconds)
     except UnknownBackend as error:
-        _stop_at_last(hold, opened.error_of(error) | {"cure": inspect.getdoc(UnknownBackend)}, draining)
+        _stop_at_last(lease, open_superstep.error_json(error) | {"cure": inspect.getdoc(UnknownBackend)}, draining)
     except (SaveFailed, Error) as error:
-        _not_saved(hold, error, draining)
-    if hold.cancelling:
-        _cancelled(hold)
+        _not_saved(lease, error, draining)
+    if lease.cancelling:
+        _cancelled(lease)
 
 
-def _cancelled(hold: Hold) -> None:
+def _cancelled(lease: Lease) -> None:
     try:
-        cancelling.conclude(hold.id)
+        cancellation.conclude_cancel(lease.id)
     except (TamperedRow, WrongKey) as error:
         # It is queued again by now, and the next worker would come no further.
-        ledger.mark_tampered(hold.id, error)
+        ledger.mark_tampered(lease.id, error)
 
 
-def _not_saved(hold: Hold, error: Exception, draining: Callable[[], bool]) -> None:
-    if isinstance(error, IntegrityError) and (found := _put_back(hold)):
-        return ledger.condemn(hold, found)
-    if saving.is_refusal(error):
-        return _stop_at_last(hold, saving.error_of(error), draining)
+def _not_saved(lease: Lease, error: Exception, draining: Callable[[], bool]) -> None:
+    if isinstance(error, IntegrityError) and (found := _put_back(lease)):
+        return ledger.stop_as_tampered(lease, found)
+    if failed_save.is_refusal(error):
+        return _stop_at_last(lease, failed_save.save_error(error), draining)
     # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
-    log.warning("database_failed", run=str(hold.id), error=str(error))
+    log.warning("database_failed", run=str(lease.id), error=str(error))
     connection.close()
-    leases.give_back(hold.id, hold.epoch)
+    leases.give_back(lease.id, lease.epoch)
     return None
 
 
-def _put_back(hold: Hold) -> dict[str, Any] | None:
+def _put_back(lease: Lease) -> dict[str, Any] | None:
     """Why nothing can be written to this run, where its row was put back to an earlier state."""
     try:
-        run_seal.require_last_line(hold.id)
+        run_row.require_last_event(lease.id)
     except TamperedRow as error:
-        return opened.error_of(error) | {"cure": inspect.getdoc(TamperedRow)}
+        return open_superstep.error_json(error) | {"cure": inspect.getdoc(TamperedRow)}
     return None
 
 
-def _stop_at_last(hold: Hold, error: dict[str, Any], draining: Callable[[], bool]) -> None:
+def _stop_at_last(lease: Lease, error: dict[str, Any], draining: Callable[[], bool]) -> None:
     """Nothing of the superstep was applied, and people must look: unknown where an effect may have happened, else
     failed. Where not even that can be written it is tried for the length of the lease; then the lease is left to run
     out.
@@ -128,184 +124,200 @@ def _stop_at_last(hold: Hold, error: dict[str, Any], draining: Callable[[], bool
     until = time.monotonic() + conf().lease_seconds
     while True:
         try:
-            lost = _lost(hold)
-            _stop(hold, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
+            lost = _lost(lease)
+            _stop(lease, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
             return
         except StaleLease:
-            log.info("lease_lost", run=str(hold.id), epoch=hold.epoch)
+            log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
             return
         except Error as again:
             connection.close()
             if draining() or time.monotonic() + STOP_PAUSE > until:
-                log.error("run_not_stopped", run=str(hold.id), error=str(again), because=error["message"])
+                log.error("run_not_stopped", run=str(lease.id), error=str(again), because=error["message"])
                 return
         time.sleep(STOP_PAUSE)
 
 
-def _lost(hold: Hold) -> list[Task]:
+def _lost(lease: Lease) -> list[Task]:
     try:
-        return opened.unsettled(registry.by_fingerprint(hold.fingerprint), journal.entries(hold))
+        return open_superstep.unsettled_tasks(registry.by_fingerprint(lease.fingerprint), journal.entries(lease))
     except UnknownThing:
         return []  # its tasks are unknown to this process, and stay as they are
 
 
-def _slice(hold: Hold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
+def _slice(lease: Lease, heart: Heartbeat, draining: Callable[[], bool]) -> None:
     """Supersteps and settlements until the run rests, ends or stops, the worker drains, or time is up."""
     until = time.monotonic() + conf().slice_seconds
     if draining():
-        raise Drained
-    desk = _admitted(hold)
-    if desk is None:
-        has_it = hold.cancelling
+        raise Draining
+    session = _open_session(lease)
+    if session is None:
+        has_it = lease.cancelling
     else:
         try:
-            has_it = _turns(desk, heart, draining, until)
+            has_it = _turns(session, heart, draining, until)
         finally:
-            commits.land(desk)
+            commit.await_commit(session)
     if has_it:
-        leases.give_back(hold.id, hold.epoch)
+        leases.give_back(lease.id, lease.epoch)
 
 
-def _turns(desk: Desk, heart: Heartbeat, draining: Callable[[], bool], until: float) -> bool:
+def _turns(session: Session, heart: Heartbeat, draining: Callable[[], bool], until: float) -> bool:
     """Turns until somebody else is to have the run (True), or it is out of our hands."""
-    while _turn(desk, heart, draining):
+    while _turn(session, heart, draining):
         if draining():
-            raise Drained
-        if desk.hold.cancelling or time.monotonic() > until:
+            raise Draining
+        if session.lease.cancelling or time.monotonic() > until:
             return True
-    return desk.hold.cancelling
+    return session.lease.cancelling
 
 
-def _admitted(hold: Hold) -> Desk | None:
+def _open_session(lease: Lease) -> Session | None:
     """The run laid out for work; None where it is to be cancelled, or cannot be worked on here and was stopped."""
     # First of all: a new line and seal on a tampered run would cover up what happened to it.
-    head, given = loading.load(hold), loading.input_of(hold)
-    if hold.cancelling:
+    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    if lease.cancelling:
         return None
     try:
-        graph = registry.by_fingerprint(hold.fingerprint)
+        graph = registry.by_fingerprint(lease.fingerprint)
     except UnknownThing:
-        _stop(hold, Status.INCOMPATIBLE, opened.incompatible(hold))
+        _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(lease))
         return None
     journaled = any(node.journaled for node in graph.nodes.values())
-    entries = journal.in_hand(hold, head) if journaled else {}
-    if hold.claims > conf().max_claims_without_progress:
-        lost = opened.unsettled(graph, entries)
-        message = f"{hold.claims - 1} workers began this run and got no further"
-        _stop(hold, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
+    entries = journal.entries_for_takeover(lease, head) if journaled else {}
+    if lease.claims > conf().max_claims_without_progress:
+        lost = open_superstep.unsettled_tasks(graph, entries)
+        message = f"{lease.claims - 1} workers began this run and got no further"
+        _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
         return None
-    return Desk(hold, graph, head, given, entries=entries)
+    return Session(lease, graph, head, given, entries=entries)
 
 
-def _stop(hold: Hold, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
-    turn = Turn(status, error=error, tape=hold.tape)
-    lines = [Draft(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    repeated(hold, lambda: ledger.stop(hold, turn, lines=lines, inside=lambda: journal.mark_unknown(hold, unknown)))
+def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
+    run_update = RunUpdate(status, error=error, tape=lease.tape)
+    events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
+    retry_when_log_moved(
+        lease,
+        lambda: ledger.stop_run(
+            lease, run_update, events=events, inside=lambda: journal.mark_tasks_unknown(lease, unknown)
+        ),
+    )
 
 
-def _turn(desk: Desk, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
+def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
     """One superstep or settlement. False: the run is out of our hands."""
-    before = Open.from_json(desk.head.payload.open)
+    before = OpenSuperstep.from_json(session.head.payload.open)
     try:
         # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
-        if not (before.superstep or desk.entries) and desk.settled():
-            return commits.settle(desk)
-        planned = desk.planned or plan(desk.graph, desk.frontier)
+        if not (before.superstep or session.entries) and session.settled():
+            return commit.commit_settlement(session)
+        planned = session.planned or plan(session.graph, session.frontier)
         if not planned.starts:
-            return commits.rest(desk)
-        check_limits(desk.graph, planned, desk.hold.superstep + 1)
-        return _superstep(desk, planned, before, heart, draining)
-    except (StaleLease, Drained, TamperedRow, WrongKey, SaveFailed):
+            return commit.commit_rest(session)
+        check_limits(session.graph, planned, session.lease.superstep + 1)
+        return _superstep(session, planned, before, heart, draining)
+    except (StaleLease, Draining, TamperedRow, WrongKey, SaveFailed):
         raise
     except CountersignError as error:
-        return not commits.land(desk) or commits.fail(desk, opened.error_of(error))
+        return not commit.await_commit(session) or commit.commit_failure(session, open_superstep.error_json(error))
 
 
 class _Again(Exception):
     """Memory changed under some tasks: they run again, in the same superstep. `before` has what the others brought."""
 
-    def __init__(self, before: Open) -> None:
+    def __init__(self, before: OpenSuperstep) -> None:
         self.before = before
 
 
-def _superstep(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
+def _superstep(
+    session: Session, planned: Planned, before: OpenSuperstep, heart: Heartbeat, draining: Callable[[], bool]
+) -> bool:
     while True:
         try:
-            return _sitting(desk, planned, before, heart, draining)
+            return _run_tasks(session, planned, before, heart, draining)
         except _Again as again:
             before = again.before
 
 
-def _sitting(desk: Desk, planned: Planned, before: Open, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
-    setting = Setting(desk.hold, desk.graph, desk.head.payload.state, desk.input, heart)
+def _run_tasks(
+    session: Session, planned: Planned, before: OpenSuperstep, heart: Heartbeat, draining: Callable[[], bool]
+) -> bool:
+    context = SuperstepContext(session.lease, session.graph, session.head.payload.state, session.input, heart)
     todo = [start for start in planned.starts if start.task not in before.results]
-    executor = Executor(desk.hold, desk.graph, setting, heart, draining)
+    executor = Executor(session.lease, session.graph, context, heart, draining)
     begun = time.monotonic()
-    finishes = executor.run(todo, desk.entries, before.tries, before.due)
-    desk.retried = [*desk.retried, *executor.retried]
+    finishes = executor.run(todo, session.entries, before.tries, before.due)
+    session.retried = [*session.retried, *executor.retried]
     took_ms = int((time.monotonic() - begun) * 1000)
     kept = dict(before.results)
     for task, finish in finishes.items():
-        found = kept_of(desk, task, finish)
+        found = finished_task(session, task, finish)
         if found is not None:
             kept[task] = found
     left = {task: finish for task, finish in finishes.items() if task not in kept}
     if left:
-        return _left_open(desk, planned, before, kept, left)
-    return _complete(desk, planned, before, kept, finishes, took_ms=took_ms)
+        return _left_open(session, planned, before, kept, left)
+    return _complete(session, planned, before, kept, finishes, took_ms=took_ms)
 
 
 def _complete(
-    desk: Desk,
+    session: Session,
     planned: Planned,
-    before: Open,
-    kept: dict[Task, Kept],
-    finishes: dict[Task, Finish],
+    before: OpenSuperstep,
+    kept: dict[Task, FinishedTask],
+    finishes: dict[Task, TaskOutcome],
     *,
     took_ms: int,
 ) -> bool:
     asks = any(finish.asks_checkpoint for finish in finishes.values())
     try:
         results = {task: one.result() for task, one in kept.items()}
-        step = reduce_step(desk.graph, planned, desk.head.payload.state, results)
+        step = reduce_step(session.graph, planned, session.head.payload.state, results)
     except CountersignError as error:
-        return _left_open(desk, planned, before, kept, error=opened.error_of(error))
+        return _left_open(session, planned, before, kept, error=open_superstep.error_json(error))
     try:
-        return commits.advance(desk, Worked(planned, before, kept, step, asks, took_ms))
+        return commit.commit_superstep(session, SuperstepResult(planned, before, kept, step, asks, took_ms))
     except (StaleLease, TamperedRow, WrongKey, SaveFailed):
         raise
     except MemoryConflict as conflict:
-        if not commits.land(desk):
+        if not commit.await_commit(session):
             return True
-        raise _Again(replace(before, results=_freed(desk, kept, conflict))) from conflict
+        raise _Again(replace(before, results=_without_conflicting(session, kept, conflict))) from conflict
     except CountersignError as error:
         # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
-        return _left_open(desk, planned, before, kept, error=opened.error_of(error), ask=False)
+        return _left_open(session, planned, before, kept, error=open_superstep.error_json(error), ask=False)
 
 
 def _left_open(
-    desk: Desk,
+    session: Session,
     planned: Planned,
-    before: Open,
-    kept: dict[Task, Kept],
-    left: Mapping[Task, Finish] | None = None,
+    before: OpenSuperstep,
+    kept: dict[Task, FinishedTask],
+    left: Mapping[Task, TaskOutcome] | None = None,
     **how: Any,
 ) -> bool:
     """Leave the superstep open; a task that would be asked about a change of memory that is overtaken has no result."""
-    if not commits.land(desk):
+    if not commit.await_commit(session):
         return True
     while True:
         try:
-            return commits.leave_open(desk, planned, before, kept, left or {}, **how)
+            return commit.commit_open_superstep(session, planned, before, kept, left or {}, **how)
         except MemoryConflict as conflict:
-            kept = _freed(desk, kept, conflict)
+            kept = _without_conflicting(session, kept, conflict)
 
 
-def _freed(desk: Desk, kept: Mapping[Task, Kept], conflict: MemoryConflict) -> dict[Task, Kept]:
+def _without_conflicting(
+    session: Session, kept: Mapping[Task, FinishedTask], conflict: MemoryConflict
+) -> dict[Task, FinishedTask]:
     """What is kept without the tasks of a conflict, which forget what they read. Raises `StaleLease`."""
     stale = [task for task in kept if str(task) in conflict.facts["tasks"]]
     error = {"type": "MemoryConflict", "message": conflict.message}
-    lines = shown.unfinished([(one, Finish("later", error=error, attempt=kept[one].attempt)) for one in stale])
-    hold = desk.hold
-    repeated(hold, lambda: ledger.append(hold, lines, inside=lambda: recalling.forget(hold, stale)))
+    events = summary.unfinished_events(
+        [(one, TaskOutcome("later", error=error, attempt=kept[one].attempt)) for one in stale]
+    )
+    lease = session.lease
+    retry_when_log_moved(
+        lease,
+        lambda: ledger.append_events(lease, events, inside=lambda: read_records.delete_read_records(lease, stale)),
+    )
     return {task: one for task, one in kept.items() if task not in stale}

@@ -8,23 +8,23 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any
 
-from approvals.gates.request_state import Asked
+from approvals.gates.request_state import RequestState
 from checkpoints.conf import conf
-from checkpoints.db import statements as sql
-from checkpoints.event_log import Draft
-from checkpoints.memory import landings as landing
-from checkpoints.memory import read_records as recalling
+from checkpoints.db import statements
+from checkpoints.event_log import NewEvent
+from checkpoints.memory import landings as memory_landings
+from checkpoints.memory import read_records
 from checkpoints.memory import shelf as memory
 from checkpoints.memory.landings import Commit, Landings
 from checkpoints.models import MemoryRecord
-from checkpoints.queue.leases import Hold
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.memory import Memory, Shelf
 from orchestrator.engine.reduce import HeldWrite, Output
 from orchestrator.engine.trace import JOURNALED, LIVE, Landing, address_of, is_memory
-from orchestrator.execution.secrets import mask
+from orchestrator.execution.secrets import mask_secrets
 
 State = dict[str, dict[str, Any]]
 
@@ -34,17 +34,17 @@ def mode_of(graph: Compiled, node: str) -> str:
     return graph.nodes[node].memory or graph.graph.memory
 
 
-def open_memory(hold: Hold, graph: Compiled, task: Task) -> Memory:
+def open_memory(lease: Lease, graph: Compiled, task: Task) -> Memory:
     """The memory of one attempt."""
-    mode, live = mode_of(graph, task.node), memory.Shelf(hold.cover)
-    shelf: Shelf = live if mode == LIVE else recalling.Recalling(hold, task, mode, live, _masked)
+    mode, live = mode_of(graph, task.node), memory.Shelf(lease.protection)
+    shelf: Shelf = live if mode == LIVE else read_records.ReplayingShelf(lease, task, mode, live, _masked)
     journals = mode == JOURNALED and not graph.nodes[task.node].journaled
     limit = conf().max_value_bytes
-    return Memory(shelf, mode=mode, journals=journals, limit=limit, run=hold.id, node=task.node, masked=_masked)
+    return Memory(shelf, mode=mode, journals=journals, limit=limit, run=lease.id, node=task.node, masked=_masked)
 
 
 def _masked(value: Any) -> Any:
-    return mask(value, conf().secrets)
+    return mask_secrets(value, conf().secrets)
 
 
 def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:
@@ -55,39 +55,39 @@ def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:
 
 
 @frozen
-class Remembered:
+class MemoryChanges:
     """What one commit does to memory. Empty where it does nothing."""
 
     landings: Landings = field(default_factory=Landings)
     reads: list[MemoryRecord] = field(default_factory=list)
-    notes: list[Draft] = field(default_factory=list)
+    notes: list[NewEvent] = field(default_factory=list)
 
     @property
-    def lines(self) -> list[Draft]:
-        return [*self.notes, *self.landings.lines]
+    def events(self) -> list[NewEvent]:
+        return [*self.notes, *self.landings.events]
 
     def __bool__(self) -> bool:
         return bool(self.landings.changes or self.reads)
 
-    def insert(self, hold: Hold, commit: Commit) -> None:
+    def insert(self, lease: Lease, commit: Commit) -> None:
         """In the commit's transaction, last. Raises `Moved` where somebody else changed a trace meanwhile."""
         if self.reads:
-            sql.insert(MemoryRecord, self.reads)
-        self.landings.insert(hold, commit)
+            statements.insert_rows(MemoryRecord, self.reads)
+        self.landings.insert(lease, commit)
 
 
-NOTHING = Remembered()
+NOTHING = MemoryChanges()
 
 
-def weigh(
-    hold: Hold,
+def check_landings(
+    lease: Lease,
     graph: Compiled,
     landings: Sequence[Landing],
     *,
     held: Iterable[HeldWrite] = (),
     outputs: Mapping[Task, Output] | None = None,
     at: datetime,
-) -> Remembered:
+) -> MemoryChanges:
     """What a commit does to memory: lands these, is about to hold those, and keeps what live tasks read.
 
     One query, none where nothing lands or is held. Raises `MemoryConflict` naming the tasks that must run again.
@@ -96,35 +96,37 @@ def weigh(
     read = {task: output for task, output in (outputs or {}).items() if output.reads}
     if not (landings or holding or read):
         return NOTHING
-    landed = landing.prepare(landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding)
-    rows = recalling.live_reads(hold, read.items(), at=at) if read else []
-    return Remembered(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])
+    landed = memory_landings.prepare_landings(
+        landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding
+    )
+    rows = read_records.records_of_live_reads(lease, read.items(), at=at) if read else []
+    return MemoryChanges(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])
 
 
-def _notes(task: Task, output: Output) -> list[Draft]:
+def _notes(task: Task, output: Output) -> list[NewEvent]:
     anew = sum(1 for read in output.reads if read.get("unrecorded"))
     facts = {"code": "memory_read_anew", "reads": anew}
-    return [Draft("warning", facts, node=task.node, task=str(task))] if anew else []
+    return [NewEvent("warning", facts, node=task.node, task=str(task))] if anew else []
 
 
-def seen(hold: Hold, state: State, channels: Iterable[str], landings: Landings | None = None) -> State:
+def memory_values(lease: Lease, state: State, channels: Iterable[str], landings: Landings | None = None) -> State:
     """The state with what memory holds, after these landings, in the channels named that are memory's. One query, none
     where there is no such channel.
     """
     named = {channel for channel in channels if is_memory(channel)}
     if not named:
         return state
-    found = memory.values((address_of(channel) for channel in named), hold.cover)
+    found = memory.values((address_of(channel) for channel in named), lease.protection)
     found |= {one.landing.channel: one.after for one in (landings.changes if landings else [])}
     return {**state, "memory": found}
 
 
-def about_to_hold(hold: Hold, graph: Compiled, state: State, held: Sequence[HeldWrite], at: datetime) -> State:
-    """The state as `seen` where these writes are about to be held, and nothing lands. Raises `MemoryConflict`."""
-    weigh(hold, graph, [], held=held, at=at)
-    return seen(hold, state, held_channels([], held))
+def values_to_be_held(lease: Lease, graph: Compiled, state: State, held: Sequence[HeldWrite], at: datetime) -> State:
+    """`memory_values` where these writes are about to be held, and nothing lands. Raises `MemoryConflict`."""
+    check_landings(lease, graph, [], held=held, at=at)
+    return memory_values(lease, state, held_channels([], held))
 
 
-def held_channels(asked: Iterable[Asked], held: Iterable[HeldWrite] = ()) -> list[str]:
+def held_channels(asked: Iterable[RequestState], held: Iterable[HeldWrite] = ()) -> list[str]:
     """The channels of all writes that gates hold, or are about to."""
     return [row.channel for one in asked for row in one.writes] + [one.channel for one in held]

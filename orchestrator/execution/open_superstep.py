@@ -9,7 +9,7 @@ from typing import Any
 
 from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue.leases import Hold
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import CountersignError
@@ -20,7 +20,7 @@ from orchestrator.execution.secrets import writable
 
 
 @frozen
-class Kept:
+class FinishedTask:
     """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
 
     `guard` names the node whose gate holds it, where that is not its own.
@@ -60,20 +60,20 @@ class Kept:
         }
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any]) -> "Kept":
+    def from_json(cls, kept: dict[str, Any]) -> "FinishedTask":
         output = Output.from_json(kept["output"]) if kept["output"] is not None else None
         error = ErrorInfo.from_json(kept["error"]) if kept["error"] is not None else None
         return cls(output, error, **{name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")})
 
 
 @frozen
-class Open:
+class OpenSuperstep:
     """The open superstep of a failure checkpoint. `asked` are tasks whose requests are open already; `tries` count
     the attempts since a person last acted, for tasks that wait for their next one; `due` says when that is, in seconds
     since the epoch.
     """
 
-    results: dict[Task, Kept]
+    results: dict[Task, FinishedTask]
     asked: frozenset[Task]
     tries: dict[Task, int]
     superstep: int
@@ -89,12 +89,12 @@ class Open:
         }
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any]) -> "Open":
+    def from_json(cls, kept: dict[str, Any]) -> "OpenSuperstep":
         """The open superstep of a payload; `NOTHING_OPEN` where no superstep is open."""
         if not kept:
             return NOTHING_OPEN
         return cls(
-            results={Task.parse(task): Kept.from_json(one) for task, one in kept.get("results", {}).items()},
+            results={Task.parse(task): FinishedTask.from_json(one) for task, one in kept.get("results", {}).items()},
             asked=frozenset(Task.parse(task) for task in kept.get("asked", [])),
             tries={Task.parse(task): n for task, n in kept.get("tries", {}).items()},
             superstep=kept.get("superstep", 0),
@@ -102,10 +102,10 @@ class Open:
         )
 
 
-NOTHING_OPEN = Open({}, frozenset(), {}, superstep=0)
+NOTHING_OPEN = OpenSuperstep({}, frozenset(), {}, superstep=0)
 
 
-def unsettled(graph: Compiled, entries: dict[Task, Entry]) -> list[Task]:
+def unsettled_tasks(graph: Compiled, entries: dict[Task, Entry]) -> list[Task]:
     """Tasks with an open intent whose attempt may have acted: neither idempotent nor atomic."""
     return [
         task
@@ -120,19 +120,19 @@ def safe_again(graph: Compiled, task: Task) -> bool:
     return not node.journaled or node.idempotent or node.atomic
 
 
-def error_of(error: BaseException, **facts: Any) -> dict[str, Any]:
+def error_json(error: BaseException, **facts: Any) -> dict[str, Any]:
     """An error as a run's row keeps it: code, type and message; never the locals of a frame."""
     code = error.code if isinstance(error, CountersignError) else "node_failed"
     found = {k: writable(str(v)) for k, v in getattr(error, "facts", {}).items()}
     return {**found, "code": code, "type": type(error).__name__, "message": writable(str(error)), **facts}
 
 
-def incompatible(hold: Hold) -> dict[str, Any]:
+def incompatible_error(lease: Lease) -> dict[str, Any]:
     """The refusal of a run whose graph this process does not have as it was."""
     return {
         "code": "incompatible_graph",
         "type": "IncompatibleGraph",
-        "message": f"graph {hold.graph} {hold.version} is registered here with other content than this run began with; "
-        "deploy the version it was started with beside the new one, then resume",
-        "fingerprint": hold.fingerprint,
+        "message": f"graph {lease.graph} {lease.version} is registered here with other content than this run began "
+        "with; deploy the version it was started with beside the new one, then resume",
+        "fingerprint": lease.fingerprint,
     }

@@ -13,7 +13,7 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\x00", "?")
 
 
-def mask(value: Any, secrets: Mapping[str, str]) -> Any:
+def mask_secrets(value: Any, secrets: Mapping[str, str]) -> Any:
     """The JSON value with every occurrence of a secret's value in its strings and keys masked. As given where there
     are none.
     """

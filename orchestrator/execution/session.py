@@ -4,75 +4,75 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from approvals.gates import settlement as settlements
-from approvals.gates.request_state import Asked
+from approvals.gates import settlement
+from approvals.gates.request_state import RequestState
 from approvals.models import RequestStatus
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger.commit import Head, Moved
-from checkpoints.queue.leases import Hold
+from checkpoints.ledger.commit import ConcurrentUpdate, Head
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned
 from orchestrator.engine.reduce import Step
-from orchestrator.execution.executor import Finish
-from orchestrator.execution.open_superstep import Kept, Open
+from orchestrator.execution.executor import TaskOutcome
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 
 T = TypeVar("T")
 
 
 @frozen
-class Worked:
+class SuperstepResult:
     """A superstep all of whose tasks have a result: what was planned, what was open before, and what came out."""
 
     planned: Planned
-    before: Open
-    kept: Mapping[Task, Kept]
+    before: OpenSuperstep
+    kept: Mapping[Task, FinishedTask]
     step: Step
     asks_checkpoint: bool
     took_ms: int
 
 
 @frozen
-class Flight:
+class PendingCommit:
     """A superstep's commit on its way, and what it is made of: the head before it, and the work."""
 
     land: Callable[[], None]
     before: Head
-    worked: Worked
+    worked: SuperstepResult
 
 
 @dataclass(slots=True)
-class Desk:
+class Session:
     """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
     requests; the attempts of this superstep that were followed by another; the plan that the last commit made, so that
     nobody makes it again; and that commit, while it is on its way.
     """
 
-    hold: Hold
+    lease: Lease
     graph: Compiled
     head: Head
     input: Any
     entries: dict[Task, Entry] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
-    retried: list[tuple[Task, Finish]] = field(default_factory=list)
+    asked: list[RequestState] = field(default_factory=list)
+    retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     ahead: Planned | None = None
     planned: Planned | None = None
-    flight: Flight | None = None
+    pending_commit: PendingCommit | None = None
 
     @property
     def frontier(self) -> Frontier:
         return Frontier.from_json(self.head.payload.frontier)
 
-    def look(self) -> list[Asked]:
+    def look(self) -> list[RequestState]:
         """The requests that wait on this line; read anew only where something moved since the last look."""
-        if self.hold.moved:
+        if self.lease.moved:
             payload = self.head.payload
             waits = payload.frontier["waiting"] or payload.open
-            tasks = self.frontier.gated() | Open.from_json(payload.open).asked if waits else set()
-            self.asked = settlements.waiting(self.hold, tasks) if tasks else []
-            self.hold.moved = False
+            tasks = self.frontier.gated() | OpenSuperstep.from_json(payload.open).asked if waits else set()
+            self.asked = settlement.waiting_requests(self.lease, tasks) if tasks else []
+            self.lease.moved = False
         return self.asked
 
     def settled(self) -> bool:
@@ -83,14 +83,14 @@ class Desk:
         """The head is another one: nothing is in hand, and requests may have been opened or applied."""
         self.head, self.entries, self.retried = head, {}, []
         self.planned, self.ahead = self.ahead, None
-        self.hold.moved = True
+        self.lease.moved = True
 
 
-def repeated(hold: Hold, act: Callable[[], T]) -> T:
+def retry_when_log_moved(lease: Lease, act: Callable[[], T]) -> T:
     """Do a fenced act; where the log moved meanwhile, look again, let the act build itself anew, and repeat."""
     while True:
         try:
             return act()
-        except Moved:
-            ledger.look_again(hold)
-            hold.moved = True
+        except ConcurrentUpdate:
+            ledger.refresh_lease(lease)
+            lease.moved = True

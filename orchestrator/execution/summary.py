@@ -5,18 +5,18 @@ from typing import Any
 
 from checkpoints.core import tape
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft
-from checkpoints.ledger.commit import Turn
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger.commit import RunUpdate
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.plan import Frontier, Planned
 from orchestrator.engine.reduce import Settled
 from orchestrator.engine.trace import LIVE
-from orchestrator.execution.executor import Finish
-from orchestrator.execution.open_superstep import Kept
+from orchestrator.execution.executor import TaskOutcome
+from orchestrator.execution.open_superstep import FinishedTask
 
 
-def nodes(graph: Compiled, kept: Mapping[Task, Kept]) -> list[dict[str, Any]]:
+def node_entries(graph: Compiled, kept: Mapping[Task, FinishedTask]) -> list[dict[str, Any]]:
     """One entry a node visit: {node, visit, effect, tasks, ms, outcome}, in declared order."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for task, one in kept.items():
@@ -36,7 +36,7 @@ def _entry(graph: Compiled, task: Task) -> dict[str, Any]:
     return {"node": task.node, "visit": task.visit, "effect": effect, "tasks": 0, "ms": 0, "outcome": ""}
 
 
-def _outcome(one: Kept) -> str:
+def _outcome(one: FinishedTask) -> str:
     if one.error:
         return "error"
     return "held" if one.gated else "done"
@@ -49,15 +49,17 @@ def _worse(old: str, new: str) -> str:
     return old if old == new else max(old, new, key=_RANKS.index)
 
 
-def left(graph: Compiled, kept: Mapping[Task, Kept], unfinished: Mapping[Task, Finish]) -> list[dict[str, Any]]:
-    """As `nodes`, for a superstep that stays open."""
-    entries = nodes(graph, kept)
+def open_node_entries(
+    graph: Compiled, kept: Mapping[Task, FinishedTask], unfinished: Mapping[Task, TaskOutcome]
+) -> list[dict[str, Any]]:
+    """As `node_entries`, for a superstep that stays open."""
+    entries = node_entries(graph, kept)
     for task, finish in unfinished.items():
         entries.append({**_entry(graph, task), "tasks": 1, "ms": finish.ms, "outcome": finish.outcome})
     return entries
 
 
-def settled(gates: Sequence[Settled]) -> list[dict[str, Any]]:
+def gate_entries(gates: Sequence[Settled]) -> list[dict[str, Any]]:
     """The gates that a settlement applied."""
     return [
         {"node": g.task.node, "visit": g.task.visit, "effect": "human", "tasks": 1, "ms": 0, "outcome": g.outcome}
@@ -65,61 +67,61 @@ def settled(gates: Sequence[Settled]) -> list[dict[str, Any]]:
     ]
 
 
-def word(entries: Sequence[dict[str, Any]]) -> str:
-    """The word on the tape of a superstep with these `nodes`."""
+def tape_word(entries: Sequence[dict[str, Any]]) -> str:
+    """The word on the tape of a superstep with these `node_entries`."""
     return tape.word([entry["effect"] for entry in entries])
 
 
-def at_node(frontier: Frontier, after: Planned | None) -> str:
+def place_of(frontier: Frontier, after: Planned | None) -> str:
     """Where the run is now: the nodes that run next, else those that wait for people."""
     running = [start.task.node for start in after.starts] if after else []
     waiting = [visit.split(":")[0] for visit in frontier.waiting]
     return ", ".join(dict.fromkeys(running or waiting))
 
 
-def turned(status: str, frontier: Frontier) -> list[Draft]:
+def status_events(status: str, frontier: Frontier) -> list[NewEvent]:
     """The line that says that a run rests or ended."""
     if status == Status.PAUSED:
-        return [Draft("run_paused", {"waiting": sorted(frontier.waiting)})]
-    return [] if status == Status.RUNNING else [Draft(f"run_{status}")]
+        return [NewEvent("run_paused", {"waiting": sorted(frontier.waiting)})]
+    return [] if status == Status.RUNNING else [NewEvent(f"run_{status}")]
 
 
-def finished(kept: Mapping[Task, Kept]) -> list[Draft]:
+def task_events(kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
     """Lines for what was out of the ordinary in a superstep: errors that took their edge, gates that needed nobody."""
-    lines = []
+    events = []
     for task, one in kept.items():
         if one.error:
             facts = {"type": one.error.type, "message": one.error.message, "attempt": one.error.attempt}
-            lines.append(Draft("task_failed", {**facts, "edge": "error"}, node=task.node, task=str(task)))
+            events.append(NewEvent("task_failed", {**facts, "edge": "error"}, node=task.node, task=str(task)))
         if one.passed:
-            lines.append(Draft("approval_not_needed", {}, node=task.node, task=str(task)))
-    return lines
+            events.append(NewEvent("approval_not_needed", {}, node=task.node, task=str(task)))
+    return events
 
 
-def unfinished(tasks: Sequence[tuple[Task, Finish]]) -> list[Draft]:
+def unfinished_events(tasks: Sequence[tuple[Task, TaskOutcome]]) -> list[NewEvent]:
     """One line a task that failed, is unknown, or waits for its next attempt."""
     kinds = {"failed": "task_failed", "unknown": "task_unknown", "later": "retry_planned"}
-    return [Draft(kinds[one.outcome], _facts(one), node=task.node, task=str(task)) for task, one in tasks]
+    return [NewEvent(kinds[one.outcome], _facts(one), node=task.node, task=str(task)) for task, one in tasks]
 
 
-def _facts(one: Finish) -> dict[str, Any]:
+def _facts(one: TaskOutcome) -> dict[str, Any]:
     error = one.error or {}
     facts = {"attempt": one.attempt, "type": error.get("type", ""), "message": error.get("message", "")}
     return {**facts, "due_in_ms": int(one.due_in * 1000)} if one.outcome == "later" else facts
 
 
-def stopped(turn: Turn) -> list[Draft]:
+def stop_events(run_update: RunUpdate) -> list[NewEvent]:
     """The line that says why a run stopped, or that it waits."""
-    facts = {"code": turn.error["code"], "message": turn.error["message"]} if turn.error else {}
-    return [Draft(f"run_{turn.status}", facts)]
+    facts = {"code": run_update.error["code"], "message": run_update.error["message"]} if run_update.error else {}
+    return [NewEvent(f"run_{run_update.status}", facts)]
 
 
-def applied(gates: Sequence[Settled]) -> list[Draft]:
+def gate_events(gates: Sequence[Settled]) -> list[NewEvent]:
     """One line a gate that a settlement applied."""
-    return [Draft("gate_applied", {"outcome": g.outcome}, node=g.task.node, task=str(g.task)) for g in gates]
+    return [NewEvent("gate_applied", {"outcome": g.outcome}, node=g.task.node, task=str(g.task)) for g in gates]
 
 
-def error(outcome: str, task: Task, finish: Finish) -> dict[str, Any]:
+def stop_error(outcome: str, task: Task, finish: TaskOutcome) -> dict[str, Any]:
     """Why a run stopped, as its row keeps it."""
     found = finish.error or {}
     code = "outcome_unknown" if outcome == "unknown" else found.get("code", "node_failed")

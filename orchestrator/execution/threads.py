@@ -18,7 +18,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 
-class Job(Protocol):
+class Work(Protocol):
     """Something to do in a thread that bears its name meanwhile."""
 
     @property
@@ -27,13 +27,13 @@ class Job(Protocol):
     def work(self) -> None: ...
 
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=Work)
 
-_idle: "deque[queue.SimpleQueue[Iterator[Job]]]" = deque()
+_idle: "deque[queue.SimpleQueue[Iterator[Work]]]" = deque()
 """The inboxes of threads that wait for jobs. Appending and popping are atomic."""
 
 
-class Shift(Generic[J]):
+class BoundedPool(Generic[J]):
     """Jobs in order, and the threads that do them. So many have a place at once: they are at work, or begin as soon as
     a thread comes to it. Whoever is done takes the next one himself, and calls one more thread in case it takes long;
     so nobody is woken for each of many short ones.
@@ -106,7 +106,7 @@ class Shift(Generic[J]):
         return job
 
 
-def run(jobs: Iterator[Job]) -> None:
+def run(jobs: Iterator[Work]) -> None:
     """Do the jobs, one after another, in one thread, beginning now. Raises `RuntimeError` where there is none to be
     had.
     """
@@ -118,7 +118,7 @@ def run(jobs: Iterator[Job]) -> None:
     inbox.put(jobs)
 
 
-def _work(inbox: "queue.SimpleQueue[Iterator[Job]]") -> None:
+def _work(inbox: "queue.SimpleQueue[Iterator[Work]]") -> None:
     me = threading.current_thread()
     while True:
         for job in inbox.get():
@@ -128,7 +128,7 @@ def _work(inbox: "queue.SimpleQueue[Iterator[Job]]") -> None:
         _idle.append(inbox)
 
 
-def _do(job: Job) -> None:
+def _do(job: Work) -> None:
     try:
         # A context of its own: what a node sets in it is not the next node's to see.
         Context().run(job.work)

@@ -12,13 +12,12 @@ from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
-from checkpoints import audit_log as audit
-from checkpoints import key_rotation as rotation
+from checkpoints import audit_log, key_rotation
 from checkpoints.conf import keyring
 from checkpoints.key_rotation import Rotated
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Run
-from checkpoints.queue.jobs import JobHold, Step
+from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, verify_run
 from orchestrator.engine.errors import TamperedRow, UnknownThing
 
@@ -53,7 +52,7 @@ class Verified:
     bad: list[dict[str, Any]] = field(default_factory=list)
 
 
-def verify(wanted: Wanted, result: Verified) -> Iterator[Verified]:
+def verify_runs(wanted: Wanted, result: Verified) -> Iterator[Verified]:
     """Verify run after run, in order of their ids, on from `result.last`; gives the result after each."""
     while True:
         rows = wanted.rows().order_by("id")
@@ -96,36 +95,36 @@ def as_json(faults: list[Fault]) -> dict[str, Any]:
     }
 
 
-def verify_job(hold: JobHold) -> Iterator[Step]:
+def verify_job(lease: JobLease) -> Iterator[Step]:
     """The kind `verify_runs`. Facts: those of `Wanted`, and `by`."""
-    facts = dict(hold.facts)
+    facts = dict(lease.facts)
     by = facts.pop("by", "")
     wanted = Wanted(**{**facts, "runs": tuple(facts.get("runs", ()))})
-    result, total = Verified(**(hold.place or {})), wanted.rows().count()
+    result, total = Verified(**(lease.place or {})), wanted.rows().count()
     told = result.last
-    for _ in verify(wanted, result):
+    for _ in verify_runs(wanted, result):
         if result.checked % BATCH == 0:
             told = result.last
             yield _checked(result, total)
     if result.last != told:
         yield _checked(result, total)
     named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
-    audit.record("runs_verified", actor=_person(by), checked=result.checked, failed=result.failed, bad=named)
+    audit_log.record("runs_verified", actor=_person(by), checked=result.checked, failed=result.failed, bad=named)
 
 
 def _checked(result: Verified, total: int) -> Step:
     return Step(result.checked, total, f"{result.failed} bad", place=asdict(result))
 
 
-def rotate_job(hold: JobHold) -> Iterator[Step]:
+def rotate_job(lease: JobLease) -> Iterator[Step]:
     """The kind `rotate_keys`. Facts: `by`."""
-    result = Rotated(**(hold.place or {}))
-    total = result.done + sum(rotation.behind().values())
-    for _ in rotation.rotate(result):
+    result = Rotated(**(lease.place or {}))
+    total = result.done + sum(key_rotation.behind().values())
+    for _ in key_rotation.rotate(result):
         yield _turned(result, total)
-    newest = keyring().locker
-    audit.record(
-        "keys_rotated", actor=_person(hold.facts.get("by", "")), key=newest, rows=result.rows, failed=result.failed
+    newest = keyring().encrypter
+    audit_log.record(
+        "keys_rotated", actor=_person(lease.facts.get("by", "")), key=newest, rows=result.rows, failed=result.failed
     )
 
 

@@ -12,23 +12,23 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from checkpoints import retention as sweeping
+from checkpoints import retention
 from checkpoints.conf import conf
 from checkpoints.models import Job
 from checkpoints.queue import jobs
-from checkpoints.queue.jobs import JobHold, Step
+from checkpoints.queue.jobs import JobLease, Step
 from orchestrator.engine.errors import CountersignError, StaleLease
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
-from orchestrator.execution.secrets import mask, writable
+from orchestrator.execution.secrets import mask_secrets, writable
 from orchestrator.jobs import integrity
 
-Kind = Callable[[JobHold], Iterator[Step]]
+Kind = Callable[[JobLease], Iterator[Step]]
 
 KINDS: dict[str, Kind] = {
     "rotate_keys": integrity.rotate_job,
-    "sweep_jobs": sweeping.jobs_that_ended,
-    "sweep_payloads": sweeping.payloads_without_a_row,
+    "sweep_jobs": retention.jobs_that_ended,
+    "sweep_payloads": retention.payloads_without_a_row,
     "verify_runs": integrity.verify_job,
 }
 """Our own kinds by name."""
@@ -45,19 +45,19 @@ log = structlog.get_logger(__name__)
 def ensure_standing() -> None:
     """Add the standing jobs that are not there. Called when a cluster shows itself; as often as one likes."""
     for kind in STANDING:
-        jobs.add(kind, name=kind, due_in=FIRST_TURN)
+        jobs.add_job(kind, name=kind, due_in=FIRST_TURN)
 
 
-def work(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -> None:
+def run_job(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -> None:
     """One slice of one job. Leaves quietly where the lease is not, or no longer, his."""
-    hold = jobs.begin(job_id, epoch)
-    if hold is None:
+    lease = jobs.begin_job(job_id, epoch)
+    if lease is None:
         return
     try:
-        with Heartbeat(hold, beat=lambda: jobs.heartbeat(hold.id, hold.epoch)) as heart:
-            _attempt(hold, heart, draining)
+        with Heartbeat(lease, beat=lambda: jobs.heartbeat(lease.id, lease.epoch)) as heart:
+            _attempt(lease, heart, draining)
     except StaleLease:
-        log.info("lease_lost", job=str(job_id), epoch=hold.epoch)
+        log.info("lease_lost", job=str(job_id), epoch=lease.epoch)
     except Error as error:
         # Its lease runs out, and the next worker goes on from its place.
         log.warning("database_failed", job=str(job_id), error=str(error))
@@ -67,39 +67,39 @@ def work(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -> N
 def advance(job_id: UUID) -> Job:
     """Claim the job and work on it here and now, until it ends or is not due. For commands and tests."""
     while epoch := jobs.claim_one(job_id):
-        work(job_id, epoch)
+        run_job(job_id, epoch)
     return Job.objects.get(id=job_id)
 
 
-def _attempt(hold: JobHold, heart: Heartbeat, draining: Callable[[], bool]) -> None:
-    kind, again_in = KINDS.get(hold.kind), STANDING.get(hold.kind)
+def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) -> None:
+    kind, again_in = KINDS.get(lease.kind), STANDING.get(lease.kind)
     if kind is None:
         # Perhaps a newer version's: its workers may take it at the next attempt.
-        jobs.fail(hold, "unknown_kind", f"this worker knows no job of the kind {hold.kind!r}")
-    elif hold.attempts > jobs.MOST_ATTEMPTS:
-        message = f"{hold.attempts - 1} workers began this job and got no further"
-        jobs.fail(hold, "poison", message, again_in=again_in)
+        jobs.fail_job(lease, "unknown_kind", f"this worker knows no job of the kind {lease.kind!r}")
+    elif lease.attempts > jobs.MOST_ATTEMPTS:
+        message = f"{lease.attempts - 1} workers began this job and got no further"
+        jobs.fail_job(lease, "poison", message, again_in=again_in)
     else:
         try:
-            _slice(hold, kind, heart, draining, again_in=again_in)
+            _slice(lease, kind, heart, draining, again_in=again_in)
         except (StaleLease, Error):
             raise
         except Exception as error:
-            log.exception("job_failed", job=str(hold.id), kind=hold.kind)
-            jobs.fail(hold, _code(error), _text(error), again_in=again_in)
+            log.exception("job_failed", job=str(lease.id), kind=lease.kind)
+            jobs.fail_job(lease, _code(error), _text(error), again_in=again_in)
 
 
 def _slice(
-    hold: JobHold, kind: Kind, heart: Heartbeat, draining: Callable[[], bool], *, again_in: float | None
+    lease: JobLease, kind: Kind, heart: Heartbeat, draining: Callable[[], bool], *, again_in: float | None
 ) -> None:
     until = time.monotonic() + conf().slice_seconds
-    for step in kind(hold):
-        jobs.report(hold, step)
+    for step in kind(lease):
+        jobs.report(lease, step)
         if heart.lost.is_set():
-            raise StaleLease("another worker has this job", job=str(hold.id))
+            raise StaleLease("another worker has this job", job=str(lease.id))
         if draining() or time.monotonic() > until:
-            return jobs.give_back(hold)
-    return jobs.finish(hold, again_in=again_in)
+            return jobs.give_back(lease)
+    return jobs.finish_job(lease, again_in=again_in)
 
 
 def _code(error: Exception) -> str:
@@ -107,4 +107,4 @@ def _code(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    return str(mask(writable(f"{type(error).__name__}: {error}"), conf().secrets))
+    return str(mask_secrets(writable(f"{type(error).__name__}: {error}"), conf().secrets))

@@ -11,7 +11,7 @@ from django.contrib.auth.models import AnonymousUser
 from approvals import permissions
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
-from checkpoints.sealing.sealed_columns import shown
+from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.errors import UnknownThing
 
 BATCH = 500
@@ -19,7 +19,7 @@ BATCH = 500
 
 def message(event: RunEvent) -> dict[str, Any]:
     """A line of the log as a socket sends it; where its payload cannot be opened, {"refused": why}."""
-    told = shown(event, "payload") or {}
+    told = read_or_reason(event, "payload") or {}
     return {
         "seq": event.seq,
         "type": event.type,

@@ -11,9 +11,9 @@ from django.core.management.base import CommandError
 
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_columns import shown
+from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.errors import CountersignError
-from orchestrator.runs.labels import error_of, progress_of
+from orchestrator.runs.labels import display_error, progress_of
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
 ENDED_OTHERWISE, STOPPED_CODE = 3, 4
@@ -69,8 +69,8 @@ def as_dict(run: Run) -> dict[str, Any]:
         "superstep": run.superstep,
         "at_node": run.at_node,
         "progress": progress_of(run),
-        "error": error_of(run),
-        "waiting": [{"request": str(r.id), "task": r.task, "title": shown(r, "title")} for r in waiting],
+        "error": display_error(run),
+        "waiting": [{"request": str(r.id), "task": r.task, "title": read_or_reason(r, "title")} for r in waiting],
     }
 
 

@@ -13,7 +13,7 @@ _PATIENCE = 5.0
 """Seconds that a queued run may wait before somebody is told that no worker is alive."""
 
 
-def watch(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], None]) -> Run:
+def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], None]) -> Run:
     """Tell each change of status, node and progress, until the run neither waits for a worker nor has one."""
     told, begun, warned = "", time.monotonic(), False
     while True:

@@ -14,25 +14,25 @@ from django.db import IntegrityError
 from approvals.gates.guarded_channels import guards
 from checkpoints import payloads
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, MemoryLanding, Run, TaskResult
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import WrongStatus
-from orchestrator.runs import labels as describing
+from orchestrator.runs import labels
 
 _KEY = 200
 
 
-def adopt(run_id: UUID | str, *, by: AbstractBaseUser | None) -> Run | None:
+def adopt_fork(run_id: UUID | str, *, by: AbstractBaseUser | None) -> Run | None:
     """The run of a fork that a store made, queued. None for any other id, and where it has its row already.
 
     Raises `WrongStatus` naming what stands against it, `UnknownThing` where its graph is not registered here.
     """
     first = _first(run_id)
-    document = folding.document_at(first.id) if first else None
+    document = reader.document_at(first.id) if first else None
     if first is None or document is None:
         return None
     about = document["open"].get("stored", {})
@@ -78,14 +78,14 @@ def _refused(first: Checkpoint, reason: str) -> WrongStatus:
 
 
 def _opened(first: Checkpoint, origin: Run, graph: Compiled, *, by: AbstractBaseUser | None) -> Run:
-    given = value(origin, "input")
+    given = read_value(origin, "input")
     short = str(first.run_id)[:8]
     # Forks that are made within a minute begin with the same digits; the whole id is always free.
     for tail in (short, str(first.run_id)):
         run = _run(first, origin, key=f"{origin.key[: _KEY - 1 - len(tail)]}~{tail}", by=by or origin.started_by)
-        run.label = describing.label(graph, given, key=run.key)
+        run.label = labels.run_label(graph, given, key=run.key)
         try:
-            return ledger.open_fork(run, first, input_json=given, actor=by.get_username() if by else "")
+            return ledger.create_fork(run, first, input_json=given, actor=by.get_username() if by else "")
         except IntegrityError:
             if there := Run.objects.filter(id=first.run_id).first():
                 return there  # somebody else resumed it at the same moment

@@ -5,7 +5,7 @@ open a payload to filter by them; and what its node in hand reports.
 from typing import Any
 
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_columns import shown
+from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.compile import Compiled
 
 NOT_KEPT = "what was said of it could not be encrypted, so it was not kept"
@@ -18,7 +18,7 @@ class _Blank(dict[str, Any]):
         return "?"
 
 
-def label(compiled: Compiled, staged: Any, *, key: str) -> str:
+def run_label(compiled: Compiled, staged: Any, *, key: str) -> str:
     """The graph's label with the input's fields filled in ("Claim {claim_id}"); else the graph's name and the key, in
     an encrypted graph too: a label is a readable column, and the input is not for everybody who can read it.
     """
@@ -31,7 +31,7 @@ def label(compiled: Compiled, staged: Any, *, key: str) -> str:
         return f"{compiled.name} · {key}"[:300]
 
 
-def facts(compiled: Compiled, staged: Any) -> dict[str, str]:
+def run_facts(compiled: Compiled, staged: Any) -> dict[str, str]:
     """The graph's facts that are declared `indexed` and read the input: {label: text}."""
     found = {}
     for fact in compiled.graph.facts:
@@ -43,15 +43,15 @@ def facts(compiled: Compiled, staged: Any) -> dict[str, str]:
 
 def progress_of(run: Run) -> dict[str, Any] | None:
     """What the node in hand reports: {task, done, total, note}; None where it reports nothing, or none can read it."""
-    told = shown(run, "progress")
+    told = read_or_reason(run, "progress")
     return told if isinstance(told, dict) else None
 
 
-def error_of(run: Run) -> dict[str, Any] | None:
+def display_error(run: Run) -> dict[str, Any] | None:
     """Why a run stopped, {code, message, ...}; where it cannot be opened, the code and a sentence that says so. None
     where it did not stop.
     """
-    told = shown(run, "error")
+    told = read_or_reason(run, "error")
     if isinstance(told, dict):
         return told
     return {"code": run.error_code, "message": told or NOT_KEPT} if run.error_code else None

@@ -7,23 +7,23 @@ from typing import Any
 from django.db.models import F
 from django.utils import timezone
 
-from approvals.gates import guarded_channels as guarded
+from approvals.gates import guarded_channels
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db.clock import db_now
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue import notify as wakes
+from checkpoints.queue import notify
 from checkpoints.queue.processes import Process
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of
-from orchestrator.execution import cancellation as cancelling
+from orchestrator.execution import cancellation
 
 
 def unknown_tasks(run: Run) -> list[TaskResult]:
@@ -31,7 +31,7 @@ def unknown_tasks(run: Run) -> list[TaskResult]:
     return list(TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).order_by("id"))
 
 
-def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: bool, by: Any, reason: str) -> None:
+def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk: bool, by: Any, reason: str) -> None:
     """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
     says.
     """
@@ -47,29 +47,29 @@ def settle(run: Run, task: str, *, happened: bool, output: Any, accept_risk: boo
         raise InvalidValue("an output goes with 'it happened' only", path="output")
     if not happened:
         _require_over(row, accept_risk=accept_risk)
-    journal.amend(
+    journal.amend_result(
         row,
-        cover_of(run),
+        protection_of(run),
         outcome=Outcome.DONE if happened else Outcome.NOT_DONE,
-        output=pack(_output(run, row, output)) if happened else b"",
+        output=pack_json(_output(run, row, output)) if happened else b"",
         settled_by=by,
-        settled_reason=pack(reason),
+        settled_reason=pack_json(reason),
         result_at=timezone.now(),
     )
     actor = by.get_username() if by else ""
     facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
-    line = Draft("task_settled", facts, node=row.node, task=row.task, actor=actor)
+    line = NewEvent("task_settled", facts, node=row.node, task=row.task, actor=actor)
     left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
     if left or run.status != Status.UNKNOWN:
-        ledger.write_lines(run, [line], at=timezone.now())
+        ledger.append_locked(run, [line], at=timezone.now())
     elif run.cancel_at:
-        cancelling.conclude_locked(run, [line])
+        cancellation.conclude_locked(run, [line])
     else:
         _queue(run, line)
 
 
-def _queue(run: Run, line: Draft) -> None:
-    ledger.write_lines(
+def _queue(run: Run, line: NewEvent) -> None:
+    ledger.append_locked(
         run,
         [line],
         at=timezone.now(),
@@ -80,7 +80,7 @@ def _queue(run: Run, line: Draft) -> None:
         claims_since_progress=0,
         wakes=F("wakes") + 1,
     )
-    wakes.ring()
+    notify.notify_workers()
 
 
 def _row(run: Run, task: str) -> TaskResult:
@@ -107,7 +107,7 @@ def _not_unknown(run: Run, task: Task) -> CountersignError:
 def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
     compiled = registry.by_fingerprint(run.fingerprint)
     given = output_of(compiled, row.node, output, limit=conf().max_value_bytes)
-    gates = guarded.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
+    gates = guarded_channels.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
     if len(gates) > 1:
         named = ", ".join(sorted(gates))
         raise InvalidValue(

@@ -17,22 +17,19 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from checkpoints import audit_log as audit
-from checkpoints import payloads
-from checkpoints import uploads as files
+from checkpoints import audit_log, payloads, uploads
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
-from checkpoints.db import query_cache as statements
+from checkpoints.db import query_cache
 from checkpoints.db.clock import db_in
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
-from checkpoints.queue import leases
-from checkpoints.queue import notify as wakes
-from checkpoints.sealing.sealed_columns import value
-from checkpoints.sealing.sealed_rows import cover_of, new_cover
+from checkpoints.queue import leases, notify
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import new_protection, protection_of
 from checkpoints.verification import verify_run
 from orchestrator.discovery import note_version
 from orchestrator.engine import canonical, registry
@@ -50,12 +47,8 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.plan import begin
-from orchestrator.execution import cancellation as cancelling
-from orchestrator.execution import diagnostics
-from orchestrator.execution import loop as runner
-from orchestrator.runs import fork_adoption as adopting
-from orchestrator.runs import labels as describing
-from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.execution import cancellation, diagnostics, loop
+from orchestrator.runs import fork_adoption, labels, unknown_outcomes
 
 MOST_PRIORITY = 1000
 LONGEST_DELAY = 10 * 366 * 86_400
@@ -122,7 +115,7 @@ def start_or_find(
     """As `start`, and whether this call made the run."""
     compiled = registry.current(graph)
     staged = compiled.stage_input(input, limit=conf().max_value_bytes)
-    files.check_refs(staged, by=by)
+    uploads.check_refs(staged, by=by)
     run = _new(compiled, staged, key=key, by=by, on_behalf_of=on_behalf_of)
     when = queued or Queued()
     run.priority, run.due_at = when.priority, when.due_at or db_in(when.due_in)
@@ -130,7 +123,7 @@ def start_or_find(
     payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
     try:
         with transaction.atomic():
-            opened = ledger.open_run(run, payload=payload, input_json=staged, actor=_name(by))
+            opened = ledger.create_run(run, payload=payload, input_json=staged, actor=_name(by))
     except IntegrityError:
         return _same(run, staged, by=by, resume_failed=resume_failed), False
     # The row has the database's own time; to read it back would cost a query each start.
@@ -147,13 +140,13 @@ def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf
     run = Run(
         id=new, key=key or str(new), graph=compiled.name, version=compiled.version, fingerprint=compiled.fingerprint
     )
-    cover = new_cover(encrypted=compiled.graph.encrypted)
-    run.encrypted, run.hash_key = cover.encrypted, cover.hash_key
+    protection = new_protection(encrypted=compiled.graph.encrypted)
+    run.encrypted, run.hash_key = protection.encrypted, protection.hash_key
     run.payloads = payloads.chosen(compiled.graph.payloads)
-    run.input_hash = cover.digest(canonical.dumps(staged))
+    run.input_hash = protection.digest(canonical.dumps(staged))
     run.started_by, run.on_behalf_of = by, on_behalf_of
-    run.label = describing.label(compiled, staged, key=run.key)
-    run.facts = describing.facts(compiled, staged)
+    run.label = labels.run_label(compiled, staged, key=run.key)
+    run.facts = labels.run_facts(compiled, staged)
     return run
 
 
@@ -161,14 +154,14 @@ def _same(wanted: Run, staged: Any, *, by: Any, resume_failed: bool) -> Run:
     """The run that has the key, if it is the same journey."""
     run = Run.objects.get(key=wanted.key)
     # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
-    if (run.graph, run.input_hash) != (wanted.graph, cover_of(run).digest(canonical.dumps(staged))):
+    if (run.graph, run.input_hash) != (wanted.graph, protection_of(run).digest(canonical.dumps(staged))):
         raise KeyConflict(
             f"key {run.key} already belongs to a run with another graph or input", key=run.key, run=str(run.id)
         )
     if run.status == Status.FAILED and resume_failed:
         return resume(run.id, by=by)
     if run.status in (Status.QUEUED, Status.RUNNING):
-        wakes.ring()
+        notify.notify_workers()
     return run
 
 
@@ -179,7 +172,7 @@ def advance(run_id: UUID | str) -> Run:
     """
     run = get(run_id)
     while claim := leases.claim_one(run.id):
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
     return get(run.id)
 
 
@@ -191,7 +184,7 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
     Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
     `TamperedRow` or `WrongKey`, naming the first fault.
     """
-    if (fork := adopting.adopt(run_id, by=by)) is not None:
+    if (fork := fork_adoption.adopt_fork(run_id, by=by)) is not None:
         return fork
     run = get(run_id)
     if run.status == Status.TAMPERED:
@@ -202,7 +195,7 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
                 f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
             )
         only = frozenset({Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
-        ledger.requeue(run, lines=[Draft("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
+        ledger.requeue_run(run, events=[NewEvent("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
     run.refresh_from_db()
     return run
 
@@ -216,7 +209,7 @@ _REFUSALS: dict[str, Callable[..., CountersignError]] = {
 def _require_whole(run: Run, *, by: Any) -> None:
     """Raise what the first fault of a run is, if it has one, and leave an audit line."""
     for fault in verify_run(run.id, most=1):
-        audit.record("refused_tampered", actor=by, run=run.id, row=fault.what)
+        audit_log.record("refused_tampered", actor=by, run=run.id, row=fault.what)
         raise _REFUSALS.get(fault.code, TamperedRow)(
             f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what
         )
@@ -230,7 +223,7 @@ def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: st
     """
     run = get(run_id)
     with _locked(run.id, by=by) as run:
-        cancelling.request(run, by=by, reason=reason)
+        cancellation.request_cancel(run, by=by, reason=reason)
     run.refresh_from_db()
     return run
 
@@ -254,7 +247,9 @@ def settle(
     """
     run = get(run_id)
     with _locked(run.id, by=by) as run:
-        settling.settle(run, task, happened=happened, output=output, accept_risk=accept_risk, by=by, reason=reason)
+        unknown_outcomes.settle_task(
+            run, task, happened=happened, output=output, accept_risk=accept_risk, by=by, reason=reason
+        )
     run.refresh_from_db()
     return run
 
@@ -266,10 +261,10 @@ def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
     """
     try:
         with transaction.atomic():
-            yield ledger.lock(run_id)
+            yield ledger.lock_run(run_id)
     except TamperedRow as found:
         ledger.mark_tampered(run_id, found)
-        audit.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
+        audit_log.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
         raise
 
 
@@ -277,7 +272,7 @@ def get(run_id: UUID | str) -> Run:
     """The run of that id or key. Raises `UnknownThing`."""
     text = str(run_id)
     like_uuid = _LIKE_UUID.fullmatch(text)
-    found = statements.whole(Run, _of_id, UUID(text)) if like_uuid else statements.whole(Run, _of_key, text)
+    found = query_cache.select(Run, _of_id, UUID(text)) if like_uuid else query_cache.select(Run, _of_key, text)
     if not found:
         raise UnknownThing(f"there is no run {text[:80]!r}", run=text[:80])
     return found[0]
@@ -293,7 +288,7 @@ def _of_key(key: str) -> "QuerySet[Run]":
 
 def input_of(run: Run) -> Any:
     """The run's input, as it was staged."""
-    return value(run, "input")
+    return read_value(run, "input")
 
 
 def _name(by: AbstractBaseUser | None) -> str:

@@ -95,7 +95,7 @@ def effect_sentence(effect: str) -> str:
 
 @register.filter
 def tape_columns(run: Any) -> list[tape.Column]:
-    return tape.columns(run.tape, run.status)
+    return tape.tape_columns(run.tape, run.status)
 
 
 @register.filter

@@ -12,11 +12,11 @@ from approvals import permissions
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.page import render, visible_run
-from checkpoints import audit_log as audit
+from checkpoints import audit_log
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing.sealed_columns import shown
+from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.errors import CountersignError
 from orchestrator.runs import verbs as runs
 
@@ -39,21 +39,21 @@ def cancelled(run: Run) -> Cancelled | None:
     if not run.cancel_at:
         return None
     line = RunEvent.objects.filter(run=run.id, type="cancel_requested").order_by("-seq").first()
-    told = shown(line, "payload") if line else ""
+    told = read_or_reason(line, "payload") if line else ""
     # Text, where the payload cannot be opened: why not.
     return Cancelled(who_asked(run.id) or "the system", str(told["reason"] if isinstance(told, dict) else told or ""))
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def page(request: HttpRequest, ref: str) -> HttpResponse:
+def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What cancelling means for this run now; posted, it is cancelled."""
     run = visible_run(request.user, ref)
     may = permissions.may(request.user, "steer_run")
     if request.method != "POST":
         return _shown(request, run, may)
     if not may:
-        audit.record("refused_cancel", actor=request.user, run=run.id)
+        audit_log.record("refused_cancel", actor=request.user, run=run.id)
         return _shown(request, run, may, status=403)
     reason = request.POST.get("reason", "").strip()
     if not reason:

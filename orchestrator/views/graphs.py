@@ -85,7 +85,7 @@ def current(name: str) -> Compiled:
 
 @login_required
 @require_safe
-def page(request: HttpRequest, name: str) -> HttpResponse:
+def graph_page(request: HttpRequest, name: str) -> HttpResponse:
     """One graph, as registered now."""
     compiled = current(name)
     entry = compiled.catalogue()
@@ -94,7 +94,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "compiled": compiled,
         "doc": sentence_of(compiled),
-        "picture": paint.plain(drawing, name=name),
+        "picture": paint.plain_picture(drawing, name=name),
         "nodes": [(node, _ways(compiled, str(node["name"]))) for node in entry["nodes"]],
         "fields": controls.root(compiled.schemas["input"], prefix="i").children,
         "schema": compiled.schemas["input"],

@@ -16,12 +16,11 @@ from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
-from checkpoints import audit_log as audit
-from checkpoints import timeline
+from checkpoints import audit_log, timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.sealed_columns import why_not
+from checkpoints.sealing.sealed_columns import unreadable_reason
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
@@ -51,7 +50,7 @@ class Asks:
 @login_required
 @require_safe
 @opens_payloads
-def page(request: HttpRequest, ref: str) -> HttpResponse:
+def run_page(request: HttpRequest, ref: str) -> HttpResponse:
     """The run at the checkpoint `at`; without it, at the newest."""
     run = visible_run(request.user, ref)
     rows, newest = _window(run, request.GET.get("at", ""))
@@ -63,11 +62,11 @@ def page(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
-def resume(request: HttpRequest, ref: str) -> HttpResponse:
+def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Queue a stopped run again."""
     run = visible_run(request.user, ref)
     if not permissions.may(request.user, "steer_run"):
-        audit.record("refused_resume", actor=request.user, run=run.id)
+        audit_log.record("refused_resume", actor=request.user, run=run.id)
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
     try:
         runs.resume(run.id, by=request.user)  # type: ignore[arg-type]
@@ -131,19 +130,19 @@ def _snapshot(at: Checkpoint) -> tuple[dict[str, Any] | None, str]:
     try:
         return timeline.snapshot_of(at), ""
     except UNREADABLE as error:
-        return None, f"{error.facts.get('row', 'It')} {why_not(error)}"
+        return None, f"{error.facts.get('row', 'It')} {unreadable_reason(error)}"
 
 
 def _timeline(run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str) -> dict[str, Any]:
     """The tape, the list, and the steps between them."""
-    columns = run_timeline.columns(run, rows, at, newest=newest.seq, tab=tab)
+    columns = run_timeline.timeline_columns(run, rows, at, newest=newest.seq, tab=tab)
     earlier = rows[-1].seq
     return {
         "columns": columns,
         "newest_first": columns[::-1],
         "total": newest.seq + 1,
         "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
-        "steps": run_timeline.steps(run, at.seq, newest.seq, tab),
+        "steps": run_timeline.timeline_steps(run, at.seq, newest.seq, tab),
     }
 
 
@@ -167,7 +166,7 @@ def _detail(
     request: HttpRequest, run: Run, at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, *, past: bool
 ) -> dict[str, Any]:
     detail, template = _tab(at, snapshot, tab, request.GET.dict())
-    counts = {"writes": len(run_details.held(snapshot)) or None if snapshot else None, tab: detail["count"]}
+    counts = {"writes": len(run_details.held_rows(snapshot)) or None if snapshot else None, tab: detail["count"]}
     tabs = [
         {
             "label": label,
@@ -188,7 +187,7 @@ def _tab(
             return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"
         why = _snapshot(at)[1]
     except UNREADABLE as error:
-        why = f"{error.facts.get('row', 'It')} {why_not(error)}"
+        why = f"{error.facts.get('row', 'It')} {unreadable_reason(error)}"
     return {"count": None, "why": why}, "orchestrator/_tab_refused.html"
 
 
@@ -237,7 +236,7 @@ def _picture(compiled: Compiled, run: Run, at: Checkpoint, snapshot: dict[str, A
     frontier = Frontier.from_json(snapshot["frontier"])
     ended = run.status in ENDS and not past
     stopped = {entry["node"] for entry in at.nodes if entry["outcome"] in STOPPED}
-    waiting = {visit_of(key)[0] for key in run_details.held(snapshot)}
+    waiting = {visit_of(key)[0] for key in run_details.held_rows(snapshot)}
     going = {start.task.node for start in plan.plan(compiled, frontier).starts}
     moment = paint.Moment(
         visits=frontier.visits,

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from approvals.views import comparison as show
+from approvals.views import comparison
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
-from checkpoints.sealing.sealed_columns import shown
-from checkpoints.sealing.sealed_columns import value as value_of
+from checkpoints.sealing.sealed_columns import read_or_reason
+from checkpoints.sealing.sealed_columns import read_value as value_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
@@ -22,7 +22,7 @@ EVENTS = 200
 SIGNS = {"changed": ("~", "chg", "changed"), "added": ("+", "new", "added"), "removed": ("−", "del", "removed")}
 
 
-def changed(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """What this checkpoint changed against its parent, by partition."""
     found = timeline.changes(checkpoint)
     shown = found[:MOST_CHANGES]
@@ -60,11 +60,11 @@ def _change(one: Change) -> dict[str, Any]:
 
 def compact(value: Any) -> str:
     """A value as one line of JSON, cut where it is long."""
-    text = show.visible(json.dumps(value, ensure_ascii=False))
+    text = comparison.visible(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= 400 else f"{text[:400]}…"
 
 
-def state(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """The whole state by partition, long values folded."""
     parts = []
     for name in PARTITIONS:
@@ -78,14 +78,14 @@ def state(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str
 def _leaf(key: str, value: Any) -> dict[str, Any]:
     line = json.dumps(value, ensure_ascii=False)
     long = len(line) > LONG or isinstance(value, dict)
-    text = show.visible(show.as_json(value) if long and value is not None else line)
+    text = comparison.visible(comparison.as_json(value) if long and value is not None else line)
     cut = len(text) > CUT
     return {"key": key, "long": long, "text": text[:CUT] + ("\n… cut here" if cut else ""), "size": len(line.encode())}
 
 
-def writes(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """The writes that gates held at this checkpoint, each in the revision of then."""
-    visits = {visit_of(key) for key in held(snapshot)}
+    visits = {visit_of(key) for key in held_rows(snapshot)}
     rows: dict[Any, PendingWrite] = {}
     if visits:
         found = PendingWrite.objects.filter(
@@ -103,13 +103,13 @@ def writes(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, st
     return {"rows": shown, "count": len(shown)}
 
 
-def held(snapshot: dict[str, Any]) -> set[str]:
+def held_rows(snapshot: dict[str, Any]) -> set[str]:
     """The visits ("node:visit") that a gate holds in this snapshot, those of an open superstep too."""
     asked = {task.rpartition(":")[0] for task in snapshot.get("open", {}).get("asked", ())}
     return {*snapshot["frontier"].get("waiting", {}), *asked}
 
 
-def results(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def result_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """What the nodes of this checkpoint gave: the journal's rows, and for the others that nothing was kept."""
     entries = checkpoint.nodes
     journal = TaskResult.objects.filter(
@@ -131,7 +131,7 @@ def _result(row: TaskResult) -> dict[str, Any]:
         "attempt": row.attempt,
         "settled_by": row.settled_by.get_username() if row.settled_by else "",
         "ms": row.took_ms,
-        "output": show.as_json(output),
+        "output": comparison.as_json(output),
         "kept": "nothing recorded",
     }
 
@@ -150,7 +150,7 @@ def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def events(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """Two hundred lines of the log, from the number asked for."""
     given = query.get("e", "")
     start = int(given) if given.isdecimal() else max(0, checkpoint.run.event_seq - EVENTS)
@@ -167,9 +167,9 @@ def events(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, st
 
 def told(event: RunEvent) -> RunEvent:
     """The line with a few words of its payload."""
-    payload = shown(event, "payload") or {}
+    payload = read_or_reason(event, "payload") or {}
     words = payload if isinstance(payload, str) else _words(event.type, payload)
-    event.more = show.visible(words)[:200]  # type: ignore[attr-defined]
+    event.more = comparison.visible(words)[:200]  # type: ignore[attr-defined]
     return event
 
 
@@ -189,11 +189,11 @@ def _words(kind: str, payload: dict[str, Any]) -> str:
 
 Detail = Callable[[Checkpoint, dict[str, Any], dict[str, str]], dict[str, Any]]
 TABS: dict[str, tuple[str, Detail]] = {
-    "changed": ("What changed", changed),
-    "state": ("State", state),
-    "writes": ("Pending writes", writes),
-    "results": ("Node results", results),
-    "events": ("Events", events),
+    "changed": ("What changed", changed_rows),
+    "state": ("State", state_rows),
+    "writes": ("Pending writes", write_rows),
+    "results": ("Node results", result_rows),
+    "events": ("Events", event_rows),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator.runs.labels import error_of
+from orchestrator.runs.labels import display_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
     build = _BUILDERS.get(run.status)
     if build is None:
         return None
-    return build(run, error_of(run) or {}, may_settle if run.status == Status.UNKNOWN else may_steer)
+    return build(run, display_error(run) or {}, may_settle if run.status == Status.UNKNOWN else may_steer)
 
 
 def _failed(run: Run, error: dict[str, Any], may: bool) -> Problem:

@@ -60,7 +60,7 @@ def url(run: Run, *, at: int | None, tab: str = "", **more: str) -> str:
     return reverse("run", args=[run.id]) + (f"?{urlencode(query)}" if query else "")
 
 
-def columns(run: Run, rows: Sequence[Checkpoint], here: Checkpoint, *, newest: int, tab: str) -> list[Column]:
+def timeline_columns(run: Run, rows: Sequence[Checkpoint], here: Checkpoint, *, newest: int, tab: str) -> list[Column]:
     """The checkpoints in time. `rows` come newest first."""
     ordered = list(reversed(rows))
     before = [None, *ordered[:-1]]
@@ -111,7 +111,7 @@ def _delta(row: Checkpoint) -> str:
     return f"{len(row.changed)} set" if row.changed else ""
 
 
-def steps(run: Run, here: int, newest: int, tab: str) -> list[Step]:
+def timeline_steps(run: Run, here: int, newest: int, tab: str) -> list[Step]:
     """First, previous, next, last."""
 
     def to(seq: int, name: str, label: str, icon: str) -> Step:

@@ -38,7 +38,7 @@ COLUMNS = (
 
 @login_required
 @require_safe
-def page(request: HttpRequest) -> HttpResponse:
+def runs_page(request: HttpRequest) -> HttpResponse:
     """One page of the list."""
     runs = _filtered(request)
     counts = {row["status"]: row["n"] for row in runs.order_by().values("status").annotate(n=Count("id"))}
@@ -67,7 +67,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_safe
-def rows(request: HttpRequest) -> HttpResponse:
+def runs_rows(request: HttpRequest) -> HttpResponse:
     """The named rows alone, for a list that is on the screen."""
     wanted = list(_uuids(request.GET.getlist("id")[:PAGE]))
     runs = permissions.visible_runs(request.user).filter(id__in=wanted).only(*COLUMNS)
@@ -76,7 +76,7 @@ def rows(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_safe
-def news(request: HttpRequest) -> JsonResponse:
+def runs_news(request: HttpRequest) -> JsonResponse:
     """How many runs match the list's filters and are newer than its first row."""
     since = next(_uuids([request.GET.get("since", "")]), None)
     tab = request.GET.get("status", "")

@@ -12,14 +12,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
-from approvals.views import comparison as show
+from approvals.views import comparison
 from approvals.views.page import opens_payloads, render, visible_run
-from checkpoints import audit_log as audit
+from checkpoints import audit_log
 from checkpoints.models import LateResult, Run, TaskResult
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Task, identity, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
-from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs import unknown_outcomes
 from orchestrator.runs import verbs as runs
 
 
@@ -51,14 +51,14 @@ class Open:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @opens_payloads
-def page(request: HttpRequest, ref: str) -> HttpResponse:
+def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Every unknown outcome of the run; posted, one of them is settled."""
     run = visible_run(request.user, ref)
     may = permissions.may(request.user, "settle_task")
     if request.method != "POST":
         return _shown(request, run, may)
     if not may:
-        audit.record("refused_settle", actor=request.user, run=run.id)
+        audit_log.record("refused_settle", actor=request.user, run=run.id)
         return _shown(request, run, may, status=403)
     return _settle(request, run)
 
@@ -85,7 +85,7 @@ def _settle(request: HttpRequest, run: Run) -> HttpResponse:
     messages.success(
         request, f"{posted['task']} is settled: {'it happened' if happened else 'it did not, so it runs again'}."
     )
-    left = settling.unknown_tasks(run)
+    left = unknown_outcomes.unknown_tasks(run)
     return redirect("settle" if left else "run", run.id)
 
 
@@ -113,7 +113,7 @@ def _shown(
     posted: dict[str, str] | None = None,
     message: str = "",
 ) -> HttpResponse:
-    rows = settling.unknown_tasks(run)
+    rows = unknown_outcomes.unknown_tasks(run)
     tasks = [_open(run, row, late) for row, late in zip(rows, _evidence(run, rows), strict=True)]
     for one in tasks:
         if posted and one.row.task == posted["task"]:
@@ -131,16 +131,16 @@ def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
     """Results that came too late to be accepted, by task. One query."""
     late = {(one.task, one.attempt): one for one in LateResult.objects.filter(run=run)} if rows else {}
     found = [late.get((row.task, row.attempt)) for row in rows]
-    return [show.as_json(value(one, "output")) if one else "" for one in found]
+    return [comparison.as_json(read_value(one, "output")) if one else "" for one in found]
 
 
 def _open(run: Run, row: TaskResult, evidence: str) -> Open:
-    error = value(row, "error") or {}
+    error = read_value(row, "error") or {}
     return Open(
         row=row,
         doc=_doc(run, row.node),
         key=identity.idempotency_key(run.id, row.line, Task(row.node, row.visit, row.index)),
-        going_on=settling.may_be_going_on(row),
+        going_on=unknown_outcomes.may_be_going_on(row),
         evidence=evidence,
         error=str(error.get("message", "")),
     )

@@ -16,7 +16,7 @@ from approvals import permissions
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.views.page import render
-from checkpoints import uploads as files
+from checkpoints import uploads
 from checkpoints.models import Upload
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
@@ -27,7 +27,7 @@ from orchestrator.engine.errors import (
     PayloadTooLarge,
     WrongKey,
 )
-from orchestrator.runs import start_for_user as starting
+from orchestrator.runs import start_for_user
 from orchestrator.views.graphs import current, sentence_of
 
 
@@ -52,7 +52,7 @@ class StartForm:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def page(request: HttpRequest, name: str) -> HttpResponse:
+def start_page(request: HttpRequest, name: str) -> HttpResponse:
     """The form; posted, the run, or the form again with every error at its field."""
     compiled = current(name)
     form = StartForm(controls.root(compiled.schemas["input"], prefix="i"))
@@ -65,7 +65,7 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
         return _shown(request, compiled, form, status=422)
     try:
         with transaction.atomic():
-            started = starting.start_for(request.user, compiled.name, form.value, key=form.key or None)
+            started = start_for_user.start_for(request.user, compiled.name, form.value, key=form.key or None)
     except CountersignError as error:
         return _shown(request, compiled, form, status=_refused(form, error))
     if not started.new:
@@ -90,7 +90,7 @@ def _read(form: StartForm, request: HttpRequest) -> None:
     form.mode = "json" if request.POST.get("mode") == "json" else "form"
     form.text = request.POST.get("json", "")
     posted: dict[str, Any] = {**request.POST.dict(), **_uploads(form, request)}
-    value = reading.read(form.root, posted)
+    value = reading.read_form(form.root, posted)
     if form.mode == "json":
         _read_json(form)
         for control in form.root.walk():
@@ -120,13 +120,13 @@ def _uploads(form: StartForm, request: HttpRequest) -> dict[str, Any]:
         if isinstance(given, UploadedFile):
             found[control.name] = _saved(form, control, given, by=request.user)
         elif kept := _kept(request.POST.get(f"{control.name}.kept", ""), by=request.user):
-            found[control.name] = files.ref_of(kept)
+            found[control.name] = uploads.ref_of(kept)
     return found
 
 
 def _saved(form: StartForm, control: Control, given: "UploadedFile[Any]", *, by: Any) -> dict[str, Any] | None:
     try:
-        return files.save_upload(given, name=given.name or "file", by=by)
+        return uploads.save_upload(given, name=given.name or "file", by=by)
     except PayloadTooLarge as error:
         form.problems.append((control.label, error.message))
         return None

@@ -20,7 +20,7 @@ SHOWN = 50
 
 @login_required
 @require_safe
-def page(request: HttpRequest) -> HttpResponse:
+def workers_page(request: HttpRequest) -> HttpResponse:
     """The workers heard of lately, how long the queue is, and the jobs. It names hosts and counts, no runs."""
     now = timezone.now()
     silent = now - timedelta(seconds=conf().lease_seconds)
@@ -58,7 +58,7 @@ def _keys() -> dict[str, Any]:
     return {
         "signer": ring.signer,
         "derived": not conf().signing_keys,
-        "locker": ring.locker if ring.encryption else "",
+        "locker": ring.encrypter if ring.encryption else "",
         "compromised": sorted(ring.compromised),
     }
 

@@ -21,12 +21,12 @@ from checkpoints.db.clock import db_now
 from checkpoints.models import Run
 from checkpoints.queue import jobs, leases
 from checkpoints.queue.leases import Claim
-from orchestrator.worker import claimable as abilities
-from orchestrator.worker.registration import Presence
-from orchestrator.worker.round_robin import Turns
-from orchestrator.worker.shared_state import Board, install
+from orchestrator.worker import claimable
+from orchestrator.worker.registration import Registration
+from orchestrator.worker.round_robin import RoundRobin
+from orchestrator.worker.shared_state import SharedState, install_state
 from orchestrator.worker.tasks import ADVANCE, WORK
-from orchestrator.worker.wait import Ear
+from orchestrator.worker.wait import Listener
 
 UNBEGUN_SECONDS = 10.0
 """A claim waits for a worker that is free already; after this long, no worker reads the queue any more."""
@@ -41,13 +41,13 @@ class RunBroker(Broker):
 
     def __init__(self, list_key: str | None = None) -> None:
         super().__init__(list_key)
-        self.board = Board(Conf.WORKERS)
-        install(self.board)
-        self._presence = Presence(self.board)
-        self._ear = Ear()
+        self.state = SharedState(Conf.WORKERS)
+        install_state(self.state)
+        self._presence = Registration(self.state)
+        self._listener = Listener()
         self._can = leases.Claimable(frozenset(), frozenset())
         self._renew_at = 0.0
-        self._turns = Turns()
+        self._order = RoundRobin()
         self._info = "Countersign: the run table is the queue"
 
     def enqueue(self, task: Any) -> NoReturn:
@@ -61,47 +61,47 @@ class RunBroker(Broker):
         """The next claims as messages, [] where there is nothing now, after a rest. Survives a lost database."""
         try:
             found = self._round()
-            self.board.pusher_is_well()
+            self.state.pusher_is_well()
             return found
         except (OperationalError, InterfaceError) as error:
             log.warning("database_lost", error=str(error).strip())
-            self._ear.close()
+            self._listener.close()
             connection.close()
             time.sleep(NO_DATABASE_SECONDS)
             return []
 
     def _round(self) -> list[tuple[str, str]]:
         if self._presence.beat():
-            self._can = abilities.claimable()
+            self._can = claimable.claimable()
         self._keep()
-        if self.board.draining():
+        if self.state.draining():
             self._hand_back()
-            self.board.wait(NO_SLOT_SECONDS)
+            self.state.wait(NO_SLOT_SECONDS)
             return []
-        free = self.board.slots.free()
+        free = self.state.slots.free()
         if not free:
-            self.board.wait(NO_SLOT_SECONDS)
+            self.state.wait(NO_SLOT_SECONDS)
             return []
         return [self._message(claim) for claim in self._look(free)]
 
     def _look(self, free: int) -> list[Claim]:
-        self._ear.listen()
+        self._listener.listen()
         claims: list[Claim] = []
-        for find in self._turns.next(self._runs, self._jobs):
+        for find in self._order.next(self._runs, self._jobs):
             found = find(free - len(claims)) if free > len(claims) else []
             for claim in found:
-                self.board.slots.claim(claim)
+                self.state.slots.claim(claim)
             claims += found
-        if not claims and self._ear.wait(self.board):
-            self._turns.jobs_rung()
+        if not claims and self._listener.wait(self.state):
+            self._order.jobs_notified()
         return claims
 
     def _runs(self, limit: int) -> list[Claim]:
-        return leases.claim(worker=self.board.worker, limit=limit, only=self._can)
+        return leases.claim(worker=self.state.worker, limit=limit, only=self._can)
 
     def _jobs(self, limit: int) -> list[Claim]:
-        found = jobs.claim(worker=self.board.worker, limit=limit)
-        self._turns.jobs_seen(found=bool(found))
+        found = jobs.claim(worker=self.state.worker, limit=limit)
+        self._order.jobs_seen(found=bool(found))
         return [Claim(job_id, epoch, job=True) for job_id, epoch in found]
 
     def _keep(self) -> None:
@@ -109,21 +109,21 @@ class RunBroker(Broker):
         if time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + conf().lease_seconds / 3
-        unbegun = self.board.slots.unbegun()
+        unbegun = self.state.slots.unbegun()
         if any(one.seconds > UNBEGUN_SECONDS for one in unbegun):
             self._hand_back()
-            log.critical("queue_wedged", worker=str(self.board.worker))
+            log.critical("queue_wedged", worker=str(self.state.worker))
             raise SystemExit("no worker reads the queue")
         runs = [one.claim for one in unbegun if not one.claim.job]
         if runs:
-            leases.renew(runs, worker=self.board.worker)
+            leases.renew(runs, worker=self.state.worker)
         if others := [(one.claim.id, one.claim.epoch) for one in unbegun if one.claim.job]:
-            jobs.renew(others, worker=self.board.worker)
+            jobs.renew(others, worker=self.state.worker)
 
     def _hand_back(self) -> None:
         """Take back what no worker has begun. Its message finds no slot and changes nothing."""
-        claims = [one.claim for one in self.board.slots.unbegun()]
-        ours = [claim for claim in claims if self.board.slots.withdraw(claim)]
+        claims = [one.claim for one in self.state.slots.unbegun()]
+        ours = [claim for claim in claims if self.state.slots.withdraw(claim)]
         leases.release([claim for claim in ours if not claim.job])
         for claim in ours:
             if claim.job:
@@ -145,9 +145,9 @@ class RunBroker(Broker):
     def set_stat(self, key: str, value: str, timeout: int) -> None:
         """The sentinel's cycle, in which it frees what its dead workers held. The statistic itself is our own row."""
         alive = {child.pid or 0 for child in multiprocessing.active_children()}
-        if self.board.slots.free_all_but(alive):
-            self.board.ring()
-        self.board.sentinel_is_well()
+        if self.state.slots.free_all_but(alive):
+            self.state.ring()
+        self.state.sentinel_is_well()
 
     def acknowledge(self, task_id: str) -> None:
         """Nothing to do: a slice gives its run back itself."""

@@ -11,7 +11,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _parent = 0
 
 
-def die_with_parent() -> None:
+def end_with_parent() -> None:
     """Ask the system to kill this process when its parent ends. Only Linux can; elsewhere it does nothing."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -30,6 +30,6 @@ def _note_parent() -> None:
 
 def _bind() -> None:
     if _parent:
-        die_with_parent()
+        end_with_parent()
         if os.getppid() != _parent:  # it died before we could ask
             os._exit(1)

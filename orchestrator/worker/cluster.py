@@ -18,9 +18,9 @@ from django.db import Error, connections
 from django_q import cluster as stock
 
 from checkpoints.conf import conf
-from orchestrator.worker import registration as presence
+from orchestrator.worker import registration
 from orchestrator.worker.broker import RunBroker
-from orchestrator.worker.signals import Stop
+from orchestrator.worker.signals import StopRequest
 from orchestrator.worker.watchdog import Watchdog
 
 DEAD_PROCESS, ENDED_BY_ITSELF, KILLED = 70, 71, 72
@@ -62,11 +62,11 @@ class RunSentinel(stock.Sentinel):
 class RunCluster(stock.Cluster):
     """The main process's view of one cluster: start it, watch it, stop it."""
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
         stock.Sentinel = RunSentinel
         super().__init__(RunBroker())
-        self._board = self.broker.board
+        self._state = self.broker.state
 
     def sig_handler(self, signum: int, frame: FrameType | None) -> None:
         """Only noted: stopping inside a handler can wait for a lock that the interrupted code holds."""
@@ -85,8 +85,8 @@ class RunCluster(stock.Cluster):
             self._close()
 
     def _watch(self) -> None:
-        watchdog = Watchdog(self._board)
-        while self.sentinel.is_alive() and not (self._stop.asked or self._board.draining()):
+        watchdog = Watchdog(self._state)
+        while self.sentinel.is_alive() and not (self._stop.asked or self._state.draining()):
             self.sentinel.join(0.1)
             if reason := watchdog.alarm():
                 log.critical("cluster_killed", reason=reason)
@@ -94,7 +94,7 @@ class RunCluster(stock.Cluster):
 
     def _drain(self) -> int:
         until = time.monotonic() + conf().grace_seconds + MARGIN_SECONDS
-        self._board.drain()
+        self._state.drain()
         log.info("worker_drains", grace_seconds=conf().grace_seconds)
         # In a thread: setting an event waits for its waiters, who may be dead.
         threading.Thread(target=self.stop_event.set, daemon=True).start()
@@ -113,9 +113,9 @@ class RunCluster(stock.Cluster):
         self.sentinel.join()
 
     def _close(self) -> None:
-        self._board.close()
+        self._state.close()
         try:
-            presence.leave(self._board.worker)
+            registration.leave(self._state.worker)
         except Error as error:
             log.warning("worker_row_left_open", error=str(error).strip())
         connections.close_all()

@@ -8,7 +8,7 @@ from django.db import connection
 from django_q.conf import Conf
 
 from checkpoints.conf import conf
-from orchestrator.worker import claimable as abilities
+from orchestrator.worker import claimable
 
 BROKER = "orchestrator.worker.broker.RunBroker"
 SPARE_SECONDS = 30
@@ -27,7 +27,7 @@ def configure() -> None:
 
 def least_timeout() -> int:
     """Seconds that a worker may rightly be busy with one slice: its time, plus the node that began at its end."""
-    return int(conf().slice_seconds + abilities.longest_task_seconds() + conf().grace_seconds) + SPARE_SECONDS
+    return int(conf().slice_seconds + claimable.longest_task_seconds() + conf().grace_seconds) + SPARE_SECONDS
 
 
 def _given() -> dict[str, Any]:

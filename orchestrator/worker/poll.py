@@ -5,9 +5,9 @@ for the rows say what is due and each is claimed first.
 """
 
 from checkpoints.queue import jobs, leases
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.jobs import kinds
-from orchestrator.worker import claimable as abilities
+from orchestrator.worker import claimable
 
 MOST = 100
 """Slices of one look, so that a task of a stock queue ends within its time."""
@@ -16,15 +16,15 @@ MOST = 100
 def look(most: int = MOST) -> int:
     """Take what is due, one slice after the other, until nothing is or `most` were worked on. Gives how many."""
     kinds.ensure_standing()
-    can, done = abilities.claimable(), 0
+    can, done = claimable.claimable(), 0
     while done < most:
-        hold = leases.begin_next(worker=None, only=can)
-        if hold is not None:
-            runner.work_on(hold)
+        lease = leases.begin_next(worker=None, only=can)
+        if lease is not None:
+            loop.run_begun_slice(lease)
         found = jobs.claim(worker=None, limit=1)
         for job_id, epoch in found:
-            kinds.work(job_id, epoch)
-        if hold is None and not found:
+            kinds.run_job(job_id, epoch)
+        if lease is None and not found:
             break
-        done += (hold is not None) + len(found)
+        done += (lease is not None) + len(found)
     return done

@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from orchestrator.worker.child_process import die_with_parent
-from orchestrator.worker.signals import Pauses, Stop
+from orchestrator.worker.child_process import end_with_parent
+from orchestrator.worker.signals import Pauses, StopRequest
 
 Process = subprocess.Popen[bytes]
 
 
-class Together:
+class ProcessGroup:
     """Two children in sessions of their own: signals of a terminal reach them only through us, in the right order."""
 
     def __init__(self, *, web: Sequence[str], worker: Sequence[str], env: Mapping[str, str], grace: float) -> None:
@@ -26,7 +26,7 @@ class Together:
         self._web: Process | None = None
         self._worker: Process | None = None
         self._worker_began = self._worker_due = 0.0
-        self.stop = Stop()
+        self.stop = StopRequest()
 
     def start(self) -> None:
         """Start both. From here on SIGTERM and SIGINT are noted, and `run` acts on them."""
@@ -79,7 +79,7 @@ class Together:
         return 0
 
     def _spawn(self, command: Sequence[str]) -> Process:
-        return subprocess.Popen(command, env=self.env, start_new_session=True, preexec_fn=die_with_parent)
+        return subprocess.Popen(command, env=self.env, start_new_session=True, preexec_fn=end_with_parent)
 
     def _start_worker(self) -> None:
         self._worker, self._worker_began = self._spawn(self._worker_command), time.monotonic()

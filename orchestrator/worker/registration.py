@@ -13,18 +13,18 @@ from checkpoints.db.statements import update_returning
 from checkpoints.models import Worker
 from checkpoints.queue.processes import started_ticks
 from orchestrator import discovery
-from orchestrator.jobs import kinds as jobs
-from orchestrator.worker import claimable as abilities
-from orchestrator.worker.shared_state import Board
+from orchestrator.jobs import kinds
+from orchestrator.worker import claimable
+from orchestrator.worker.shared_state import SharedState
 
 BEAT_SECONDS = 2.0
 
 
-class Presence:
+class Registration:
     """The heartbeat of one cluster."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
         self._next = 0.0
         self._known = False
 
@@ -38,27 +38,27 @@ class Presence:
         return True
 
     def _renew(self) -> bool:
-        mine = {"id": self._board.worker}
-        found = update_returning(Worker, mine, ["draining"], heartbeat_at=db_now(), busy=self._board.slots.busy())
+        mine = {"id": self._state.worker}
+        found = update_returning(Worker, mine, ["draining"], heartbeat_at=db_now(), busy=self._state.slots.busy())
         if found and found[0][0]:
-            self._board.drain()
+            self._state.drain()
         return bool(found)
 
     def _appear(self) -> None:
         discovery.note_versions()
-        jobs.ensure_standing()
+        kinds.ensure_standing()
         # The sentinel's process stands for the cluster: when it ends, all others are killed.
         sentinel = os.getppid()
         Worker.objects.create(
-            id=self._board.worker,
+            id=self._state.worker,
             host=socket.gethostname(),
             pid=sentinel,
             process_started=started_ticks(sentinel),
             started_at=db_now(),
             heartbeat_at=db_now(),
-            slots=len(self._board.slots),
-            busy=self._board.slots.busy(),
-            fingerprints=abilities.fingerprints(),
+            slots=len(self._state.slots),
+            busy=self._state.slots.busy(),
+            fingerprints=claimable.fingerprints(),
         )
         self._known = True
 

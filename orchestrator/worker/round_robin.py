@@ -12,7 +12,7 @@ JOBS_SECONDS = 1.0
 Look = TypeVar("Look")
 
 
-class Turns:
+class RoundRobin:
     """In which order to look for runs and for jobs, and whether to look for jobs at all."""
 
     def __init__(self) -> None:
@@ -31,6 +31,6 @@ class Turns:
         """A look for jobs was made."""
         self._jobs_at = 0.0 if found else time.monotonic() + JOBS_SECONDS
 
-    def jobs_rung(self) -> None:
+    def jobs_notified(self) -> None:
         """Somebody said that a job is due."""
         self._jobs_at = 0.0

@@ -22,7 +22,7 @@ class Readable(Protocol):
     def fileno(self) -> int: ...
 
 
-class Board:
+class SharedState:
     """Of one cluster: its id, its slots, whether it drains, and when its parts were last seen alive."""
 
     def __init__(self, slots: int) -> None:
@@ -31,9 +31,9 @@ class Board:
         self._draining: Any = RawValue(ctypes.c_byte, 0)
         self._pusher: Any = RawValue(ctypes.c_double, time.monotonic())
         self._sentinel: Any = RawValue(ctypes.c_double, time.monotonic())
-        self._heard, self._bell = socket.socketpair()
-        self._heard.setblocking(False)
-        self._bell.setblocking(False)
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
 
     def draining(self) -> bool:
         """Whether runs in hand are to be given back and no new ones taken."""
@@ -62,30 +62,30 @@ class Board:
     def ring(self) -> None:
         """Tell the pusher that a slot is free."""
         with contextlib.suppress(BlockingIOError):  # full: it has enough to wake up for
-            self._bell.send(b"!")
+            self._wake_sender.send(b"!")
 
     def wait(self, seconds: float, *others: Readable) -> None:
         """The pusher's rest: until the bell rings, one of `others` can be read, or the time is over."""
-        ready, _, _ = select.select([self._heard, *others], [], [], seconds)
-        if self._heard in ready:
-            self._heard.recv(4096)
+        ready, _, _ = select.select([self._wake_receiver, *others], [], [], seconds)
+        if self._wake_receiver in ready:
+            self._wake_receiver.recv(4096)
 
     def close(self) -> None:
         """Give the bell back. Only for the process that made the board, when its cluster is gone."""
-        self._heard.close()
-        self._bell.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
 
-_installed: Board | None = None
+_installed: SharedState | None = None
 
 
-def install(board: Board) -> None:
+def install_state(state: SharedState) -> None:
     """Make it the board of this process and of those that are forked from it."""
     global _installed
-    _installed = board
+    _installed = state
 
 
-def installed() -> Board:
+def installed_state() -> SharedState:
     """The board of this process. Raises `RuntimeError` outside a cluster."""
     if _installed is None:
         raise RuntimeError("no cluster was started here: run `manage.py worker`")

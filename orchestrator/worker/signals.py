@@ -10,7 +10,7 @@ GOOD_LIFE_SECONDS = 60.0
 """What lived this long was well: the next pause is the first again."""
 
 
-class Stop:
+class StopRequest:
     """The signals that asked this process to stop."""
 
     def __init__(self) -> None:

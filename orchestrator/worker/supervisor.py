@@ -7,7 +7,7 @@ from django.db import OperationalError, connection, connections
 
 from orchestrator.worker.child_process import bind_forks
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
-from orchestrator.worker.signals import Pauses, Stop
+from orchestrator.worker.signals import Pauses, StopRequest
 
 log = structlog.get_logger(__name__)
 
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 def supervise() -> int:
     """Until it is asked to stop. Gives the exit code: 0 after a drain, 72 where the grace was not enough."""
     bind_forks()
-    stop, pauses = Stop(), Pauses()
+    stop, pauses = StopRequest(), Pauses()
     stop.listen()
     while True:
         began = time.monotonic()
@@ -28,7 +28,7 @@ def supervise() -> int:
             return 0
 
 
-def _live(stop: Stop) -> int:
+def _live(stop: StopRequest) -> int:
     if not _database_answers():
         return ENDED_BY_ITSELF
     return RunCluster(stop).run()

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import structlog
 
-from checkpoints.queue import jobs as queue
+from checkpoints.queue import jobs as job_queue
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Claim, Claimable
-from orchestrator.execution import loop as runner
-from orchestrator.jobs import kinds as jobs
-from orchestrator.worker import claimable as abilities
-from orchestrator.worker.round_robin import Turns
-from orchestrator.worker.shared_state import Board, installed
+from orchestrator.execution import loop
+from orchestrator.jobs import kinds
+from orchestrator.worker import claimable
+from orchestrator.worker.round_robin import RoundRobin
+from orchestrator.worker.shared_state import SharedState, installed_state
 
 ADVANCE = "orchestrator.worker.tasks.advance"
 WORK = "orchestrator.worker.tasks.work"
@@ -31,38 +31,38 @@ log = structlog.get_logger(__name__)
 def advance(run_id: str, epoch: int) -> None:
     """One slice of the run, if the claim is still ours. Never raises: a lease that is left behind expires by itself."""
     claim = Claim(UUID(run_id), epoch)
-    _in_slot(claim, lambda board: runner.work(claim.id, epoch, worker=board.worker, draining=board.draining))
+    _in_slot(claim, lambda state: loop.run_slice(claim.id, epoch, worker=state.worker, draining=state.draining))
 
 
 def work(job_id: str, epoch: int) -> None:
     """The same for a job."""
     claim = Claim(UUID(job_id), epoch, job=True)
-    _in_slot(claim, lambda board: jobs.work(claim.id, epoch, draining=board.draining))
+    _in_slot(claim, lambda state: kinds.run_job(claim.id, epoch, draining=state.draining))
 
 
-def _in_slot(claim: Claim, act: Callable[[Board], None]) -> None:
-    board = installed()
-    if not board.slots.take(claim):
+def _in_slot(claim: Claim, act: Callable[[SharedState], None]) -> None:
+    state = installed_state()
+    if not state.slots.take(claim):
         return
-    hand = _Hand(board, claim)
+    slot_work = _SlotWork(state, claim)
     try:
-        act(board)
-        hand.go_on()
+        act(state)
+        slot_work.go_on()
     except Exception:
-        log.exception("slice_failed", **hand.told())
+        log.exception("slice_failed", **slot_work.told())
     finally:
-        board.slots.leave(claim)
-        board.ring()
+        state.slots.leave(claim)
+        state.ring()
 
 
-class _Hand:
+class _SlotWork:
     """A slot that this process has taken, and what is in it now: None while it looks for the next."""
 
-    def __init__(self, board: Board, claim: Claim) -> None:
-        self._board = board
+    def __init__(self, state: SharedState, claim: Claim) -> None:
+        self._state = state
         self._claim: Claim | None = claim
         self._until = time.monotonic() + GOING_ON_SECONDS
-        self._turns = Turns()
+        self._order = RoundRobin()
 
     def told(self) -> dict[str, Any]:
         """For the log."""
@@ -74,28 +74,28 @@ class _Hand:
         by which the process shows that it is there.
         """
         self._claim = None
-        can = abilities.claimable() if self._may() else None
+        can = claimable.claimable() if self._may() else None
         while can and self._may():
-            looks = self._turns.next(lambda: self._run(can), self._job)
+            looks = self._order.next(lambda: self._run(can), self._job)
             if not any(look() for look in looks):
                 return
 
     def _may(self) -> bool:
-        return time.monotonic() < self._until and not self._board.draining()
+        return time.monotonic() < self._until and not self._state.draining()
 
     def _run(self, can: Claimable) -> bool:
-        hold = leases.begin_next(worker=self._board.worker, only=can)
-        if hold is not None:
-            self._claim = Claim(hold.id, hold.epoch)
-            runner.work_on(hold, draining=self._board.draining)
+        lease = leases.begin_next(worker=self._state.worker, only=can)
+        if lease is not None:
+            self._claim = Claim(lease.id, lease.epoch)
+            loop.run_begun_slice(lease, draining=self._state.draining)
             self._claim = None
-        return hold is not None
+        return lease is not None
 
     def _job(self) -> bool:
-        found = queue.claim(worker=self._board.worker, limit=1)
-        self._turns.jobs_seen(found=bool(found))
+        found = job_queue.claim(worker=self._state.worker, limit=1)
+        self._order.jobs_seen(found=bool(found))
         for job_id, epoch in found:
             self._claim = Claim(job_id, epoch, job=True)
-            jobs.work(job_id, epoch, draining=self._board.draining)
+            kinds.run_job(job_id, epoch, draining=self._state.draining)
             self._claim = None
         return bool(found)

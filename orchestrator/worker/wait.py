@@ -7,14 +7,14 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from checkpoints.conf import conf
-from checkpoints.queue.notify import CHANNEL, JOB
-from orchestrator.worker.shared_state import Board
+from checkpoints.queue.notify import CHANNEL, JOB_DUE
+from orchestrator.worker.shared_state import SharedState
 
 NET_SECONDS = 1.0
 """The longest rest between two looks on PostgreSQL: due times and expired leases ring no bell."""
 
 
-class Ear:
+class Listener:
     """Listens on a connection of its own, opened by the process that first uses it."""
 
     def __init__(self) -> None:
@@ -30,18 +30,18 @@ class Ear:
             cursor.execute(f"LISTEN {CHANNEL}")
         self._link, self._pid = link, os.getpid()
 
-    def wait(self, board: Board) -> bool:
+    def wait(self, state: SharedState) -> bool:
         """Until somebody wakes a run, a slot gets free, or the time for the next look has come. Gives whether somebody
         said that a job is due.
         """
         if self._link is None:
-            board.wait(conf().poll_seconds)
+            state.wait(conf().poll_seconds)
             return False
         driver: Any = self._link.connection
-        board.wait(NET_SECONDS, driver)
+        state.wait(NET_SECONDS, driver)
         # The driver's own errors become Django's, which the broker takes as a lost database.
         with self._link.wrap_database_errors:
-            return JOB in [note.payload for note in driver.notifies(timeout=0)]
+            return JOB_DUE in [note.payload for note in driver.notifies(timeout=0)]
 
     def close(self) -> None:
         """Forget a connection that broke."""

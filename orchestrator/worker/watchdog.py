@@ -5,8 +5,8 @@ import time
 from django.db import Error, connection
 
 from checkpoints.queue import jobs, leases
-from orchestrator.worker import claimable as abilities
-from orchestrator.worker.shared_state import Board
+from orchestrator.worker import claimable
+from orchestrator.worker.shared_state import SharedState
 
 SILENCE_SECONDS = 15.0
 LOOK_SECONDS = 1.0
@@ -15,8 +15,8 @@ LOOK_SECONDS = 1.0
 class Watchdog:
     """Of one cluster. It only judges; the one who asks does the killing."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, state: SharedState) -> None:
+        self._state = state
         self._next = 0.0
 
     def alarm(self) -> str | None:
@@ -24,9 +24,9 @@ class Watchdog:
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + LOOK_SECONDS
-        if self._board.sentinel_silent() > SILENCE_SECONDS:
+        if self._state.sentinel_silent() > SILENCE_SECONDS:
             return f"the sentinel has not looked after its processes for {SILENCE_SECONDS:g} s"
-        if self._board.pusher_silent() > SILENCE_SECONDS and self._board.slots.free() and _work_is_due():
+        if self._state.pusher_silent() > SILENCE_SECONDS and self._state.slots.free() and _work_is_due():
             return f"work is due and a slot is free, but nothing was claimed for {SILENCE_SECONDS:g} s"
         return None
 
@@ -34,7 +34,7 @@ class Watchdog:
 def _work_is_due() -> bool:
     """False also where the database cannot be asked: then nobody can claim, and killing would not help."""
     try:
-        return leases.any_due(abilities.claimable()) or jobs.any_due()
+        return leases.any_run_due(claimable.claimable()) or jobs.any_due()
     except Error:
         connection.close()
         return False

@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self, user: User, scopes: list[str] | None = None) -> None:
         self.http = APIClient(raise_request_exception=True)
-        self.http.credentials(HTTP_AUTHORIZATION=f"Token {tokens.make(user, scopes=scopes or tokens.SCOPES)}")
+        self.http.credentials(HTTP_AUTHORIZATION=f"Token {tokens.make_token(user, scopes=scopes or tokens.SCOPES)}")
 
     def get(self, path: str, **query: Any) -> Any:
         return self.http.get(f"/api/v1/{path}", query)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from orchestrator.runs import verbs as runs
-from orchestrator.worker import claimable as abilities
+from orchestrator.worker import claimable
 from tests.api.conftest import Client
 from tests.cast import People
 
@@ -56,7 +56,7 @@ def started(olive: Client, number: int, **fields: object) -> Run:
 
 def test_runs_of_a_higher_priority_are_claimed_first(olive: Client) -> None:
     low, usual, high = (started(olive, n, priority=p) for n, p in enumerate((-1, 0, 7)))
-    claimed = [leases.claim(worker=None, limit=1, only=abilities.claimable())[0].id for _ in range(3)]
+    claimed = [leases.claim(worker=None, limit=1, only=claimable.claimable())[0].id for _ in range(3)]
     assert claimed == [high.id, usual.id, low.id]
 
 
@@ -64,7 +64,7 @@ def test_a_run_that_is_due_later_is_not_claimed_before(olive: Client) -> None:
     later = (timezone.now() + timedelta(hours=1)).isoformat()
     run = started(olive, 1, due_at=later)
     assert run.due_at > timezone.now() + timedelta(minutes=59)
-    assert not leases.any_due(abilities.claimable())
+    assert not leases.any_run_due(claimable.claimable())
     assert runs.advance(run.id).status == "queued"
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import override_settings
 
-from checkpoints import uploads as files
+from checkpoints import uploads
 from checkpoints.models import Run, Upload
 from tests.api.conftest import Client
 from tests.cast import People
@@ -35,7 +35,7 @@ def test_an_upload_gives_a_reference_that_a_run_can_carry(olive: Client) -> None
     assert answer.status_code == 201
     reference = answer.json()
     assert (reference["name"], reference["size"]) == ("rows.csv", 8)
-    with files.open_ref(reference) as file:
+    with uploads.open_ref(reference) as file:
         assert file.read() == b"a,b\n1,2\n"
     assert started(olive, reference).json()["input"]["evidence"] == reference
 
@@ -57,10 +57,10 @@ def test_a_reference_must_agree_with_the_upload(olive: Client) -> None:
 
 def test_another_person_s_upload_does_not_exist_for_whoever_may_not_see_all_runs(people: People, olive: Client) -> None:
     reference = upload(olive).json()
-    files.check_refs({"a": [reference]}, by=people.steward)
-    files.check_refs({"a": [reference]}, by=None)
-    with pytest.raises(files.InvalidValue, match="no uploaded file"):
-        files.check_refs({"a": [reference]}, by=people.nobody)
+    uploads.check_refs({"a": [reference]}, by=people.steward)
+    uploads.check_refs({"a": [reference]}, by=None)
+    with pytest.raises(uploads.InvalidValue, match="no uploaded file"):
+        uploads.check_refs({"a": [reference]}, by=people.nobody)
 
 
 @override_settings(COUNTERSIGN={"MAX_UPLOAD_BYTES": 100})
@@ -93,5 +93,5 @@ def test_a_repeated_upload_under_one_key_is_kept_once(olive: Client) -> None:
 def test_a_reference_whose_file_is_gone_is_unknown(olive: Client, tmp_path: Path) -> None:
     reference = upload(olive).json()
     (tmp_path / "uploads" / reference["file"]).unlink()
-    with pytest.raises(files.UnknownThing):
-        files.open_ref(reference)
+    with pytest.raises(uploads.UnknownThing):
+        uploads.open_ref(reference)

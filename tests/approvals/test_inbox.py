@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
-from checkpoints.db import statements as sql
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.db import statements
+from checkpoints.sealing.sealed_columns import unpack_json
 from tests.cast import People
 from tests.checkpoints.rows import START, a_request, a_run
 
@@ -56,7 +56,7 @@ def test_the_inbox_takes_one_query_besides_those_for_who_one_is(people: People) 
         a_request(a_run(), "user:rita", title="Pay?")
     rita = people.reviewer
     with CaptureQueriesContext(connection) as queries:
-        rows = [(r.run.key, unpack(r.title)) for r in inbox.waiting_for(rita)]
+        rows = [(r.run.key, unpack_json(r.title)) for r in inbox.waiting_for(rita)]
     assert len(rows) == 5
     # Groups, permissions of the user, permissions of his groups, the inbox.
     assert len(queries) == 4
@@ -78,8 +78,10 @@ def _fill(run: object, number: int) -> None:
     names = [f.name for f in ApprovalRequest._meta.concrete_fields if f.name not in ("id", "visit", "status")]
     common = {name: getattr(first, name) for name in names}
     made = [ApprovalRequest(**common, visit=10_000 + n, status="applied") for n in range(number)]
-    sql.insert(ApprovalRequest, made)
-    sql.insert(RequestReviewer, [RequestReviewer(request=r, principal=f"user:u{n}") for n, r in enumerate(made)])
+    statements.insert_rows(ApprovalRequest, made)
+    statements.insert_rows(
+        RequestReviewer, [RequestReviewer(request=r, principal=f"user:u{n}") for n, r in enumerate(made)]
+    )
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 

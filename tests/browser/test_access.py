@@ -74,11 +74,11 @@ def _cancelled(people: People) -> Run:
 
 def _with_jobs(path: str) -> str:
     """The page, when a job is half done and another has failed once."""
-    begun = jobs.add("rotate_keys")
-    hold = jobs.begin(begun, jobs.claim_one(begun) or 0)
-    assert hold is not None
-    jobs.report(hold, jobs.Step(1250, 5000, "checkpoints of claim_payout"))
-    kinds.advance(jobs.add("brew_coffee"))
+    begun = jobs.add_job("rotate_keys")
+    lease = jobs.begin_job(begun, jobs.claim_one(begun) or 0)
+    assert lease is not None
+    jobs.report(lease, jobs.Step(1250, 5000, "checkpoints of claim_payout"))
+    kinds.advance(jobs.add_job("brew_coffee"))
     return path
 
 

@@ -6,12 +6,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from approvals.models import ApprovalRequest, Decision, RequestReviewer
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
-from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import protection_of
 from tests.forging import rewrite
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -31,7 +30,7 @@ def a_run(**columns: Any) -> Run:
         "created_at": START + timedelta(minutes=n),
         **columns,
     }
-    given["input"] = pack(given.get("input", {"claim_id": "CLM-1"}))
+    given["input"] = pack_json(given.get("input", {"claim_id": "CLM-1"}))
     run = Run.objects.create(**given)
     return sealed(run)
 
@@ -40,7 +39,7 @@ def sealed(run: Run, **columns: Any) -> Run:
     """The run's row with these columns, sealed as it then is."""
     for name, value in columns.items():
         setattr(run, name, value)
-    seal = run_seal.columns(
+    seal = run_row.seal_columns(
         run,
         head=run.head,
         head_hash=run.head_hash,
@@ -68,7 +67,7 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         "version": run.version,
         **columns,
     }
-    full = {"snapshot": pack(payload), "snapshot_hash": "5" * 64}
+    full = {"snapshot": pack_json(payload), "snapshot_hash": "5" * 64}
     made = Checkpoint.objects.create(run=run, seq=seq, anchor=seq, **full, **given)
     sealed(run, head=made.id, head_seq=seq)
     return made
@@ -76,7 +75,7 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
 
 def an_event(run: Run, seq: int, **columns: Any) -> RunEvent:
     """A line of a log. `payload` is JSON."""
-    payload = pack(columns.pop("payload", {}))
+    payload = pack_json(columns.pop("payload", {}))
     return RunEvent.objects.create(
         run=run, seq=seq, payload=payload, **{"type": "checkpoint_saved", "at": START, **columns}
     )
@@ -102,20 +101,22 @@ def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:
         "opened_at": START + timedelta(minutes=next(_numbers)),
         **columns,
     }
-    given["title"] = pack(given.get("title", "Pay it?"))
-    given["facts"] = pack(given.get("facts", []))
+    given["title"] = pack_json(given.get("title", "Pay it?"))
+    given["facts"] = pack_json(given.get("facts", []))
     request = ApprovalRequest(run=run, policy=policy, policy_hash="p" * 64, **given)
-    sealing.finish([request], cover_of(run))
+    sealed_rows.seal_and_encrypt([request], protection_of(run))
     request.save(force_insert=True)
     RequestReviewer.objects.bulk_create(RequestReviewer(request=request, principal=name) for name in reviewers)
     return request
 
 
-def a_write(request: ApprovalRequest, position: int, *, channel: str, value: Any, base: writes.Base) -> PendingWrite:
+def a_write(
+    request: ApprovalRequest, position: int, *, channel: str, value: Any, base: pending_writes.Base
+) -> PendingWrite:
     """Revision 1 of a write of the request's task."""
-    row = writes.staged(
+    row = pending_writes.staged(
         uuid4(),
-        writes.Address(request.run_id, request.line, request.node, request.visit, request.index, position),
+        pending_writes.Address(request.run_id, request.line, request.node, request.visit, request.index, position),
         channel=channel,
         label=f"set {channel}",
         value=value,
@@ -124,9 +125,9 @@ def a_write(request: ApprovalRequest, position: int, *, channel: str, value: Any
         policy_hash=request.policy_hash,
         superstep=1,
         at=START,
-        cover=cover_of(request.run),
+        protection=protection_of(request.run),
     )
-    sealing.finish([row], cover_of(request.run))
+    sealed_rows.seal_and_encrypt([row], protection_of(request.run))
     row.save()
     rewrite(request, writes=request.writes + 1)
     return row
@@ -145,16 +146,16 @@ def a_decision(write: PendingWrite, request: ApprovalRequest, *, by: Any, verdic
         revision=write.revision,
         seen_hash=write.hash,
         verdict=verdict,
-        old_value=pack(None),
+        old_value=pack_json(None),
         proposed_value=bytes(write.value),
         final_value=bytes(write.value),
-        reason=pack("as agreed"),
+        reason=pack_json("as agreed"),
         by=by,
         by_name=by.username,
         at=START,
         event_seq=seq,
     )
-    sealing.finish([row], cover_of(request.run))
+    sealed_rows.seal_and_encrypt([row], protection_of(request.run))
     row.save(force_insert=True)
     sealed(request.run, decisions=request.run.decisions + 1)
     return row

@@ -64,7 +64,7 @@ def test_staff_see_what_their_role_lets_them_see(client: Client, people: People,
 
 
 def test_a_token_can_be_revoked_and_only_by_whom_it_is_given(root: Client, people: People) -> None:
-    text = tokens.make(people.starter)
+    text = tokens.make_token(people.starter)
     chosen = {"action": "revoke", "_selected_action": [str(ApiToken.objects.get().pk)]}
     address = reverse("admin:orchestrator_apitoken_changelist")
     people.auditor.is_staff = True
@@ -72,6 +72,6 @@ def test_a_token_can_be_revoked_and_only_by_whom_it_is_given(root: Client, peopl
     other = Client()
     other.login(username="ada", password=PASSWORD)
     other.post(address, chosen)
-    assert tokens.find(text) is not None
+    assert tokens.find_token(text) is not None
     root.post(address, chosen)
-    assert tokens.find(text) is None
+    assert tokens.find_token(text) is None

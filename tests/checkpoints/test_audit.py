@@ -3,7 +3,7 @@
 import pytest
 from django.db import transaction
 
-from checkpoints import audit_log as audit
+from checkpoints import audit_log
 from checkpoints.models import AuditLine
 from tests.cast import People
 from tests.checkpoints.rows import missing
@@ -11,7 +11,7 @@ from tests.checkpoints.rows import missing
 
 def test_a_line_says_who_what_and_about_which_run(people: People) -> None:
     run = missing()
-    audit.record("refused_not_a_reviewer", actor=people.nobody, run=run, write="w1")
+    audit_log.record("refused_not_a_reviewer", actor=people.nobody, run=run, write="w1")
     line = AuditLine.objects.get()
     assert (line.kind, line.actor, line.actor_name, line.run, line.facts) == (
         "refused_not_a_reviewer", people.nobody, "nobody", run, {"write": "w1"},
@@ -20,12 +20,12 @@ def test_a_line_says_who_what_and_about_which_run(people: People) -> None:
 
 @pytest.mark.django_db
 def test_the_system_has_no_name() -> None:
-    assert audit.record("run_exported", actor=None).actor_name == ""
+    assert audit_log.record("run_exported", actor=None).actor_name == ""
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_refusal_recorded_after_its_rollback_stays() -> None:
     with pytest.raises(ValueError, match="refused"), transaction.atomic():
         raise ValueError("refused")
-    audit.record("refused", actor=None)
+    audit_log.record("refused", actor=None)
     assert AuditLine.objects.count() == 1

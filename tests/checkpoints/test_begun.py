@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.journal import intents as begun
+from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.models import RunEvent
 from orchestrator.engine import END, START, Send, Task
@@ -18,7 +18,9 @@ def intent(index: int, *, node: str = "leaf", visit: int = 1, attempt: int = 1, 
 
 
 def said(intents: list[Intent]) -> list[tuple[str, str, int, str]]:
-    return [(one.task, one.node, one.payload["attempt"], one.payload["effect"]) for one in begun.lines(intents)]
+    return [
+        (one.task, one.node, one.payload["attempt"], one.payload["effect"]) for one in intent_log.intent_events(intents)
+    ]
 
 
 def test_a_task_alone_is_named_as_it_is() -> None:
@@ -37,20 +39,20 @@ def test_what_differs_in_anything_or_leaves_one_out_is_another_line() -> None:
     assert [task for task, *_ in said(some)] == [
         "leaf:1:0-1", "leaf:1:3", "leaf:1:4", "leaf:1:5", "leaf:1:6", "leaf:2:7-8", "other:2:9", "leaf:1:3",
     ]  # fmt: skip
-    assert [task for line in said(some) for task in begun.named(line[0])] == [one.task for one in some]
+    assert [task for line in said(some) for task in intent_log.tasks_of(line[0])] == [one.task for one in some]
 
 
 @pytest.mark.parametrize("node", ["leaf", "a-b", "2-3", "x_y"])
 def test_a_line_is_read_as_it_was_written(node: str) -> None:
     for count in (1, 2, 12):
-        (line,) = begun.lines([intent(n, node=node) for n in range(5, 5 + count)])
-        assert begun.named(line.task) == [Task(node, 1, n) for n in range(5, 5 + count)]
+        (line,) = intent_log.intent_events([intent(n, node=node) for n in range(5, 5 + count)])
+        assert intent_log.tasks_of(line.task) == [Task(node, 1, n) for n in range(5, 5 + count)]
 
 
 @pytest.mark.parametrize("said", ["", "leaf", "leaf:1:", "leaf:1:0-", "leaf:1:-3", "leaf:1:0-b", "leaf:1:7-3"])
 def test_what_names_no_task_is_refused(said: str) -> None:
     with pytest.raises(ValueError, match="names no task|invalid literal"):
-        begun.named(said)
+        intent_log.tasks_of(said)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Run, RunEvent
 from orchestrator.engine import END, START
@@ -35,10 +35,10 @@ def test_a_commit_of_many_lines_that_breaks_between_its_statements_leaves_nothin
     made.edge(START, "a")
     made.edge("a", END)
     run = started(made)
-    hold, lines = held(run), [Draft("warning", {"n": n}) for n in range(600)]
+    lease, events = held(run), [NewEvent("warning", {"n": n}) for n in range(600)]
     before = Run.objects.values("event_seq", "event_hash", "seal").get(id=run.id)
     with _inserts_break(), pytest.raises(OperationalError):
-        ledger.append(hold, lines)
+        ledger.append_events(lease, events)
     assert Run.objects.values("event_seq", "event_hash", "seal").get(id=run.id) == before
-    ledger.append(hold, lines)
+    ledger.append_events(lease, events)
     assert RunEvent.objects.filter(run=run).count() == 601 == Run.objects.get(id=run.id).event_seq

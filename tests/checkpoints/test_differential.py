@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from checkpoints import timeline
-from checkpoints.ledger import checkpoint_rows as points
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import checkpoint_rows, reader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue import leases
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import (
     END,
     START,
@@ -38,7 +37,7 @@ from orchestrator.engine import (
     registry,
 )
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 
 pytestmark = pytest.mark.django_db
@@ -121,32 +120,32 @@ def test_a_change_stands_beside_every_snapshot_and_folding_all_changes_gives_the
     rows = rows_of(done(looping(30, snapshot=snapshot)))
     document: dict[str, Any] = {}
     for row in rows:
-        change = folding.bytes_of(row, "change")
-        assert Cover().digest(change) == row.change_hash
-        document = folding.changed(document, canonical.loads(change))
+        change = reader.bytes_of(row, "change")
+        assert Protection().digest(change) == row.change_hash
+        document = reader.changed_channels(document, canonical.loads(change))
         if row.snapshot:
-            assert folding.bytes_of(row, "snapshot") == canonical.encode(document), row.seq
+            assert reader.bytes_of(row, "snapshot") == canonical.encode(document), row.seq
         assert row.state_size == len(canonical.encode(document)), row.seq
 
 
 def test_a_fixed_count_writes_a_snapshot_every_so_many_rows_and_a_load_reads_no_more() -> None:
     rows = rows_of(done(looping(35, snapshot=10)))
     assert [row.seq for row in rows if row.snapshot] == [0, 10, 20, 30]
-    assert [len(folding.range_of(row.id)) for row in rows] == [row.seq % 10 + 1 for row in rows]
+    assert [len(reader.range_of(row.id)) for row in rows] == [row.seq % 10 + 1 for row in rows]
 
 
 def test_by_bytes_a_load_reads_at_most_about_twice_the_state() -> None:
     rows = rows_of(done(looping(200)))
     assert 2 < sum(1 for row in rows if row.snapshot) < len(rows) / 3
     for row in rows[20::15]:
-        read = sum(map(len, folding.parts_of(list(folding.range_of(row.id)))))
+        read = sum(map(len, reader.parts_of(list(reader.range_of(row.id)))))
         assert read <= 2.5 * row.state_size, (row.seq, read, row.state_size)
 
 
 def test_by_bytes_a_snapshot_is_written_at_the_latest_after_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = looping(20, grow=0)
-    monkeypatch.setattr(points, "MOST_ROWS", 4)
-    monkeypatch.setattr(points, "_size", lambda payload, sizes: 10**9)
+    monkeypatch.setattr(checkpoint_rows, "MOST_ROWS", 4)
+    monkeypatch.setattr(checkpoint_rows, "_size", lambda payload, sizes: 10**9)
     assert [row.seq for row in rows_of(done(graph)) if row.snapshot][:4] == [0, 4, 8, 12]
 
 
@@ -163,9 +162,9 @@ def test_by_bytes_a_state_that_each_step_replaces_is_stored_once_a_row_and_loads
     registry.replace(graph)
     rows = rows_of(done(graph))
     assert [row.seq for row in rows if row.snapshot] == [0]
-    assert [len(folding.range_of(row.id)) for row in rows[2:]] == [1] * 8
+    assert [len(reader.range_of(row.id)) for row in rows[2:]] == [1] * 8
     for row in rows[2:]:
-        assert len(folding.bytes_of(row, "change")) < row.state_size + 30
+        assert len(reader.bytes_of(row, "change")) < row.state_size + 30
         assert timeline.state_at(row.id)["scratch"]["body"] == f"{row.superstep - 1}" * 3000
 
 
@@ -198,7 +197,7 @@ def test_any_checkpoint_loads_in_one_query_and_its_list_reads_no_payload() -> No
 
 def test_rows_are_read_as_the_orm_reads_them() -> None:
     rows = rows_of(done(looping(12, snapshot=5)))
-    for row, read in zip(rows[5:9], folding.range_of(rows[8].id), strict=True):
+    for row, read in zip(rows[5:9], reader.range_of(rows[8].id), strict=True):
         for field in Checkpoint._meta.concrete_fields:
             kept, found = getattr(row, field.attname), getattr(read, field.attname)
             assert (found, type(found)) == (kept, type(kept)), field.attname
@@ -218,7 +217,7 @@ def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_
     claimed = runs.start(graph.name, {})
     for row, document in _recovery_points(claimed):
         assert canonical.encode(document["scratch"]) == canonical.encode(history[row.superstep]["scratch"])
-        assert len(folding.bytes_of(row, "change")) <= 1.2 * row.state_size + 2000
+        assert len(reader.bytes_of(row, "change")) <= 1.2 * row.state_size + 2000
         kept = rows_of(claimed)
         assert row.parent == kept[-1].id
         assert row.seq == kept[-1].seq + 1
@@ -230,11 +229,11 @@ def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_
 def _recovery_points(run: Run) -> Iterator[tuple[Checkpoint, dict[str, Any]]]:
     """The head after each of the slices of one superstep that bring the run to its end, where it is no kept row."""
     while claim := leases.claim_one(run.id):
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
         run.refresh_from_db()
         head = Checkpoint.objects.get(id=run.head)
         if not head.kept:
-            document = folding.document_at(head.id)
+            document = reader.document_at(head.id)
             assert document is not None
             yield head, document
     assert run.status == "completed"

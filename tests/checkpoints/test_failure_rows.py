@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.models import Run
 from orchestrator.engine import END, START
 from orchestrator.runs import verbs as runs
@@ -29,4 +29,4 @@ def test_a_run_that_failed_often_loads_from_as_few_rows_as_its_graph_says():
     for _ in range(20):
         runs.resume(run.id)
         run = runs.advance(run.id)
-    assert len(folding.range_of(Run.objects.get(id=run.id).head)) <= 2
+    assert len(reader.range_of(Run.objects.get(id=run.id).head)) <= 2

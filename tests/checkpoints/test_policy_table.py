@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from approvals import reviews
 from checkpoints.core.keep_policy import Superstep, stays
 from checkpoints.core.status import Status
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run
 from orchestrator.engine import END, START, Gate, Graph, Interval, registry
 from orchestrator.engine.structure import policy as policy_of
@@ -34,8 +34,8 @@ def _table(heading: str) -> dict[tuple[str, str], str]:
     """(row, column) -> cell, of the table of the page whose first column is named so."""
     page = (ROOT / "docs" / "checkpoints.md").read_text()
     (text,) = re.findall(rf"^\| {heading} \|.*(?:\n\|.*)*", page, re.MULTILINE)
-    lines = [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    columns, _, *rows = lines
+    events = [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    columns, _, *rows = events
     return {(row[0], column): cell for row in rows for column, cell in zip(columns[1:], row[1:], strict=True)}
 
 
@@ -146,7 +146,7 @@ def eventful(request: pytest.FixtureRequest, rita: User) -> tuple[str, dict[str,
     broken.clear()
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.PAUSED
-    write = writes.newest(PendingWrite.objects.filter(run=run)).get()
+    write = pending_writes.newest(PendingWrite.objects.filter(run=run)).get()
     reviews.sign(run.id, [{"write": str(write.write), "hash": write.hash, "verdict": "approve"}], by=rita)
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from checkpoints.db.statements import new
+from checkpoints.db.statements import new_row
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs, leases
 from checkpoints.queue.leases import Claimable
@@ -22,7 +22,7 @@ def runs() -> None:
     """Two thousand runs that ended, and three hundred that wait for a worker."""
     names = [(f"ended-{n}", "completed") for n in range(2000)] + [(f"waits-{n}", "queued") for n in range(300)]
     shared = {"graph": "g", "version": "1", "fingerprint": "f", "created_at": AT}
-    Run.objects.bulk_create([new(Run, key=key, status=status, **shared) for key, status in names], batch_size=500)
+    Run.objects.bulk_create([new_row(Run, key=key, status=status, **shared) for key, status in names], batch_size=500)
     _analyze()
 
 
@@ -30,7 +30,7 @@ def runs() -> None:
 def many_jobs() -> None:
     """Two thousand jobs that are done, and ten that wait."""
     states = ["done"] * 2000 + ["queued"] * 10
-    made = [new(Job, kind="sweep", status=status, due_at=AT, created_at=AT) for status in states]
+    made = [new_row(Job, kind="sweep", status=status, due_at=AT, created_at=AT) for status in states]
     Job.objects.bulk_create(made, batch_size=500)
     _analyze()
 
@@ -59,7 +59,9 @@ def _plan(text: str, params: list[Any]) -> str:
         return "\n".join(str(row[-1]) for row in cursor.fetchall())
 
 
-@pytest.mark.parametrize("ask", [lambda: leases.claim(worker=None, limit=2, only=OURS), lambda: leases.any_due(OURS)])
+@pytest.mark.parametrize(
+    "ask", [lambda: leases.claim(worker=None, limit=2, only=OURS), lambda: leases.any_run_due(OURS)]
+)
 def test_the_statuses_of_a_look_at_the_queue_are_no_parameters(ask: Callable[[], Any]) -> None:
     """A plan for whatever a parameter may be cannot use an index over some statuses only."""
     text, params = _asked(ask)
@@ -78,7 +80,7 @@ def test_a_claim_reads_as_many_runs_as_it_takes() -> None:
 
 @pytest.mark.usefixtures("runs")
 def test_a_look_whether_something_is_due_reads_no_run_that_has_ended() -> None:
-    plan = _plan(*_asked(lambda: leases.any_due(OURS)))
+    plan = _plan(*_asked(lambda: leases.any_run_due(OURS)))
     assert "run_claimable" in plan or "run_by_status" in plan
 
 

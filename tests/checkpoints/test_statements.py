@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from checkpoints.db import query_cache as statements
+from checkpoints.db import query_cache
 from checkpoints.db.clock import db_in
 from checkpoints.db.statements import update_returning
 from checkpoints.journal import results as journal
@@ -18,7 +18,7 @@ from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Claimable
 from orchestrator.engine import END, START, Send, Task
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, slice_of, started
 
@@ -58,7 +58,7 @@ def _worked(run: Run) -> tuple[int, int]:
     claim = leases.claim_one(run.id)
     assert claim is not None
     with CaptureQueriesContext(connection) as seen:
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
     run.refresh_from_db()
     assert run.status == "completed"
     intents = f'INSERT INTO "{TaskResult._meta.db_table}"'
@@ -97,39 +97,39 @@ def test_an_idempotent_task_whose_intent_was_written_before_its_turn_runs_when_i
 
 @pytest.mark.parametrize("tasks", [1, 3, 30])
 def test_results_that_are_ready_together_are_written_in_as_many_statements_as_one_is(tasks: int) -> None:
-    hold = held(_run(tasks))
-    journal.begin(hold, _intents(*map(_leaf, range(tasks))))
+    lease = held(_run(tasks))
+    journal.write_intents(lease, _intents(*map(_leaf, range(tasks))))
     endings = [Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n) for n in range(tasks)]
     with CaptureQueriesContext(connection) as seen:
-        assert journal.record(hold, endings) == []
+        assert journal.write_results(lease, endings) == []
     said = [one["sql"] for one in seen if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}]
     assert len(said) == 3, said
-    entries = journal.entries(hold)
+    entries = journal.entries(lease)
     assert [entries[_leaf(n)].output for n in range(tasks)] == [{"writes": [n]} for n in range(tasks)]
     assert [entries[_leaf(n)].took_ms for n in range(tasks)] == list(range(tasks))
 
 
 def test_of_several_results_only_those_of_open_attempts_are_taken_and_the_others_are_evidence() -> None:
-    hold = held(_run())
-    journal.begin(hold, _intents(_leaf(0), _leaf(1)))
+    lease = held(_run())
+    journal.write_intents(lease, _intents(_leaf(0), _leaf(1)))
     known = Ending(_leaf(1), 1, "done", {"writes": ["first"]})
-    assert journal.record(hold, [known]) == []
+    assert journal.write_results(lease, [known]) == []
     late = [Ending(_leaf(1), 1, "done", {"writes": ["second"]}), Ending(_leaf(0), 2, "done", {"writes": []})]
     good = Ending(_leaf(0), 1, "done", {"writes": ["own"]})
     twice = Ending(_leaf(0), 1, "done", {"writes": ["twice"]})
-    assert journal.record(hold, [late[0], good, late[1], twice]) == [*late, twice]
-    entries = journal.entries(hold)
+    assert journal.write_results(lease, [late[0], good, late[1], twice]) == [*late, twice]
+    entries = journal.entries(lease)
     assert [entries[_leaf(n)].output for n in (0, 1)] == [{"writes": ["own"]}, {"writes": ["first"]}]
     assert LateResult.objects.count() == 3
 
 
 def test_tasks_are_marked_as_unknown_in_two_statements_however_many_they_are() -> None:
-    hold = held(_run())
-    journal.begin(hold, _intents(*map(_leaf, range(3))))
+    lease = held(_run())
+    journal.write_intents(lease, _intents(*map(_leaf, range(3))))
     with CaptureQueriesContext(connection) as seen:
-        journal.mark_unknown(hold, [_leaf(0), _leaf(2)])
+        journal.mark_tasks_unknown(lease, [_leaf(0), _leaf(2)])
     assert len(seen) == 2
-    assert [journal.entries(hold)[_leaf(n)].outcome for n in range(3)] == ["unknown", "open", "unknown"]
+    assert [journal.entries(lease)[_leaf(n)].outcome for n in range(3)] == ["unknown", "open", "unknown"]
 
 
 def test_a_kept_text_takes_the_values_of_each_call() -> None:
@@ -157,11 +157,11 @@ def test_a_time_in_an_update_is_that_of_its_statement_and_as_long_as_it_says() -
 
 def test_the_first_begin_of_a_run_says_when_it_was_started_and_no_later_one() -> None:
     run = _run()
-    hold = held(run)
+    lease = held(run)
     run.refresh_from_db()
     began = run.started_at
     assert abs(began - timezone.now()) < timedelta(seconds=5)
-    assert leases.give_back(hold.id, hold.epoch, counts=False)
+    assert leases.give_back(lease.id, lease.epoch, counts=False)
     held(run)
     run.refresh_from_db()
     assert (run.started_at, run.claims_since_progress) == (began, 1)
@@ -170,9 +170,9 @@ def test_the_first_begin_of_a_run_says_when_it_was_started_and_no_later_one() ->
 def test_a_process_that_can_do_nothing_finds_nothing() -> None:
     _run()
     nothing = Claimable(frozenset(), frozenset())
-    assert not leases.any_due(nothing)
+    assert not leases.any_run_due(nothing)
     assert leases.claim(worker=None, limit=5, only=nothing) == []
 
 
 def test_a_query_that_can_have_no_row_has_none() -> None:
-    assert not statements.is_met(lambda: Run.objects.filter(pk__in=[]).values("id"))
+    assert not query_cache.exists(lambda: Run.objects.filter(pk__in=[]).values("id"))

@@ -7,9 +7,9 @@ from pydantic import BaseModel
 
 from checkpoints.models import Run
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Hold
+from checkpoints.queue.leases import Lease
 from orchestrator.engine import Append, Graph, registry
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 
 
@@ -44,19 +44,19 @@ def advanced(made: Graph) -> Run:
     return runs.advance(started(made).id)
 
 
-def held(run: Run) -> Hold:
+def held(run: Run) -> Lease:
     """The run, claimed and begun."""
     claim = leases.claim_one(run.id)
     assert claim is not None
-    hold = leases.begin(claim.id, claim.epoch)
-    assert hold is not None
-    return hold
+    lease = leases.begin_lease(claim.id, claim.epoch)
+    assert lease is not None
+    return lease
 
 
-def slice_of(run: Run, *, draining: Callable[[], bool] = runner.never) -> Run:
+def slice_of(run: Run, *, draining: Callable[[], bool] = loop.never) -> Run:
     """One slice of the run, by a worker that may be asked to drain."""
     claim = leases.claim_one(run.id)
     assert claim is not None
-    runner.work(claim.id, claim.epoch, draining=draining)
+    loop.run_slice(claim.id, claim.epoch, draining=draining)
     run.refresh_from_db()
     return run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.execution import threads as crew
+from orchestrator.execution import threads
 from tests.processes import until
 
 SEEN: ContextVar[str] = ContextVar("SEEN", default="nothing")
@@ -19,10 +19,10 @@ SEEN: ContextVar[str] = ContextVar("SEEN", default="nothing")
 @pytest.fixture(autouse=True)
 def nobody_else_waits() -> Iterator[None]:
     """The crew of this test is its own."""
-    others = list(crew._idle)
-    crew._idle.clear()
+    others = list(threads._idle)
+    threads._idle.clear()
     yield
-    crew._idle.extend(others)
+    threads._idle.extend(others)
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class _Job:
 
 
 def _run(name: str, work: Callable[[], Any]) -> None:
-    crew.run(iter([_Job(name, work)]))
+    threads.run(iter([_Job(name, work)]))
 
 
 def _done(name: str, work: Callable[[], Any]) -> Any:
@@ -43,7 +43,7 @@ def _done(name: str, work: Callable[[], Any]) -> Any:
         answer.append(work())
 
     _run(name, job)
-    until(lambda: len(crew._idle) == 1)
+    until(lambda: len(threads._idle) == 1)
     return answer[0] if answer else None
 
 
@@ -76,7 +76,7 @@ def test_a_thread_that_waits_holds_nothing_of_the_job_it_did() -> None:
     large = Large()
     gone = weakref.ref(large)
     _run("holds", lambda held=large: None)  # type: ignore[misc]
-    until(lambda: len(crew._idle) == 1)
+    until(lambda: len(threads._idle) == 1)
     del large
     gc.collect()
     assert gone() is None
@@ -91,7 +91,7 @@ def test_two_jobs_at_once_have_a_thread_each() -> None:
 
     _run("one", job)
     _run("two", job)
-    until(lambda: len(crew._idle) == 2)
+    until(lambda: len(threads._idle) == 2)
     assert len(set(idents)) == 2
 
 
@@ -110,8 +110,8 @@ class _Gate:
         return _Job(name, work)
 
 
-def _shift(most: int, stopped: Callable[[], bool] = lambda: False) -> crew.Shift[_Job]:
-    return crew.Shift(most, stopped)
+def _shift(most: int, stopped: Callable[[], bool] = lambda: False) -> threads.BoundedPool[_Job]:
+    return threads.BoundedPool(most, stopped)
 
 
 def test_jobs_that_take_long_are_done_at_once_and_no_more_of_them_than_are_allowed() -> None:
@@ -164,7 +164,7 @@ def test_once_the_shift_is_stopped_nobody_gets_a_place_and_who_has_one_begins() 
     until(lambda: sorted(gate.began) == ["0", "1"])
     stop.set()
     gate.go.set()
-    until(lambda: len(crew._idle) >= 1)
+    until(lambda: len(threads._idle) >= 1)
     threading.Event().wait(0.1)
     assert sorted(gate.began) == ["0", "1"]
     assert [one.name for one in shift.take_back()] == ["4", "3", "2"]

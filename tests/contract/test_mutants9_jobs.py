@@ -9,19 +9,19 @@ from django.utils import timezone
 
 from checkpoints.models import Job
 from checkpoints.queue import jobs
-from checkpoints.queue.jobs import JobHold, Step
+from checkpoints.queue.jobs import JobLease, Step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def begun(job_id: UUID) -> JobHold:
+def begun(job_id: UUID) -> JobLease:
     """The job, claimed and begun; due at once, whatever its pause."""
     Job.objects.filter(id=job_id).update(due_at=timezone.now() - timedelta(minutes=1))
     epoch = jobs.claim_one(job_id)
     assert epoch is not None
-    hold = jobs.begin(job_id, epoch)
-    assert hold is not None
-    return hold
+    lease = jobs.begin_job(job_id, epoch)
+    assert lease is not None
+    return lease
 
 
 def row(job_id: UUID) -> Job:
@@ -38,45 +38,45 @@ def nearly_over(job_id: UUID) -> None:
 
 
 def test_each_pause_between_attempts_is_twice_as_long_and_the_last_attempt_has_none() -> None:
-    job_id, pauses = jobs.add("count"), []
+    job_id, pauses = jobs.add_job("count"), []
     for _ in range(jobs.MOST_ATTEMPTS - 1):
-        jobs.fail(begun(job_id), "odd", "it went wrong")
+        jobs.fail_job(begun(job_id), "odd", "it went wrong")
         pauses.append(round(seconds_from_now(row(job_id).due_at)))
     for expected, pause in zip((2, 4, 8, 16), pauses, strict=True):
         assert expected - 1 <= pause <= expected
-    jobs.fail(begun(job_id), "odd", "it went wrong")
+    jobs.fail_job(begun(job_id), "odd", "it went wrong")
     assert (row(job_id).status, row(job_id).error_code) == ("failed", "odd")
 
 
 def test_a_standing_job_begins_anew_with_all_its_attempts() -> None:
-    job_id = jobs.add("count")
-    hold = begun(job_id)
-    jobs.report(hold, Step(3, 4, place="there"))
-    jobs.finish(hold, again_in=60.0)
+    job_id = jobs.add_job("count")
+    lease = begun(job_id)
+    jobs.report(lease, Step(3, 4, place="there"))
+    jobs.finish_job(lease, again_in=60.0)
     again = row(job_id)
     assert (again.status, again.attempts, again.progress) == ("queued", 0, {})
     assert 55 < seconds_from_now(again.due_at) <= 60
 
 
 def test_a_standing_job_that_fails_for_good_comes_back_with_all_its_attempts() -> None:
-    job_id = jobs.add("count")
+    job_id = jobs.add_job("count")
     for _ in range(jobs.MOST_ATTEMPTS):
-        jobs.fail(begun(job_id), "odd", "it went wrong", again_in=3600.0)
+        jobs.fail_job(begun(job_id), "odd", "it went wrong", again_in=3600.0)
     again = row(job_id)
     assert (again.status, again.attempts, again.error_code) == ("queued", 0, "odd")
     assert 3590 < seconds_from_now(again.due_at) <= 3600
 
 
 def test_a_job_that_is_done_at_last_says_nothing_of_its_failures() -> None:
-    job_id = jobs.add("count")
-    jobs.fail(begun(job_id), "odd", "it went wrong")
-    jobs.finish(begun(job_id))
+    job_id = jobs.add_job("count")
+    jobs.fail_job(begun(job_id), "odd", "it went wrong")
+    jobs.finish_job(begun(job_id))
     assert (row(job_id).status, row(job_id).error_code, row(job_id).error) == ("done", "", "")
 
 
 def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_later() -> None:
-    first = jobs.add("count")
-    urgent = jobs.add("count", priority=1)
+    first = jobs.add_job("count")
+    urgent = jobs.add_job("count", priority=1)
     assert [job for job, _ in jobs.claim(worker=None, limit=1)] == [urgent]
     assert [job for job, _ in jobs.claim(worker=None, limit=1)] == [first]
 
@@ -84,24 +84,24 @@ def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_la
 @pytest.mark.parametrize("act", ["begin", "report", "heartbeat"])
 def test_whoever_works_on_a_job_has_a_whole_lease(act: str, settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 60}
-    job_id = jobs.add("count")
+    job_id = jobs.add_job("count")
     if act == "begin":
         epoch = jobs.claim_one(job_id)
         assert epoch is not None
         nearly_over(job_id)
-        assert jobs.begin(job_id, epoch) is not None
+        assert jobs.begin_job(job_id, epoch) is not None
     else:
-        hold = begun(job_id)
+        lease = begun(job_id)
         nearly_over(job_id)
         if act == "report":
-            jobs.report(hold, Step(1))
+            jobs.report(lease, Step(1))
         else:
-            assert jobs.heartbeat(hold.id, hold.epoch)
+            assert jobs.heartbeat(lease.id, lease.epoch)
     assert seconds_from_now(row(job_id).lease_until) > 50
 
 
 def test_a_lease_is_renewed_by_the_worker_who_claimed_and_by_no_other() -> None:
-    mine, other, job_id = uuid4(), uuid4(), jobs.add("count")
+    mine, other, job_id = uuid4(), uuid4(), jobs.add_job("count")
     claims = jobs.claim(worker=mine, limit=1)
     assert [job for job, _ in claims] == [job_id]
     nearly_over(job_id)
@@ -112,7 +112,7 @@ def test_a_lease_is_renewed_by_the_worker_who_claimed_and_by_no_other() -> None:
 
 
 def test_a_claim_that_was_put_back_is_taken_by_the_next_at_once_and_counts_as_no_attempt() -> None:
-    job_id = jobs.add("count")
+    job_id = jobs.add_job("count")
     epoch = jobs.claim_one(job_id)
     assert epoch is not None
     jobs.release(job_id, epoch)
@@ -121,17 +121,17 @@ def test_a_claim_that_was_put_back_is_taken_by_the_next_at_once_and_counts_as_no
 
 
 def test_a_step_of_a_long_note_keeps_its_beginning() -> None:
-    hold = begun(jobs.add("count"))
-    jobs.report(hold, Step(1, note="n" * 1000))
-    assert row(hold.id).progress["note"] == "n" * 200
+    lease = begun(jobs.add_job("count"))
+    jobs.report(lease, Step(1, note="n" * 1000))
+    assert row(lease.id).progress["note"] == "n" * 200
 
 
 def test_of_two_who_begin_one_claim_the_second_came_too_late() -> None:
-    job_id = jobs.add("count")
+    job_id = jobs.add_job("count")
     epoch = jobs.claim_one(job_id)
     assert epoch is not None
-    first = jobs.begin(job_id, epoch)
+    first = jobs.begin_job(job_id, epoch)
     assert first is not None
-    assert jobs.begin(job_id, epoch) is None
+    assert jobs.begin_job(job_id, epoch) is None
     assert row(job_id).attempts == 1
-    jobs.finish(first)
+    jobs.finish_job(first)

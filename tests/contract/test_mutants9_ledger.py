@@ -9,16 +9,16 @@ from django.db import transaction
 from django.utils import timezone
 
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger.commit import Moved, Turn
+from checkpoints.ledger.commit import ConcurrentUpdate, RunUpdate
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.queue import notify as wakes
-from checkpoints.queue.leases import Hold
+from checkpoints.queue import notify
+from checkpoints.queue.leases import Lease
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import StaleLease, TamperedRow
-from orchestrator.execution import cancellation as cancelling
+from orchestrator.execution import cancellation
 from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.contract.test_mutants9_points import large, last
@@ -51,31 +51,31 @@ def expire(run: Run) -> None:
 
 def test_a_worker_whose_lease_was_taken_over_condemns_nothing() -> None:
     run = started(_one("taken"))
-    hold = held(run)
+    lease = held(run)
     expire(run)
     held(run)
     before = columns(run)
-    ledger.condemn(hold, FOUND)
+    ledger.stop_as_tampered(lease, FOUND)
     assert columns(run) == before
 
 
 def test_a_run_that_rests_meanwhile_is_not_condemned_by_whoever_had_it() -> None:
     run = started(_one("rested"))
-    hold = held(run)
-    ledger.stop(hold, Turn(Status.PAUSED), lines=[])
+    lease = held(run)
+    ledger.stop_run(lease, RunUpdate(Status.PAUSED), events=[])
     before = columns(run)
-    ledger.condemn(hold, FOUND)
+    ledger.stop_as_tampered(lease, FOUND)
     assert columns(run) == before
 
 
 def test_its_holder_condemns_a_run_and_writes_no_line() -> None:
     run = started(_one("condemned"))
-    hold = held(run)
-    lines = RunEvent.objects.filter(run=run).count()
-    ledger.condemn(hold, FOUND)
+    lease = held(run)
+    events = RunEvent.objects.filter(run=run).count()
+    ledger.stop_as_tampered(lease, FOUND)
     run.refresh_from_db()
     assert (run.status, run.error_code, run.lease_until, run.due_at) == ("tampered", "tampered_row", None, None)
-    assert RunEvent.objects.filter(run=run).count() == lines
+    assert RunEvent.objects.filter(run=run).count() == events
 
 
 def test_a_run_that_nobody_holds_is_marked_and_due_no_more() -> None:
@@ -103,53 +103,53 @@ def test_a_run_that_has_ended_stays_as_it_ended() -> None:
 # Looking again
 
 
-def _moved(run: Run) -> Hold:
+def _moved(run: Run) -> Lease:
     """A hold whose run's log somebody else has lengthened."""
-    hold = held(run)
-    ledger.write_lines(Run.objects.get(id=run.id), [Draft("warning")], at=timezone.now())
-    with pytest.raises(Moved):
-        ledger.append(hold, [Draft("warning")])
-    return hold
+    lease = held(run)
+    ledger.append_locked(Run.objects.get(id=run.id), [NewEvent("warning")], at=timezone.now())
+    with pytest.raises(ConcurrentUpdate):
+        ledger.append_events(lease, [NewEvent("warning")])
+    return lease
 
 
 def test_whoever_looks_again_goes_on_from_where_the_log_is_now() -> None:
-    hold = _moved(started(_one("looks")))
-    ledger.look_again(hold)
-    ledger.append(hold, [Draft("warning")])
-    assert [line.seq for line in RunEvent.objects.filter(run=hold.id).order_by("seq")] == [1, 2, 3]
+    lease = _moved(started(_one("looks")))
+    ledger.refresh_lease(lease)
+    ledger.append_events(lease, [NewEvent("warning")])
+    assert [line.seq for line in RunEvent.objects.filter(run=lease.id).order_by("seq")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("forged", [{"decisions": 1}, {"event_hash": "0" * 64}, {"head_hash": "0" * 64}], ids=str)
 def test_whoever_looks_again_refuses_a_row_that_was_changed_by_hand(forged: dict[str, Any]) -> None:
-    hold = _moved(started(_one("forged")))
-    Run.objects.filter(id=hold.id).update(**forged)
+    lease = _moved(started(_one("forged")))
+    Run.objects.filter(id=lease.id).update(**forged)
     with pytest.raises(TamperedRow):
-        ledger.look_again(hold)
+        ledger.refresh_lease(lease)
 
 
 def test_who_lost_his_lease_while_the_log_moved_finds_that_out_by_looking() -> None:
     run = started(_one("loses"))
-    hold = _moved(run)
+    lease = _moved(run)
     expire(run)
     held(run)
     with pytest.raises(StaleLease):
-        ledger.look_again(hold)
+        ledger.refresh_lease(lease)
 
 
 @pytest.mark.parametrize(
     "act",
     [
-        lambda hold: ledger.append(hold, [Draft("warning")]),
-        lambda hold: ledger.stop(hold, Turn(Status.FAILED), lines=[]),
+        lambda lease: ledger.append_events(lease, [NewEvent("warning")]),
+        lambda lease: ledger.stop_run(lease, RunUpdate(Status.FAILED), events=[]),
     ],
 )
-def test_whose_run_was_stopped_under_him_has_lost_it(act: Callable[[Hold], None]) -> None:
+def test_whose_run_was_stopped_under_him_has_lost_it(act: Callable[[Lease], None]) -> None:
     run = started(_one("stopped"))
-    hold = held(run)
+    lease = held(run)
     Run.objects.filter(id=run.id).update(status=Status.PAUSED)
     before = columns(run)
     with pytest.raises(StaleLease):
-        act(hold)
+        act(lease)
     assert columns(run) == before
 
 
@@ -159,21 +159,21 @@ def test_whose_run_was_stopped_under_him_has_lost_it(act: Callable[[Hold], None]
 @pytest.mark.parametrize("status", [Status.PAUSED, Status.WAITING])
 def test_a_run_that_was_woken_while_it_turned_to_rest_is_looked_at_before_it_rests(status: Status) -> None:
     run = started(_one("woken"))
-    hold = held(run)
-    wakes.wake(run.id)
+    lease = held(run)
+    notify.wake(run.id)
     before = columns(run)
-    with pytest.raises(Moved):
-        ledger.stop(hold, Turn(status), lines=[])
+    with pytest.raises(ConcurrentUpdate):
+        ledger.stop_run(lease, RunUpdate(status), events=[])
     assert columns(run) == before
-    ledger.look_again(hold)
-    ledger.stop(hold, Turn(status), lines=[])
+    ledger.refresh_lease(lease)
+    ledger.stop_run(lease, RunUpdate(status), events=[])
     run.refresh_from_db()
     assert run.status == status
 
 
 def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:
     run = started(_one("rests"))
-    ledger.stop(held(run), Turn(Status.WAITING, due_in=3600.0), lines=[])
+    ledger.stop_run(held(run), RunUpdate(Status.WAITING, due_in=3600.0), events=[])
     run.refresh_from_db()
     assert run.status == Status.WAITING
     assert run.due_at is not None
@@ -183,9 +183,9 @@ def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:
 def test_adding_lines_makes_the_lease_whole_again(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 60}
     run = started(_one("lengthens"))
-    hold = held(run)
+    lease = held(run)
     Run.objects.filter(id=run.id).update(lease_until=timezone.now() + timedelta(seconds=1))
-    ledger.append(hold, [Draft("warning")])
+    ledger.append_events(lease, [NewEvent("warning")])
     run.refresh_from_db()
     assert run.lease_until is not None
     assert (run.lease_until - timezone.now()).total_seconds() > 50
@@ -226,7 +226,7 @@ def test_nobody_acts_on_a_run_whose_row_was_changed_by_hand(forged: dict[str, An
     run = started(_one("locked"))
     Run.objects.filter(id=run.id).update(**forged)
     with transaction.atomic(), pytest.raises(TamperedRow):
-        ledger.lock(run.id)
+        ledger.lock_run(run.id)
 
 
 def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(settings: Any) -> None:
@@ -237,9 +237,9 @@ def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(settings:
     made.edge(START, "work")
     made.edge("work", END)
     run = started(made)
-    hold = held(run)
+    lease = held(run)
     settings.COUNTERSIGN = kept
-    ledger.condemn(hold, FOUND)
+    ledger.stop_as_tampered(lease, FOUND)
     run.refresh_from_db()
     assert (run.status, run.error_code, bytes(run.error)) == ("tampered", "tampered_row", b"")
 
@@ -248,10 +248,10 @@ def test_a_cancel_that_was_asked_for_is_left_to_whoever_has_the_run_in_hand() ->
     run = started(_one("in_hand"))
     held(run)
     runs.cancel(run.id)
-    cancelling.conclude(run.id)
+    cancellation.conclude_cancel(run.id)
     run.refresh_from_db()
     assert (run.status, run.cancel_at is not None) == (Status.RUNNING, True)
     expire(run)
-    cancelling.conclude(run.id)
+    cancellation.conclude_cancel(run.id)
     run.refresh_from_db()
     assert run.status == Status.CANCELLED

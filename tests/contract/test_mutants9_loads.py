@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from checkpoints.core import codec
-from checkpoints.core.keyring import LOCKED
+from checkpoints.core.keyring import ENCRYPTED
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import PLAIN, cover_of
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import PLAIN, protection_of
 from orchestrator.engine import canonical, ops
 from tests.contract.small import slice_of, started
 from tests.contract.test_mutants9_points import large, last
@@ -38,31 +38,31 @@ def row(run: Run, seq: int) -> Checkpoint:
 
 
 def forged_state(run: Run) -> dict[str, Any]:
-    document = folding.document_at(row(run, 0).id)
+    document = reader.document_at(row(run, 0).id)
     assert document is not None
     return {**document, "scratch": {**document["scratch"], "total": 7}}
 
 
 def a_snapshot_with_its_hash(run: Run) -> None:
     forged = forged_state(run)
-    tamper(row(run, 0), snapshot=pack(forged), snapshot_hash=PLAIN.digest(canonical.encode(forged)))
+    tamper(row(run, 0), snapshot=pack_json(forged), snapshot_hash=PLAIN.digest(canonical.encode(forged)))
 
 
 def a_snapshot_alone(run: Run) -> None:
-    tamper(row(run, 0), snapshot=pack(forged_state(run)))
+    tamper(row(run, 0), snapshot=pack_json(forged_state(run)))
 
 
 def _forged_change(run: Run) -> list[ops.Op]:
-    return [*canonical.loads(folding.bytes_of(row(run, 3), "change")), ops.within({"scratch": ops.put({})})]
+    return [*canonical.loads(reader.bytes_of(row(run, 3), "change")), ops.within({"scratch": ops.put({})})]
 
 
 def a_change_alone(run: Run) -> None:
-    tamper(row(run, 3), change=pack(_forged_change(run)))
+    tamper(row(run, 3), change=pack_json(_forged_change(run)))
 
 
 def a_change_with_its_hash(run: Run) -> None:
     forged = _forged_change(run)
-    tamper(row(run, 3), change=pack(forged), change_hash=PLAIN.digest(canonical.encode(forged)))
+    tamper(row(run, 3), change=pack_json(forged), change_hash=PLAIN.digest(canonical.encode(forged)))
 
 
 def a_change_with_all_hashes_of_its_row(run: Run) -> None:
@@ -119,7 +119,7 @@ def test_no_worker_goes_on_from_what_was_forged(forge: Callable[[Run], None], ru
     stopped = slice_of(run)
     assert (stopped.status, stopped.error_code) == ("tampered", "tampered_row")
     assert Checkpoint.objects.filter(run=run).count() == before
-    assert ledger.error_of(stopped)
+    assert ledger.stored_error(stopped)
 
 
 def test_a_run_that_nobody_forged_goes_on_from_where_it_was(run: Run) -> None:
@@ -130,9 +130,9 @@ def test_a_run_that_nobody_forged_goes_on_from_where_it_was(run: Run) -> None:
 def test_a_head_that_was_written_anew_under_a_good_seal_is_not_the_one_that_the_run_names(run: Run) -> None:
     head = row(run, 5)
     forged = [ops.put(forged_state(run))]
-    tamper(head, change=pack(forged))
-    head.change_hash = cover_of(run).digest(canonical.encode(forged))
-    head.content_hash = content_hash(head, row(run, 4).content_hash, cover_of(run))
+    tamper(head, change=pack_json(forged))
+    head.change_hash = protection_of(run).digest(canonical.encode(forged))
+    head.content_hash = content_hash(head, row(run, 4).content_hash, protection_of(run))
     rewrite(head, change_hash=head.change_hash, content_hash=head.content_hash)
     assert slice_of(run).status == "tampered"
 
@@ -145,6 +145,6 @@ def test_a_plain_payload_in_an_encrypted_run_is_refused_though_it_says_the_same(
         run = slice_of(run)
     found = row(run, seq)
     column = "change" if seq else "snapshot"
-    assert bytes(getattr(found, column))[:1] == LOCKED
-    tamper(found, **{column: codec.pack(folding.bytes_of(found, column))})
+    assert bytes(getattr(found, column))[:1] == ENCRYPTED
+    tamper(found, **{column: codec.pack(reader.bytes_of(found, column))})
     assert slice_of(run).status == "tampered"

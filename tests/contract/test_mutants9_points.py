@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from checkpoints import timeline
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import FilePayloads
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START, Graph, Interval, canonical
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 from tests.payloads.backends import Full
@@ -49,7 +49,7 @@ def last(run: Run) -> Checkpoint:
 
 
 def document(row: Checkpoint) -> dict[str, Any]:
-    found = folding.document_at(row.id)
+    found = reader.document_at(row.id)
     assert found is not None
     return found
 
@@ -85,11 +85,11 @@ def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
     run, lengths = started(large("recovers", "abcdefg", checkpoints=Interval(3))), {}
     while claim := leases.claim_one(run.id):
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
         head = last(run)
         assert document(head)["scratch"]["letter"] == LARGE
         if not head.kept:
-            lengths[head.superstep] = len(folding.bytes_of(head, "change"))
+            lengths[head.superstep] = len(reader.bytes_of(head, "change"))
     # The letter came with the first superstep; the third has a row that stays.
     assert sorted(lengths) == [1, 2, 4, 5]
     assert lengths[2] > len(LARGE)

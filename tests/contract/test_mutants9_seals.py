@@ -8,10 +8,9 @@ import pytest
 
 from checkpoints.core.keyring import Keyring
 from checkpoints.models import MemoryRecord, MemoryTrace, Run, TaskResult
-from checkpoints.sealing import run_row as run_seal
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import PLAIN, Cover
+from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import TamperedRow, WrongKey
 from tests.sealing.covered import COVER, TWO_KEYS
 
@@ -22,7 +21,7 @@ BEFORE, AFTER = NOW - timedelta(microseconds=1), NOW + timedelta(microseconds=1)
 def a_run() -> Run:
     run = Run(key="k", graph="g", version="1", fingerprint="f" * 64, input_hash="0" * 64, payloads="database")
     run.head, run.head_hash, run.event_seq, run.event_hash = UUID(int=1), "a" * 64, 3, "b" * 64
-    columns = run_seal.columns(
+    columns = run_row.seal_columns(
         run, head=run.head, head_hash="a" * 64, event_seq=3, event_hash="b" * 64, decisions=run.decisions
     )
     run.seal, run.seal_key = columns["seal"], columns["seal_key"]
@@ -52,7 +51,7 @@ CHANGED: dict[str, Any] = {
 
 
 def test_the_row_of_a_run_is_as_it_was_sealed() -> None:
-    run_seal.verify_row(a_run())
+    run_row.verify_run_row(a_run())
 
 
 @pytest.mark.parametrize("column", CHANGED)
@@ -60,7 +59,7 @@ def test_the_row_of_a_run_is_refused_where_one_of_its_sealed_columns_was_changed
     run = a_run()
     setattr(run, column, CHANGED[column])
     with pytest.raises(TamperedRow, match="not as it was sealed"):
-        run_seal.verify_row(run)
+        run_row.verify_run_row(run)
 
 
 def a_result(**columns: Any) -> TaskResult:
@@ -68,63 +67,63 @@ def a_result(**columns: Any) -> TaskResult:
     return TaskResult(run_id=UUID(int=7), line=1, outcome="done", superstep=1, **given)
 
 
-def sealed(row: Any, cover: Cover = PLAIN) -> Any:
-    (row,) = sealing.finish([row], cover)
+def sealed(row: Any, protection: Protection = PLAIN) -> Any:
+    (row,) = sealed_rows.seal_and_encrypt([row], protection)
     return row
 
 
 def test_bytes_do_not_move_from_one_payload_to_the_next_under_one_seal() -> None:
-    row = sealed(a_result(output=pack({"a": 1}), error=pack({"b": 2})))
-    sealing.verify(row, PLAIN)
+    row = sealed(a_result(output=pack_json({"a": 1}), error=pack_json({"b": 2})))
+    sealed_rows.verify_row(row, PLAIN)
     row.output, row.error = row.output + row.error, b""
     with pytest.raises(TamperedRow):
-        sealing.verify(row, PLAIN)
+        sealed_rows.verify_row(row, PLAIN)
 
 
 def test_a_seal_says_whether_its_run_is_encrypted_and_which_key_makes_its_hashes(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
-    row = sealed(a_result(), Cover(False, "old"))
-    sealing.verify(row, Cover(False, "old"))
-    for other in (Cover(True, "old"), Cover(False, "new"), PLAIN):
+    row = sealed(a_result(), Protection(False, "old"))
+    sealed_rows.verify_row(row, Protection(False, "old"))
+    for other in (Protection(True, "old"), Protection(False, "new"), PLAIN):
         with pytest.raises(TamperedRow):
-            sealing.verify(row, other)
+            sealed_rows.verify_row(row, other)
 
 
 @pytest.mark.parametrize("covers", [(PLAIN, COVER), (COVER, PLAIN)], ids=["plain", "encrypted"])
-def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Cover, Cover], settings: Any) -> None:
+def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Protection, Protection], settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
-    row, other = sealed(a_result(output=pack({"a": 1})), covers[0]), covers[1]
+    row, other = sealed(a_result(output=pack_json({"a": 1})), covers[0]), covers[1]
     with pytest.raises(TamperedRow, match="encrypted"):
-        sealing.require_cover(row, "output", bytes(row.output), other)
+        sealed_rows.require_protection(row, "output", bytes(row.output), other)
     with pytest.raises(TamperedRow, match="encrypted"):
-        sealing.verify(row, other)
-    sealing.require_cover(row, "output", b"", other)
+        sealed_rows.verify_row(row, other)
+    sealed_rows.require_protection(row, "output", b"", other)
 
 
 def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
     row = a_result()
-    kept = sealing.locked(row, "output", b"secret", COVER)
-    assert sealing.opened(row, "output", kept) == b"secret"
+    kept = sealed_rows.encrypted(row, "output", b"secret", COVER)
+    assert sealed_rows.decrypted(row, "output", kept) == b"secret"
     same = {"run_id": row.run_id, "line": 1, "node": "n", "visit": 1, "index": 0, "n": 1}
     for other, column in ((row, "error"), (a_result(attempt=2), "output"), (MemoryRecord(**same), "asked")):
         with pytest.raises(TamperedRow, match="moved here"):
-            sealing.opened(other, column, kept)
+            sealed_rows.decrypted(other, column, kept)
 
 
 def test_what_is_empty_stays_empty_where_its_run_is_encrypted(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
-    row = sealed(a_result(output=pack({"a": 1})), COVER)
+    row = sealed(a_result(output=pack_json({"a": 1})), COVER)
     assert (bytes(row.output)[:1], bytes(row.error)) == (b"\x03", b"")
 
 
 def test_a_row_that_is_sealed_again_keeps_its_other_payloads_and_verifies(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
-    row = sealed(a_result(output=pack({"a": 1})), COVER)
+    row = sealed(a_result(output=pack_json({"a": 1})), COVER)
     kept = bytes(row.output)
-    assert set(sealing.seal_again(row, COVER, error=pack({"b": 2}))) == {"error", "seal", "seal_key"}
+    assert set(sealed_rows.seal_again(row, COVER, error=pack_json({"b": 2}))) == {"error", "seal", "seal_key"}
     assert bytes(row.output) == kept
-    sealing.verify(row, COVER)
+    sealed_rows.verify_row(row, COVER)
 
 
 # Compromised keys
@@ -139,12 +138,12 @@ def test_a_compromised_key_proves_nothing_from_its_very_moment_on(
         "SIGNING_KEYS": {"one": b"1" * 32},
         "COMPROMISED_KEYS": {"one": NOW},
     }
-    sealing.refuse_compromised("another", at, "a row")
+    sealed_rows.refuse_compromised("another", at, "a row")
     if refused:
         with pytest.raises(TamperedRow, match="compromised since"):
-            sealing.refuse_compromised("one", at, "a row")
+            sealed_rows.refuse_compromised("one", at, "a row")
     else:
-        sealing.refuse_compromised("one", at, "a row")
+        sealed_rows.refuse_compromised("one", at, "a row")
 
 
 def test_a_row_that_says_when_it_was_written_is_believed_if_that_was_before_the_key_was_compromised(
@@ -152,14 +151,14 @@ def test_a_row_that_says_when_it_was_written_is_believed_if_that_was_before_the_
 ) -> None:
     keys = {"SIGNING_KEYS": {"one": b"1" * 32}}
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **keys}
-    early = sealed(MemoryTrace(namespace="a", key="b", content=pack("c"), at=BEFORE))
-    late = sealed(MemoryTrace(namespace="a", key="b", content=pack("c"), at=NOW))
+    early = sealed(MemoryTrace(namespace="a", key="b", content=pack_json("c"), at=BEFORE))
+    late = sealed(MemoryTrace(namespace="a", key="b", content=pack_json("c"), at=NOW))
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **keys, "COMPROMISED_KEYS": {"one": NOW}}
-    sealing.verify(early, PLAIN)
+    sealed_rows.verify_row(early, PLAIN)
     with pytest.raises(TamperedRow, match="compromised"):
-        sealing.verify(late, PLAIN)
+        sealed_rows.verify_row(late, PLAIN)
     with pytest.raises(TamperedRow, match="compromised"):
-        sealing.verify(early, PLAIN, at=AFTER)
+        sealed_rows.verify_row(early, PLAIN, at=AFTER)
 
 
 # Keys
@@ -194,4 +193,4 @@ def test_keys_for_hashes_and_for_marks_are_derived_apart_and_differ_from_key_to_
 
 def test_the_last_key_that_came_makes_and_seals() -> None:
     both = Keyring({"first": b"1" * 32, "last": b"2" * 32}, {"old": b"o" * 32, "new": b"n" * 32})
-    assert (both.signer, both.locker) == ("last", "new")
+    assert (both.signer, both.encrypter) == ("last", "new")

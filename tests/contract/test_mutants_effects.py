@@ -46,8 +46,8 @@ def _sending(calls: list[int], **node: Any) -> Graph:
 
 def _cut_off(run: Run) -> None:
     """A worker wrote the intent and died."""
-    hold = held(run)
-    journal.begin(hold, [Intent(SEND, 1, "external", "0" * 64, 60.0)])
+    lease = held(run)
+    journal.write_intents(lease, [Intent(SEND, 1, "external", "0" * 64, 60.0)])
     Run.objects.filter(id=run.id).update(lease_until=AGO)
 
 
@@ -126,10 +126,10 @@ def test_only_an_idempotent_effect_is_made_again_after_its_worker_died(
 
 def test_a_recorded_result_of_another_input_is_not_used(calls: list[int]) -> None:
     run = started(_sending(calls))
-    hold = held(run)
-    journal.begin(hold, [Intent(SEND, 1, "external", "0" * 64, 60.0)])
+    lease = held(run)
+    journal.write_intents(lease, [Intent(SEND, 1, "external", "0" * 64, 60.0)])
     output: dict[str, Any] = {"writes": [], "goto": None, "sends": []}
-    assert journal.record(hold, [Ending(SEND, 1, "done", output)]) == []
+    assert journal.write_results(lease, [Ending(SEND, 1, "done", output)]) == []
     Run.objects.filter(id=run.id).update(lease_until=AGO)
     run = runs.advance(run.id)
     assert (run.status, calls) == (Status.UNKNOWN, [])

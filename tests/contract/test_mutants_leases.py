@@ -9,17 +9,16 @@ import pytest
 from django.utils import timezone
 
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import head_loader as loading
-from checkpoints.ledger.commit import Moved, Point, Turn
+from checkpoints.ledger import head_loader
+from checkpoints.ledger.commit import ConcurrentUpdate, NewCheckpoint, RunUpdate
 from checkpoints.models import AuditLine, Checkpoint, LateResult, Run, RunEvent, TaskResult
-from checkpoints.queue import leases
-from checkpoints.queue import notify as wakes
-from checkpoints.queue.leases import Claimable, Hold
+from checkpoints.queue import leases, notify
+from checkpoints.queue.leases import Claimable, Lease
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease
 from orchestrator.runs import verbs as runs
@@ -52,19 +51,19 @@ def _intent(attempt: int = 1) -> Intent:
 
 
 @pytest.fixture
-def lost() -> Hold:
+def lost() -> Lease:
     """A hold with an open intent, whose run another worker has begun since; the log has not moved."""
     run = _run()
-    hold = held(run)
-    journal.begin(hold, [_intent()])
+    lease = held(run)
+    journal.write_intents(lease, [_intent()])
     _expire(run)
     held(run)
-    return hold
+    return lease
 
 
-def _commit(hold: Hold) -> None:
-    head = loading.load(hold)
-    ledger.commit(hold, head, Point("superstep", head.payload, 1), Turn(), lines=[])
+def _commit(lease: Lease) -> None:
+    head = head_loader.load_head(lease)
+    ledger.commit_superstep(lease, head, NewCheckpoint("superstep", head.payload, 1), RunUpdate(), events=[])
 
 
 def _work() -> dict[str, Any]:
@@ -72,14 +71,14 @@ def _work() -> dict[str, Any]:
     return {"writes": []}
 
 
-ACTS: dict[str, Callable[[Hold], Any]] = {
+ACTS: dict[str, Callable[[Lease], Any]] = {
     "commit a superstep": _commit,
-    "stop": lambda hold: ledger.stop(hold, Turn(Status.FAILED), lines=[Draft("run_failed")]),
-    "append": lambda hold: ledger.append(hold, [Draft("warning")]),
-    "look again": ledger.look_again,
-    "write an intent": lambda hold: journal.begin(hold, [_intent(2)]),
-    "record a result": lambda hold: journal.record(hold, [Ending(SEND, 1, "done", {"writes": []})]),
-    "do atomic work": lambda hold: journal.atomically(hold, SEND, 1, _work),
+    "stop": lambda lease: ledger.stop_run(lease, RunUpdate(Status.FAILED), events=[NewEvent("run_failed")]),
+    "append": lambda lease: ledger.append_events(lease, [NewEvent("warning")]),
+    "look again": ledger.refresh_lease,
+    "write an intent": lambda lease: journal.write_intents(lease, [_intent(2)]),
+    "record a result": lambda lease: journal.write_results(lease, [Ending(SEND, 1, "done", {"writes": []})]),
+    "do atomic work": lambda lease: journal.run_atomically(lease, SEND, 1, _work),
 }
 
 
@@ -95,7 +94,7 @@ def _rows(run: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_who_lost_his_lease_to_a_worker_that_is_at_work_changes_nothing(act: str, lost: Hold) -> None:
+def test_who_lost_his_lease_to_a_worker_that_is_at_work_changes_nothing(act: str, lost: Lease) -> None:
     before = _rows(lost.id)
     with pytest.raises(StaleLease):
         ACTS[act](lost)
@@ -103,7 +102,7 @@ def test_who_lost_his_lease_to_a_worker_that_is_at_work_changes_nothing(act: str
     assert LateResult.objects.count() == (1 if act == "record a result" else 0), "evidence, where there is some"
 
 
-def test_who_lost_his_lease_neither_lengthens_nor_ends_that_of_the_other(lost: Hold) -> None:
+def test_who_lost_his_lease_neither_lengthens_nor_ends_that_of_the_other(lost: Lease) -> None:
     before = _rows(lost.id)
     assert not leases.heartbeat(lost.id, lost.epoch, progress=b"\x01{}")
     assert not leases.give_back(lost.id, lost.epoch)
@@ -113,41 +112,41 @@ def test_who_lost_his_lease_neither_lengthens_nor_ends_that_of_the_other(lost: H
 def test_of_one_claim_only_the_first_begins_and_what_it_does_is_not_undone_by_the_second() -> None:
     claim = leases.claim_one(_run().id)
     assert claim is not None
-    first = leases.begin(claim.id, claim.epoch)
+    first = leases.begin_lease(claim.id, claim.epoch)
     assert first is not None
     assert first.epoch == claim.epoch + 1
-    assert leases.begin(claim.id, claim.epoch) is None
+    assert leases.begin_lease(claim.id, claim.epoch) is None
 
 
 def test_atomic_work_of_an_attempt_that_was_closed_meanwhile_is_undone() -> None:
-    hold = held(_run())
-    journal.begin(hold, [_intent()])
+    lease = held(_run())
+    journal.write_intents(lease, [_intent()])
     rewrite(TaskResult.objects.get(), outcome="failed")
     with pytest.raises(StaleLease):
-        journal.atomically(hold, SEND, 1, _work)
+        journal.run_atomically(lease, SEND, 1, _work)
     assert not AuditLine.objects.exists()
     assert TaskResult.objects.get().outcome == "failed"
 
 
 def test_the_next_attempt_closes_the_one_before_and_its_result_is_evidence_only() -> None:
-    hold = held(_run())
-    journal.begin(hold, [_intent()])
-    journal.begin(hold, [_intent(2)])
+    lease = held(_run())
+    journal.write_intents(lease, [_intent()])
+    journal.write_intents(lease, [_intent(2)])
     late = Ending(SEND, 1, "done", {"writes": ["late"]})
-    assert journal.record(hold, [late]) == [late]
+    assert journal.write_results(lease, [late]) == [late]
     first = TaskResult.objects.get(attempt=1)
     assert (first.outcome, bytes(first.output)) == ("failed", b"")
     assert LateResult.objects.get().attempt == 1
-    assert journal.record(hold, [replace(late, attempt=2)]) == []
+    assert journal.write_results(lease, [replace(late, attempt=2)]) == []
 
 
 def test_a_result_is_recorded_once() -> None:
-    hold = held(_run())
-    journal.begin(hold, [_intent()])
+    lease = held(_run())
+    journal.write_intents(lease, [_intent()])
     first, second = (Ending(SEND, 1, "done", {"writes": [n]}) for n in ("first", "second"))
-    assert journal.record(hold, [first]) == []
-    assert journal.record(hold, [second]) == [second]
-    assert journal.entries(hold)[SEND].output == {"writes": ["first"]}
+    assert journal.write_results(lease, [first]) == []
+    assert journal.write_results(lease, [second]) == [second]
+    assert journal.entries(lease)[SEND].output == {"writes": ["first"]}
 
 
 _SOON, _AGO = timedelta(seconds=20), timedelta(seconds=-20)
@@ -175,7 +174,7 @@ def test_a_run_is_claimed_when_it_wants_a_worker_and_not_before(
         status=status, due_at=now + due if due else None, lease_until=now + lease if lease else None
     )
     only = Claimable(frozenset({run.fingerprint}), frozenset())
-    assert leases.any_due(only) is wanted
+    assert leases.any_run_due(only) is wanted
     assert [one.id for one in leases.claim(worker=None, limit=5, only=only)] == ([run.id] if wanted else [])
     run.refresh_from_db()
     assert run.epoch == (1 if wanted else 0)
@@ -190,7 +189,7 @@ def test_a_run_of_a_graph_that_this_process_does_not_have_is_left_to_others() ->
 def test_a_wake_queues_a_run_that_rests_and_moves_no_other(status: str) -> None:
     run = _run()
     Run.objects.filter(id=run.id).update(status=status, due_at=None, epoch=7)
-    wakes.wake(run.id)
+    notify.wake(run.id)
     run.refresh_from_db()
     rested = status in (Status.PAUSED, Status.WAITING)
     assert run.status == (Status.QUEUED if rested else status)
@@ -198,17 +197,17 @@ def test_a_wake_queues_a_run_that_rests_and_moves_no_other(status: str) -> None:
     assert (run.wakes, run.epoch) == (1, 7)
 
 
-@pytest.mark.parametrize("rest", [Turn(Status.PAUSED), Turn(Status.WAITING, due_in=3600.0)])
+@pytest.mark.parametrize("rest", [RunUpdate(Status.PAUSED), RunUpdate(Status.WAITING, due_in=3600.0)])
 @pytest.mark.parametrize("woken", [False, True])
-def test_a_worker_cannot_let_a_run_rest_after_a_wake_that_he_has_not_seen(rest: Turn, woken: bool) -> None:
+def test_a_worker_cannot_let_a_run_rest_after_a_wake_that_he_has_not_seen(rest: RunUpdate, woken: bool) -> None:
     run = _run()
-    hold = held(run)
+    lease = held(run)
     if woken:
-        wakes.wake(run.id)
-        with pytest.raises(Moved):
-            ledger.stop(hold, rest, lines=[])
-        ledger.look_again(hold)
-    ledger.stop(hold, rest, lines=[])
+        notify.wake(run.id)
+        with pytest.raises(ConcurrentUpdate):
+            ledger.stop_run(lease, rest, events=[])
+        ledger.refresh_lease(lease)
+    ledger.stop_run(lease, rest, events=[])
     run.refresh_from_db()
     assert run.status == rest.status
     assert (run.lease_until, run.leased_by) == (None, None)
@@ -219,16 +218,16 @@ def test_progress_sets_the_count_of_claims_back() -> None:
     run = _run()
     held(run)
     _expire(run)
-    hold = held(run)
-    assert hold.claims == 2
-    _commit(hold)
+    lease = held(run)
+    assert lease.claims == 2
+    _commit(lease)
     run.refresh_from_db()
     assert run.claims_since_progress == 0
 
 
 def test_a_run_that_gets_no_further_with_an_effect_under_way_is_unknown_not_failed() -> None:
     run = _run()
-    journal.begin(held(run), [_intent()])
+    journal.write_intents(held(run), [_intent()])
     for _ in range(5):
         _expire(run)
         held(run)

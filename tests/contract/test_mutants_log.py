@@ -10,15 +10,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
-from checkpoints import event_log as events
+from checkpoints import event_log
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft, LogEnd
+from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Run, RunEvent
-from checkpoints.sealing.sealed_columns import unpack
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing.sealed_columns import unpack_json
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import END, START, Gate, Graph, Task
 from orchestrator.runs import verbs as runs
 from tests import cast
@@ -29,17 +29,17 @@ from tests.runner.desk import pending, sign, state
 
 RUN = UUID(int=1)
 END_OF_LOG = LogEnd(4, "e" * 64)
-LINE = Draft("run_failed", {"code": "poison"}, node="send", task="send:1:0", actor="olive")
+LINE = NewEvent("run_failed", {"code": "poison"}, node="send", task="send:1:0", actor="olive")
 
 
-def _numbered(*drafts: Draft, end: LogEnd = END_OF_LOG, run: UUID = RUN, at: Any = AT) -> list[RunEvent]:
-    rows, last = events.number(run, end, drafts, at=at, cover=Cover())
+def _numbered(*drafts: NewEvent, end: LogEnd = END_OF_LOG, run: UUID = RUN, at: Any = AT) -> list[RunEvent]:
+    rows, last = event_log.chain(run, end, drafts, at=at, protection=Protection())
     assert (last.seq, last.hash) == (rows[-1].seq, rows[-1].hash)
     return rows
 
 
 def test_each_line_is_numbered_after_the_one_before_and_bound_to_it() -> None:
-    whole, other = _numbered(LINE, LINE), _numbered(Draft("warning"), LINE)
+    whole, other = _numbered(LINE, LINE), _numbered(NewEvent("warning"), LINE)
     assert [row.seq for row in whole] == [5, 6]
     assert whole[0].hash != other[0].hash
     assert whole[1].hash != other[1].hash, "what came before is part of every later hash"
@@ -52,11 +52,11 @@ def test_each_line_is_numbered_after_the_one_before_and_bound_to_it() -> None:
         _numbered(LINE, end=LogEnd(5, "e" * 64)),
         _numbered(LINE, run=UUID(int=2)),
         _numbered(LINE, at=AT + timedelta(microseconds=1)),
-        _numbered(Draft("run_unknown", LINE.payload, LINE.node, LINE.task, LINE.actor)),
-        _numbered(Draft(LINE.type, {"code": "other"}, LINE.node, LINE.task, LINE.actor)),
-        _numbered(Draft(LINE.type, LINE.payload, "pay", LINE.task, LINE.actor)),
-        _numbered(Draft(LINE.type, LINE.payload, LINE.node, "send:1:1", LINE.actor)),
-        _numbered(Draft(LINE.type, LINE.payload, LINE.node, LINE.task, "rita")),
+        _numbered(NewEvent("run_unknown", LINE.payload, LINE.node, LINE.task, LINE.actor)),
+        _numbered(NewEvent(LINE.type, {"code": "other"}, LINE.node, LINE.task, LINE.actor)),
+        _numbered(NewEvent(LINE.type, LINE.payload, "pay", LINE.task, LINE.actor)),
+        _numbered(NewEvent(LINE.type, LINE.payload, LINE.node, "send:1:1", LINE.actor)),
+        _numbered(NewEvent(LINE.type, LINE.payload, LINE.node, LINE.task, "rita")),
     ],
     ids=["the line before", "number", "run", "time", "type", "payload", "node", "task", "actor"],
 )
@@ -91,21 +91,21 @@ def test_a_decision_has_the_number_of_its_line_in_the_log_and_the_chain_has_no_g
     sign(run, rita, ["approve", "reject", None, None])
     sign(run, rita, [None, None, "reject", ("edit", "mine")])
     run = runs.advance(run.id)
-    lines = {line.seq: line for line in RunEvent.objects.filter(run=run)}
+    events = {line.seq: line for line in RunEvent.objects.filter(run=run)}
     for decision in Decision.objects.filter(run=run.id):
-        line = lines[decision.event_seq]
-        said = unpack(line.payload)
+        line = events[decision.event_seq]
+        said = unpack_json(line.payload)
         assert (line.type, line.actor) == ("decision_signed", rita.username)
         assert (said["write"], said["verdict"]) == (str(decision.write), decision.verdict)
         assert said["revision"] == decision.revision
     assert Decision.objects.count() == run.decisions == 4
     previous = ""
     for seq in range(1, run.event_seq + 1):
-        assert lines[seq].hash == events.line_hash(
-            previous, lines[seq], codec.unpack(bytes(lines[seq].payload)), Cover()
+        assert events[seq].hash == event_log.line_hash(
+            previous, events[seq], codec.unpack(bytes(events[seq].payload)), Protection()
         )
-        previous = lines[seq].hash
-    assert (previous, len(lines)) == (run.event_hash, run.event_seq)
+        previous = events[seq].hash
+    assert (previous, len(events)) == (run.event_hash, run.event_seq)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -151,7 +151,7 @@ def test_an_output_for_a_channel_that_a_gated_node_wrote_waits_for_that_gate_tho
     looks = iter([False])
     slice_of(run, draining=lambda: next(looks, True))
     assert state(run)["letter"] == "signed"
-    journal.begin(held(run), [Intent(Task("send", 1), 1, "external", "0" * 64, 1.0)])
+    journal.write_intents(held(run), [Intent(Task("send", 1), 1, "external", "0" * 64, 1.0)])
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     assert runs.advance(run.id).status == Status.UNKNOWN
     runs.settle(run.id, "send:1:0", happened=True, output={"letter": "mine"}, by=people.steward, reason="seen")

@@ -10,7 +10,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import leases
 from orchestrator.engine import END, START, Gate, Graph
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, started
@@ -114,7 +114,7 @@ def _one_superstep(run: Run) -> None:
     claim = leases.claim_one(run.id)
     assert claim is not None
     looks = iter([False])
-    runner.work(claim.id, claim.epoch, draining=lambda: next(looks, True))
+    loop.run_slice(claim.id, claim.epoch, draining=lambda: next(looks, True))
 
 
 @pytest.mark.parametrize(("verdict", "revision"), [("approve", 2), ("reject", 1)])

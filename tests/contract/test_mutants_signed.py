@@ -8,13 +8,12 @@ from django.apps import apps
 from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 
-from approvals import append_only as guard
-from approvals import reviews
+from approvals import append_only, reviews
 from approvals.models import Decision
 from checkpoints.core.status import Status
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine import END, START, Gate, Show
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
@@ -29,18 +28,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> PendingWrite:
-    return writes.staged(
+    return pending_writes.staged(
         UUID(int=1),
-        writes.Address(UUID(int=2), 1, "propose", 1, 0, 0),
+        pending_writes.Address(UUID(int=2), 1, "propose", 1, 0, 0),
         channel="letter",
         label="the letter",
         value=value,
-        base=writes.Base(base, {}, bound),
+        base=pending_writes.Base(base, {}, bound),
         shown={"title": "Pay it?"},
         policy_hash="a" * 64,
         superstep=1,
         at=AT,
-        cover=PLAIN,
+        protection=PLAIN,
     )
 
 
@@ -55,11 +54,11 @@ def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> P
         {"position": 1},
         {"revision": 2},
         {"channel": "total"},
-        {"value": pack("other")},
-        {"base": writes.Base("new", {}, bound=True).kept()},
-        {"base": writes.Base("old", {"total": 1}, bound=True).kept()},
+        {"value": pack_json("other")},
+        {"base": pending_writes.Base("new", {}, bound=True).kept()},
+        {"base": pending_writes.Base("old", {"total": 1}, bound=True).kept()},
         {"policy_hash": "b" * 64},
-        {"shown": pack({"title": "Pay nothing?"})},
+        {"shown": pack_json({"title": "Pay nothing?"})},
     ],
     ids=lambda moved: " ".join(moved),
 )
@@ -67,7 +66,7 @@ def test_the_hash_that_is_signed_covers_every_part_of_what_is_decided(moved: dic
     row = _row()
     for name, value in moved.items():
         setattr(row, name, value)
-    assert writes.hash_of(row, PLAIN) != row.hash
+    assert pending_writes.hash_of(row, PLAIN) != row.hash
 
 
 def test_a_base_that_does_not_bind_is_no_part_of_what_is_signed() -> None:
@@ -90,7 +89,7 @@ def _paused() -> Run:
 
 def test_a_write_that_was_changed_behind_its_hash_cannot_be_signed(people: cast.People) -> None:
     run, rita = _paused(), desk.reviewer(people.reviewer)
-    PendingWrite.objects.filter(run=run).update(value=pack("forged"))
+    PendingWrite.objects.filter(run=run).update(value=pack_json("forged"))
     with pytest.raises(TamperedRow):
         sign(run, rita, ["approve"])
     assert not Decision.objects.exists()
@@ -162,12 +161,12 @@ def test_a_decision_can_neither_be_changed_nor_removed_through_the_orm(people: c
 
 def test_a_missing_trigger_is_reported_and_the_next_migrate_puts_it_back(people: cast.People) -> None:
     sign(_paused(), desk.reviewer(people.reviewer), ["approve"])
-    assert guard.missing() == []
-    guard.remove()
+    assert append_only.missing_triggers() == []
+    append_only.remove_triggers()
     try:
-        found = guard.check_triggers(list(apps.get_app_configs()), databases=["default"])
+        found = append_only.check_triggers(list(apps.get_app_configs()), databases=["default"])
         assert [one.id for one in found] == ["approvals.W001", "approvals.W001"]
     finally:
         call_command("migrate", verbosity=0)
-    assert guard.missing() == []
+    assert append_only.missing_triggers() == []
     _refuses_changes()

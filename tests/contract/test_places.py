@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
-from checkpoints.journal.intents import named
+from checkpoints.journal.intents import tasks_of
 from checkpoints.models import RunEvent
 from orchestrator.engine import END, START, Send
 from orchestrator.execution import executor
@@ -48,8 +48,8 @@ def test_no_leaf_begins_after_the_slice_was_given_back(monkeypatch: Any, effect:
         raise OperationalError("the database went away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "record", fails)
-        patch.setattr(journal, "keep_late", fails)
+        patch.setattr(journal, "write_results", fails)
+        patch.setattr(journal, "keep_late_results", fails)
         slice_of(started(made))
         ended = time.monotonic()
         time.sleep(1)
@@ -88,7 +88,7 @@ def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, 
     monkeypatch.setattr(BaseDatabaseWrapper, "close", slow)
     run = slice_of(started(made), draining=drain.is_set)
     said = RunEvent.objects.filter(type="effects_started", node="leaf").values_list("task", flat=True)
-    begun = sum(len(named(line)) for line in said)
+    begun = sum(len(tasks_of(line)) for line in said)
     again = slice_of(run) if run.status == Status.QUEUED else run
     assert begun == len(calls), "an intent was written for a task that never began"
     assert again.status == Status.COMPLETED

@@ -27,7 +27,7 @@ def test_a_save_that_the_database_refuses_fails_the_run_with_its_reason_and_can_
         patch.setattr(ledger, "uuid7", lambda: taken.id)
         run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.FAILED, "save_failed")
-    error = ledger.error_of(run)
+    error = ledger.stored_error(run)
     assert error is not None
     assert error["type"] == IntegrityError.__name__
     assert Checkpoint.objects.filter(run=run).count() == 1

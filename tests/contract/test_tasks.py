@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.engine import END, START, Gate, Retry, Send, Write
 from orchestrator.runs import verbs as runs
 from orchestrator.runs.labels import progress_of
@@ -64,7 +64,7 @@ def test_a_gated_node_that_proposes_nothing_fails_alone_and_what_its_siblings_di
         made.edge(START, name)
         made.edge(name, END)
     run = advanced(made)
-    assert (run.status, unpack(run.error)["node"]) == (Status.FAILED, "propose")
+    assert (run.status, unpack_json(run.error)["node"]) == (Status.FAILED, "propose")
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.FAILED
     assert calls == [1]
@@ -102,7 +102,7 @@ def test_a_router_that_breaks_with_unwritable_text_fails_the_run_by_name() -> No
     made.branch("work", route, {"end": END, "again": "work"})
     run = advanced(made)
     assert run.status == Status.FAILED
-    assert "half a pair ?" in unpack(run.error)["message"]
+    assert "half a pair ?" in unpack_json(run.error)["message"]
 
 
 @pytest.mark.parametrize("label", ["x" * 301, "half a pair \ud800", "nul \x00"])
@@ -148,7 +148,7 @@ def test_an_error_that_cannot_even_be_shown_fails_its_task_at_once() -> None:
     made.edge(START, "work")
     made.edge("work", END)
     run = advanced(made)
-    assert (run.status, unpack(run.error)["type"]) == (Status.FAILED, "Mute")
+    assert (run.status, unpack_json(run.error)["type"]) == (Status.FAILED, "Mute")
 
 
 def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(settings: Any) -> None:
@@ -231,7 +231,7 @@ def test_a_fan_out_of_atomic_tasks_is_done_task_by_task(people: cast.People) -> 
     made.edge("split", END)
     made.edge("book", END)
     run = advanced(made)
-    assert (run.status, unpack(run.error)) == (Status.COMPLETED, None)
+    assert (run.status, unpack_json(run.error)) == (Status.COMPLETED, None)
     assert User.objects.filter(username__startswith="booked-").count() == 150
     assert not pending(run)
 

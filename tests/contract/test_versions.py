@@ -3,7 +3,7 @@
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.ledger.commit import error_of
+from checkpoints.ledger.commit import stored_error
 from orchestrator.engine import END, START
 from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered, started
@@ -25,7 +25,7 @@ def test_a_run_whose_graph_is_registered_with_other_content_stops_as_incompatibl
     registered(_graph("a", "b"))
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.INCOMPATIBLE, "incompatible_graph")
-    error = error_of(run)
+    error = stored_error(run)
     assert error is not None
     assert "deploy the version" in error["message"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.engine import END, START, Gate, Graph, Retry
 from orchestrator.runs import verbs as runs
 from tests import cast
@@ -62,4 +62,4 @@ def test_when_the_pause_is_over_the_task_runs_and_what_was_decided_meanwhile_is_
     run = runs.advance(run.id)
     assert (run.status, calls) == (Status.COMPLETED, [1, 2])
     assert state(run)["letter"] == "proposed"
-    assert unpack(run.error) is None
+    assert unpack_json(run.error) is None

@@ -7,8 +7,7 @@ from django.contrib.auth.models import User
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from orchestrator.execution import commit as commits
-from orchestrator.execution import loop as runner
+from orchestrator.execution import commit, loop
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import held
@@ -26,11 +25,11 @@ def rita(people: cast.People) -> User:
 def test_a_gate_settled_between_the_last_look_of_a_worker_and_its_rest_is_applied(tmp_path: Path, rita: User) -> None:
     run = start("gated", tmp_path)
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
-    laid_out = runner._admitted(held(run))
+    laid_out = loop._open_session(held(run))
     assert laid_out is not None
     assert not laid_out.settled()
     sign(run, rita, ["approve"] * 4)
-    commits.rest(laid_out)
+    commit.commit_rest(laid_out)
     run.refresh_from_db()
     assert run.status != Status.PAUSED, "a paused run has no settled gate that is not applied"
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")

@@ -39,18 +39,20 @@ def arm() -> None:
 
         return wrapped
 
-    journal.begin = around(
-        journal.begin, "before_intent", "after_intent", lambda hold, intents: [i.task.node for i in intents]
+    journal.write_intents = around(
+        journal.write_intents, "before_intent", "after_intent", lambda lease, intents: [i.task.node for i in intents]
     )
-    journal.record = around(journal.record, "after_effect", "", lambda hold, endings: [e.task.node for e in endings])
-    ledger.made = _dying_around(ledger.made)
+    journal.write_results = around(
+        journal.write_results, "after_effect", "", lambda lease, endings: [e.task.node for e in endings]
+    )
+    ledger.prepare_commit = _dying_around(ledger.prepare_commit)
 
 
 def _dying_around(made: Callable[..., Any]) -> Callable[..., Any]:
     """A commit of the ledger, before it is sent, while nobody has waited for it, and when it is certain."""
 
-    def wrapped(hold: Any, head: Any, point: Any, turn: Any, **more: Any) -> Any:
-        it, nodes = made(hold, head, point, turn, **more), [n["node"] for n in point.nodes]
+    def wrapped(lease: Any, head: Any, point: Any, run_update: Any, **more: Any) -> Any:
+        it, nodes = made(lease, head, point, run_update, **more), [n["node"] for n in point.nodes]
 
         def send() -> Callable[[], None]:
             _die("before_commit", nodes)

@@ -4,9 +4,9 @@ from typing import Any
 
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, PendingWrite, Run, RunEvent
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.plan import skipped
@@ -22,7 +22,7 @@ def journey(run: Run) -> dict[str, Any]:
     frontier = document["frontier"]
     return {
         "status": run.status,
-        "input": value(run, "input"),
+        "input": read_value(run, "input"),
         "scratch": document["scratch"],
         "artifacts": document["artifacts"],
         "pending": _pending(run),
@@ -42,8 +42,8 @@ def journey_hash(run: Run) -> str:
 
 def _pending(run: Run) -> list[Any]:
     """Of each held write the newest revision, whether its gate is settled or not."""
-    newest = writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
-    return [[w.task, w.position, w.channel, value(w, "value"), w.revision] for w in newest]
+    newest = pending_writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
+    return [[w.task, w.position, w.channel, read_value(w, "value"), w.revision] for w in newest]
 
 
 def _landed(run: Run) -> list[Any]:
@@ -51,7 +51,7 @@ def _landed(run: Run) -> list[Any]:
     rows = MemoryLanding.objects.filter(run=run).order_by("id")
     changes = [[row.task, row.n, row.namespace, row.key, row.version, row.deleted] for row in rows]
     traces = [MemoryTrace.objects.get(namespace=row.namespace, key=row.key) for row in rows]
-    return [[*change, value(trace, "content")] for change, trace in zip(changes, traces, strict=True)]
+    return [[*change, read_value(trace, "content")] for change, trace in zip(changes, traces, strict=True)]
 
 
 def _without_attempts(errors: dict[str, Any]) -> dict[str, Any]:
@@ -70,5 +70,5 @@ def _outcomes(run: Run) -> dict[str, Any]:
 
 
 def _payload(line: RunEvent) -> dict[str, Any]:
-    payload: dict[str, Any] = value(line, "payload")
+    payload: dict[str, Any] = read_value(line, "payload")
     return payload

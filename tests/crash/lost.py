@@ -17,13 +17,13 @@ from tests.crash.abort import Watch, until_threads_rest, watching
 
 KINDS = {
     ("orchestrator.runs.verbs", "start"): "start",
-    ("checkpoints.ledger.commit", "stop"): "rest",
-    ("checkpoints.ledger.commit", "append"): "intents",
-    ("checkpoints.journal.results", "record"): "result",
-    ("checkpoints.journal.results", "atomically"): "atomic result",
+    ("checkpoints.ledger.commit", "stop_run"): "rest",
+    ("checkpoints.ledger.commit", "append_events"): "intents",
+    ("checkpoints.journal.results", "write_results"): "result",
+    ("checkpoints.journal.results", "run_atomically"): "atomic result",
     ("checkpoints.memory.read_records", "_keep"): "memory record",
-    ("checkpoints.db.claim", "take"): "claim",
-    ("checkpoints.queue.leases", "begin"): "begin",
+    ("checkpoints.db.claim", "claim_rows"): "claim",
+    ("checkpoints.queue.leases", "begin_lease"): "begin",
     ("checkpoints.queue.leases", "give_back"): "give back",
     ("checkpoints.queue.leases", "heartbeat"): "heartbeat",
     ("approvals.reviews", "sign"): "signing",
@@ -45,8 +45,8 @@ def kinds_here() -> set[str]:
     while frame := frame.f_back:  # type: ignore[assignment]
         name = (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
         if name == ("checkpoints.ledger.commit", "sent"):
-            point, turn = frame.f_locals["point"], frame.f_locals["turn"]
-            return {POINTS[str(point.source)]} | ({"pause"} if turn.status == "paused" else set())
+            point, run_update = frame.f_locals["checkpoint"], frame.f_locals["run_update"]
+            return {POINTS[str(point.source)]} | ({"pause"} if run_update.status == "paused" else set())
         if name in KINDS:
             return {KINDS[name]}
     return set()

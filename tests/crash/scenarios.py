@@ -19,13 +19,12 @@ from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue import leases
-from checkpoints.queue import notify as wakes
+from checkpoints.queue import leases, notify
 from checkpoints.verification import verify_run
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Task
-from orchestrator.execution import loop as runner
-from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.execution import loop
+from orchestrator.runs import unknown_outcomes
 from orchestrator.runs import verbs as runs
 from tests.crash import graphs
 from tests.processes import calls
@@ -98,7 +97,7 @@ def _wakes_then_signs(run: Run, by: User) -> bool:
     """Somebody wakes the run although nothing was decided; it must find nothing to do, and rest again."""
     if run.status == Status.PAUSED and graphs.misbehaves("nudge"):
         with transaction.atomic():
-            wakes.wake(run.id)
+            notify.wake(run.id)
         return True
     return _signs()(run, by)
 
@@ -115,10 +114,10 @@ def _settle(run: Run, by: User) -> bool:
     """Look outside, and say what is true there."""
     if run.status != Status.UNKNOWN:
         return False
-    row = settling.unknown_tasks(run)[0]
+    row = unknown_outcomes.unknown_tasks(run)[0]
     happened = bool(calls(Path(runs.input_of(run)["folder"]), LEAVES[row.node]))
     # The thread of the attempt is gone with the process that died, which here is still this one.
-    journal.thread_ended(run.id, run.line, Task(row.node, row.visit, row.index), row.attempt)
+    journal.note_thread_ended(run.id, run.line, Task(row.node, row.visit, row.index), row.attempt)
     output = {"notes": [LEAVES[row.node]]} if happened else None
     runs.settle(run.id, row.task, happened=happened, output=output, by=by, reason="looked")
     return True
@@ -183,7 +182,7 @@ def _act(scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: Use
     graphs.DRAIN.clear()
     claim = leases.claim_one(run.id)
     if claim:
-        runner.work(claim.id, claim.epoch, draining=graphs.DRAIN.is_set)
+        loop.run_slice(claim.id, claim.epoch, draining=graphs.DRAIN.is_set)
     return True
 
 
@@ -200,9 +199,9 @@ def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> No
     run.refresh_from_db()
     assert run.status == scenario.end
     for what, number in scenario.counted.items():
-        lines = calls(folder, what)
-        assert len(set(lines)) == number, (what, lines)
-        assert what not in scenario.once or len(lines) == number, (what, lines)
+        events = calls(folder, what)
+        assert len(set(events)) == number, (what, events)
+        assert what not in scenario.once or len(events) == number, (what, events)
     assert verify_run(run.id) == []
     assert not TaskResult.objects.filter(run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]).exists()
     assert not ApprovalRequest.objects.filter(run=run, status__in=["open", "settled"]).exists()
@@ -210,5 +209,5 @@ def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> No
         assert ClaimCase.objects.get(claim_id=str(run.id)[:36]).changes == 1
     decided = Decision.objects.filter(run=run.id).values_list("write", "revision")
     assert len(decided) == len(set(decided)), "a decision was written twice"
-    lines = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True))
-    assert lines == list(range(1, run.event_seq + 1)), "the log has a gap"
+    events = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True))
+    assert events == list(range(1, run.event_seq + 1)), "the log has a gap"

@@ -48,6 +48,6 @@ def _pointed() -> set[str]:
     }
 
 
-def _last_of_sweep() -> list[orphans.Swept]:
-    steps = list(orphans.sweep(now=timezone.now() + timedelta(days=1, minutes=1)))
+def _last_of_sweep() -> list[orphans.SweepResult]:
+    steps = list(orphans.delete_orphans(now=timezone.now() + timedelta(days=1, minutes=1)))
     return steps[-1:]

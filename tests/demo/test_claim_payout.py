@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from checkpoints import uploads as files
+from checkpoints import uploads
 from orchestrator.demo.claims.graphs import graph
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.samples import CLAIMS
@@ -24,7 +24,7 @@ def _endpoint(live_server: Any, settings: Any) -> None:
 
 def claim(number: int, amount: str, *, name: str = "") -> dict[str, Any]:
     with (CLAIMS / (name or f"CLM-{number}.json")).open("rb") as file:
-        ref = files.save_upload(file, name=name or f"CLM-{number}.json", by=None)
+        ref = uploads.save_upload(file, name=name or f"CLM-{number}.json", by=None)
     return {"claim_id": f"CLM-{number}", "amount": amount, "claim_file": ref}
 
 

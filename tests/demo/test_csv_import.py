@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from checkpoints import uploads as files
+from checkpoints import uploads
 from orchestrator.demo.imports import importing
 from orchestrator.demo.imports.graphs import graph
 from orchestrator.demo.imports.messy import messy_csv
@@ -23,7 +23,7 @@ HOPELESS = "3,c@example.com,soon,2026-01-03,IT\n"
 
 def rows(content: str | bytes) -> dict[str, Any]:
     data = content.encode() if isinstance(content, str) else content
-    return {"rows": files.save_upload(BytesIO(data), name="rows.csv", by=None)}
+    return {"rows": uploads.save_upload(BytesIO(data), name="rows.csv", by=None)}
 
 
 def all_of(verdict: str) -> Any:

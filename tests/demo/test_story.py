@@ -10,10 +10,9 @@ from django.core import mail
 from approvals import reviews
 from approvals.api.request_detail import slips_of
 from approvals.models import ApprovalRequest
-from checkpoints import timeline
-from checkpoints import uploads as files
+from checkpoints import timeline, uploads
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.messy import messy_csv
 from orchestrator.demo.imports.models import ImportedRow
@@ -78,16 +77,16 @@ def test_only_claims_handlers_may_decide_on_claims(people: People, handler: User
 
 
 def test_a_broken_claim_file_fails_the_run_and_says_why(people: People) -> None:
-    ref = files.save_upload(BytesIO(b"{"), name="claim.json", by=people.starter)
+    ref = uploads.save_upload(BytesIO(b"{"), name="claim.json", by=people.starter)
     given = {"claim_id": "CLM-9", "amount": "1.00", "claim_file": ref}
     run = runs.advance(runs.start("claim_payout", given, by=people.starter).id)
     assert run.status == "failed"
-    assert "claim.json is not JSON (line 1" in unpack(run.error)["message"]
+    assert "claim.json is not JSON (line 1" in unpack_json(run.error)["message"]
 
 
 def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(people: People) -> None:
     content = messy_csv(10_000, 50)
-    ref = files.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    ref = uploads.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     assert run.status == "paused"
     asked = slips(run)
@@ -129,14 +128,14 @@ def _mixed(asked: list[Any]) -> tuple[list[dict[str, Any]], dict[int, dict[str, 
 
 
 def test_the_state_of_an_import_stays_small(people: People) -> None:
-    ref = files.save_upload(BytesIO(messy_csv(10_000, 50).encode()), name="rows.csv", by=people.starter)
+    ref = uploads.save_upload(BytesIO(messy_csv(10_000, 50).encode()), name="rows.csv", by=people.starter)
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     assert len(str(state_of(run))) < 30_000
 
 
 def test_the_imported_rows_can_be_downloaded_as_the_file_was(people: People, client: Any) -> None:
     content = "country,id,email,amount,date\nDE,1,a@example.com,10.00,2026-01-01\n"
-    ref = files.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    ref = uploads.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     client.force_login(people.starter)
     body = b"".join(client.get(f"/demo/rows/{run.id}.csv").streaming_content).decode()

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from orchestrator.engine import END, START, Append, Command, Gate, Graph, Played, Send, Write, canonical, play
 from orchestrator.engine.compile import Compiled, compile
 from orchestrator.engine.plan import ErrorInfo, Frontier, begin, plan
-from orchestrator.engine.play_people import waiting
+from orchestrator.engine.play_people import waiting_tasks
 from orchestrator.engine.reduce import Result, Settled, output_of, reduce_step, settle_step
 from tests.engine import reference
 from tests.engine.reference import Model, Spec
@@ -253,6 +253,6 @@ def _result(compiled: Compiled, start: Any) -> Result:
 
 def _some(compiled: Compiled, frontier: Frontier, seed: int) -> list[Settled]:
     said = ["approved", "rejected", "partial"]
-    tasks = waiting(compiled, frontier)
+    tasks = waiting_tasks(compiled, frontier)
     chosen = tasks[: max(1, len(tasks) // 2)] if tasks else []
     return [Settled(task, (), said[(seed + task.visit + task.index) % 3]) for task in chosen]

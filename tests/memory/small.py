@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import F
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered
@@ -61,7 +61,7 @@ def forget(key: str, namespace: str = "facts") -> Run:
 def memory() -> dict[str, Any]:
     """What is remembered: {namespace/key: content}."""
     rows = MemoryTrace.objects.filter(deleted=False).order_by("namespace", "key")
-    return {f"{row.namespace}/{row.key}": value(row, "content") for row in rows}
+    return {f"{row.namespace}/{row.key}": read_value(row, "content") for row in rows}
 
 
 def versions() -> dict[str, int]:
@@ -83,4 +83,4 @@ def lose_the_lease(ctx: Any) -> None:
 def records(run: Run) -> list[tuple[str, str, Any, bool]]:
     """What is kept of what a run read: kind, mode, the call, whether it was read anew."""
     rows = MemoryRecord.objects.filter(run=run).order_by("id")
-    return [(row.kind, row.mode, value(row, "asked"), row.unrecorded) for row in rows]
+    return [(row.kind, row.mode, read_value(row, "asked"), row.unrecorded) for row in rows]

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.core.status import Status
-from checkpoints.memory.shelf import forget
+from checkpoints.memory.shelf import delete_trace
 from checkpoints.models import AuditLine, MemoryTrace
 from tests.cast import PASSWORD, People
 from tests.memory.small import chain, gone, memory, remember, versions
@@ -85,7 +85,7 @@ def test_a_task_that_read_what_a_person_had_forgotten_meanwhile_runs_again(peopl
         found = ctx.memory.get("sky", "facts")
         seen.append(found and found.content)
         if found:
-            forget(MemoryTrace.objects.get(key="sky"), by=people.steward)
+            delete_trace(MemoryTrace.objects.get(key="sky"), by=people.steward)
         ctx.memory.put("sky", "grey", "facts")
 
     assert gone(chain("forgotten", put)).status == Status.COMPLETED

@@ -7,9 +7,9 @@ from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from checkpoints.core.status import Status
-from checkpoints.memory import landings as landing
+from checkpoints.memory import landings
 from checkpoints.models import MemoryRecord, MemoryTrace, TaskResult
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Task
 from orchestrator.engine.trace import Landing
 from orchestrator.runs import verbs as runs
@@ -37,7 +37,7 @@ def test_what_an_effect_wishes_to_remember_is_recorded_with_its_result_and_lands
     run = gone(side_by_side("pays", pay, beside, options=[EXTERNAL]))
     assert (run.status, calls, memory()) == (Status.COMPLETED, ["paid"], {"facts/invoice": "paid"})
     assert landed(run) == [("pay:1:0", 0, "invoice", 1)]
-    recorded = value(TaskResult.objects.get(run=run), "output")["writes"]
+    recorded = read_value(TaskResult.objects.get(run=run), "output")["writes"]
     assert [write["channel"] for write in recorded] == ["$memory:facts/invoice"]
 
 
@@ -96,12 +96,14 @@ def test_each_landing_is_unique_on_task_and_number_so_recovery_cannot_land_it_tw
     def idle(state: Any, ctx: Any) -> None:
         pass
 
-    hold = held(started(chain("twice", idle)))
+    lease = held(started(chain("twice", idle)))
     wish = Landing(Task("idle", 1), 0, "facts", "sky", {"content": "blue", "strength": 1.0})
 
     def land() -> None:
         with transaction.atomic():
-            landing.prepare([wish], journaled=lambda task: False).insert(hold, landing.Commit(1, 1, timezone.now()))
+            landings.prepare_landings([wish], journaled=lambda task: False).insert(
+                lease, landings.Commit(1, 1, timezone.now())
+            )
 
     land()
     with pytest.raises(IntegrityError):
@@ -118,7 +120,7 @@ def test_a_secret_is_masked_in_what_is_remembered_and_in_what_is_kept_of_a_searc
 
     for mode in ("live", "snapshot"):
         run = gone(chain(f"secret-{mode}", put, memory=mode))
-        kept = [value(row, "asked") for row in MemoryRecord.objects.filter(run=run)]
+        kept = [read_value(row, "asked") for row in MemoryRecord.objects.filter(run=run)]
         assert (memory()["facts/sky"], kept[0][1]) == ("the token is •••", "•••")
     assert "hush" not in MemoryTrace.objects.get(key="sky").text
 

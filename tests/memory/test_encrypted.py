@@ -6,11 +6,11 @@ import pytest
 from django.db import connection
 
 from checkpoints.core.status import Status
-from checkpoints.ledger.commit import error_of
+from checkpoints.ledger.commit import stored_error
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryRecord, MemoryTrace
-from checkpoints.sealing.sealed_columns import value
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import Protection
 from tests.memory.small import chain, gone, memory, remember
 from tests.runner.desk import state
 
@@ -42,7 +42,7 @@ def test_what_is_remembered_is_read_again_and_stands_nowhere_in_the_database(mod
     run = gone(chain(f"secret-{mode}", _put("sky", MARK), _get("sky"), encrypted=True, memory=mode))
     assert (run.status, state(run)["notes"]) == (Status.COMPLETED, [MARK])
     row = MemoryTrace.objects.get()
-    assert (row.encrypted, row.text, value(row, "content")) == (True, "", MARK)
+    assert (row.encrypted, row.text, read_value(row, "content")) == (True, "", MARK)
     assert MARK not in _dump(MemoryTrace) + _dump(MemoryRecord)
 
 
@@ -59,14 +59,14 @@ def test_search_is_refused_by_name() -> None:
 
     run = gone(chain("searches", search, encrypted=True))
     assert run.status == Status.FAILED
-    assert "search is refused in an encrypted graph" in str(error_of(run))
+    assert "search is refused in an encrypted graph" in str(stored_error(run))
 
 
 def test_a_trace_of_an_encrypted_graph_is_refused_to_others_and_the_other_way_round() -> None:
     gone(chain("hides", _put("sky", MARK), encrypted=True))
     assert gone(chain("reads", _get("sky"))).status == Status.FAILED
     assert gone(chain("writes", _put("sky", "plain"))).status == Status.FAILED
-    assert Shelf(Cover()).search(MARK, "facts", 10).traces == ()
+    assert Shelf(Protection()).search(MARK, "facts", 10).traces == ()
     remember("sea", "green")
     assert gone(chain("reads-plain", _get("sea"), encrypted=True)).status == Status.FAILED
     assert memory() == {"facts/sky": MARK, "facts/sea": "green"}

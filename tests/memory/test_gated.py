@@ -13,7 +13,7 @@ from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.ledger.pending_writes import base_of
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.runs import verbs as runs
@@ -47,7 +47,7 @@ def test_memory_writes_are_pending_writes_of_their_own_channel_in_the_same_reque
     run = _waiting()
     assert (run.status, memory()) == (Status.PAUSED, {"rules/old": "rule"})
     assert ApprovalRequest.objects.get(run=run).writes == 3
-    shown = [(row.channel, row.label, value(row, "value"), base_of(row).value) for row in pending(run)]
+    shown = [(row.channel, row.label, read_value(row, "value"), base_of(row).value) for row in pending(run)]
     assert shown == [
         ("letter", "letter", "seen", ""),
         ("$memory:rules/limit", "Remember limit (rules)", {"content": 100, "strength": 1.0}, None),
@@ -150,7 +150,7 @@ def test_a_proposal_that_was_overtaken_before_anybody_was_asked_is_made_again() 
     run = gone(chain("overtaken", raise_it, options=[HUMAN]))
     assert (run.status, tries) == (Status.PAUSED, [10, 20])
     (row,) = pending(run)
-    assert value(row, "value") == {"content": 21, "strength": 1.0}
+    assert read_value(row, "value") == {"content": 21, "strength": 1.0}
 
 
 def test_the_same_holds_where_a_sibling_failed() -> None:
@@ -173,7 +173,7 @@ def test_the_same_holds_where_a_sibling_failed() -> None:
     runs.resume(run.id)
     run = runs.advance(run.id)
     assert (run.status, tries) == (Status.PAUSED, [10, 20])
-    assert value(pending(run)[0], "value") == {"content": 21, "strength": 1.0}
+    assert read_value(pending(run)[0], "value") == {"content": 21, "strength": 1.0}
 
 
 def test_of_two_settled_gates_on_one_key_the_second_comes_back(rita: User) -> None:

@@ -6,10 +6,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from checkpoints.memory import search as searching
+from checkpoints.memory import search
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryTrace
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing.sealed_rows import Protection
 from tests.memory.small import chain, forget, gone, remember
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def found(text: str, namespace: str = "facts", limit: int = 10) -> list[str]:
     """The keys that a search finds, in order."""
-    return [one.key for one in Shelf(Cover()).search(text, namespace, limit).traces]
+    return [one.key for one in Shelf(Protection()).search(text, namespace, limit).traces]
 
 
 def seeded(contents: dict[str, Any], namespace: str = "facts") -> None:
@@ -98,7 +98,7 @@ def test_more_than_the_limit_are_ranked_by_the_best_of_them() -> None:
 def test_the_index_is_installed_by_every_migrate_and_keeps_in_step() -> None:
     seeded({"a": "late"})
     call_command("migrate", verbosity=0)
-    assert searching.check_index(None, ["default"]) == []
+    assert search.check_index(None, ["default"]) == []
     assert found("late") == ["a"]
     MemoryTrace.objects.all().delete()
     assert found("late") == []
@@ -108,13 +108,13 @@ def test_the_index_is_installed_by_every_migrate_and_keeps_in_step() -> None:
 def test_an_index_whose_triggers_were_dropped_is_whole_again_after_a_migrate() -> None:
     with connection.cursor() as cursor:
         for act in ("insert", "delete", "update"):
-            cursor.execute(f"DROP TRIGGER {searching.INDEX}_{act}")
+            cursor.execute(f"DROP TRIGGER {search.INDEX}_{act}")
     seeded({"a": "late"})
     assert found("late") == []
-    (warned, *_) = searching.check_index(None, ["default"])
+    (warned, *_) = search.check_index(None, ["default"])
     assert (warned.id, warned.hint) == ("checkpoints.W001", "run manage.py migrate")
-    searching.install()
-    assert searching.check_index(None, ["default"]) == []
+    search.install_index()
+    assert search.check_index(None, ["default"]) == []
     assert found("late") == ["a"]
     remember("b", "late")
     assert set(found("late")) == {"a", "b"}
@@ -128,4 +128,4 @@ def test_a_search_uses_the_index() -> None:
         cursor.execute(f"EXPLAIN SELECT id FROM checkpoints_memorytrace WHERE {matches}")  # noqa: S608
         plan = "\n".join(row[0] for row in cursor.fetchall())
         cursor.execute("RESET enable_seqscan")
-    assert searching.INDEX in plan
+    assert search.INDEX in plan

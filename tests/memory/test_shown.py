@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from checkpoints import timeline
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import MemoryRecord, TaskResult
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator.runs import verbs as runs
 from tests import cast
@@ -78,7 +78,7 @@ def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input
         run = runs.advance(runs.start(chain("pays", pay, options=[{"effect": "external"}]).name, {}).id)
         row = TaskResult.objects.get(run=run)
         hashes.append(row.input_hash)
-        (read,) = value(row, "output")["reads"]
+        (read,) = read_value(row, "output")["reads"]
         assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
         remember("sky", colour)
     assert len(set(hashes)) == 1

@@ -147,7 +147,7 @@ def test_an_unknown_outcome_is_settled_with_the_output_of_a_file(tmp_path: Path)
 
 def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(people: People) -> None:
     text = call("create_token", people.starter.username, "--scopes", "read", "start", "--name", "import").strip()
-    found = tokens.find(text)
+    found = tokens.find_token(text)
     assert found is not None
     assert (found.user, found.scopes, found.name) == (people.starter, ["start", "read"], "import")
     assert call_json("create_token", people.starter.username, "--scopes", "read,decide")["token"].startswith("cst_")

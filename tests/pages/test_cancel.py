@@ -71,11 +71,11 @@ def test_a_run_that_a_worker_has_is_said_to_be_in_hand_and_then_being_cancelled(
 def test_the_workers_page_lists_jobs_with_their_progress(people: People, browse: Browse) -> None:
     client = browse(people.starter)
     assert ">Jobs<" not in client.get(reverse("workers")).content.decode()
-    begun = jobs.add("rotate_keys")
-    hold = jobs.begin(begun, jobs.claim_one(begun) or 0)
-    assert hold is not None
-    jobs.report(hold, jobs.Step(1250, 5000, "runs"))
-    kinds.advance(jobs.add("brew_coffee"))
+    begun = jobs.add_job("rotate_keys")
+    lease = jobs.begin_job(begun, jobs.claim_one(begun) or 0)
+    assert lease is not None
+    jobs.report(lease, jobs.Step(1250, 5000, "runs"))
+    kinds.advance(jobs.add_job("brew_coffee"))
     html = client.get(reverse("workers")).content.decode()
     assert 'max="5000" value="1250"' in html
     assert "unknown_kind" in html

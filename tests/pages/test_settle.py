@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from checkpoints.models import AuditLine, Run, TaskResult
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.engine import END, START, Graph, registry
 from tests.cast import People
 from tests.checkpoints.rows import a_checkpoint, a_run
@@ -51,7 +51,7 @@ def lost(claim_graph: None, people: People) -> Run:
         thread_ended_at=now,
         outcome="unknown",
     )
-    sealing.seal(row, sealing.PLAIN)
+    sealed_rows.seal(row, sealed_rows.PLAIN)
     row.save()
     return run
 
@@ -79,8 +79,8 @@ def test_it_happened_with_this_output(lost: Run, people: People, browse: Browse)
     row = TaskResult.objects.get()
     assert answer.url == reverse("run", args=[lost.id])
     assert (row.outcome, row.settled_by) == ("done", people.starter)
-    assert unpack(row.settled_reason) == "it is in the outbox"
-    assert "sent" in str(unpack(row.output))
+    assert unpack_json(row.settled_reason) == "it is in the outbox"
+    assert "sent" in str(unpack_json(row.output))
     assert Run.objects.get(id=lost.id).status == "queued"
 
 

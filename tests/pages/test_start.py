@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.models import Run, Upload
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing.sealed_columns import unpack_json
 from tests.cast import People
 
 Browse = Callable[[User], Client]
@@ -28,7 +28,7 @@ GOOD = {
 
 
 def input_of(run: Run) -> Any:
-    return unpack(run.input)
+    return unpack_json(run.input)
 
 
 def test_the_catalogue_names_each_graph_with_its_effects(claim_graph: None, people: People, browse: Browse) -> None:

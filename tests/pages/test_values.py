@@ -8,11 +8,11 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from approvals.forms import controls, reading
-from approvals.views import comparison as show
+from approvals.views import comparison
 
 
 def rows(now: Any, proposed: Any, **how: Any) -> dict[str, str]:
-    shown = show.compare(now, proposed, **how)
+    shown = comparison.compare(now, proposed, **how)
     return {row.label: row.state for row in [*shown.rows, *shown.same]}
 
 
@@ -32,42 +32,42 @@ def test_inner_fields_are_shown_by_their_path() -> None:
 
 
 def test_words_of_a_letter_are_marked() -> None:
-    (text,) = show.compare("Dear Ann,\n\nwithin 10 days.", "Dear Ann,\n\nwithin 3 days.").texts
+    (text,) = comparison.compare("Dear Ann,\n\nwithin 10 days.", "Dear Ann,\n\nwithin 3 days.").texts
     states = [(piece.state, piece.text) for piece in text.paragraphs[1]]
     assert states == [("same", "within "), ("out", "10"), ("in", "3"), ("same", " days.")]
 
 
 def test_a_long_field_is_shown_as_a_letter_beside_the_others() -> None:
-    shown = show.compare(None, {"to": "ann@example.com", "body": "Dear Ann,\n\nhello"})
+    shown = comparison.compare(None, {"to": "ann@example.com", "body": "Dear Ann,\n\nhello"})
     assert [row.label for row in shown.rows] == ["To"]
     assert [text.label for text in shown.texts] == ["Body"]
 
 
 def test_items_of_a_list_are_added_and_removed() -> None:
-    items = show.compare(["a", "b"], ["a", "c"]).items
+    items = comparison.compare(["a", "b"], ["a", "c"]).items
     assert [(item.state, item.text) for item in items] == [("same", "a"), ("out", "b"), ("in", "c")]
 
 
 def test_what_is_added_to_a_list_is_shown_without_what_is_there() -> None:
-    items = show.compare(["a"], ["b", "c"], adds=True).items
+    items = comparison.compare(["a"], ["b", "c"], adds=True).items
     assert [item.state for item in items] == ["in", "in"]
 
 
 def test_a_value_that_says_what_it_changes_is_shown_as_that_change() -> None:
     correction = {"row": 7, "before": {"email": " a@b "}, "after": {"email": "a@b"}}
-    shown = show.compare([], [correction], adds=True)
+    shown = comparison.compare([], [correction], adds=True)
     assert shown.told
     assert [(row.label, row.now, row.proposed) for row in shown.rows] == [("Email", "␣a@b␣", "a@b"), ("Row", "", "7")]
 
 
 @pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\ufeff", "\u2066", "\x07"])
 def test_what_cannot_be_seen_is_written_out(hidden: str) -> None:
-    assert show.visible(f"a{hidden}b") == f"a⟨U+{ord(hidden):04X}⟩b"
+    assert comparison.visible(f"a{hidden}b") == f"a⟨U+{ord(hidden):04X}⟩b"
 
 
 def test_very_long_texts_are_compared_by_lines() -> None:
     before = "\n".join(f"line {n}" for n in range(20_000))
-    found = show.pieces(before, before.replace("line 77\n", "line seventy\n"))
+    found = comparison.pieces(before, before.replace("line 77\n", "line seventy\n"))
     assert {piece.state for piece in found} == {"same", "out", "in"}
 
 
@@ -115,20 +115,20 @@ def posted_from(root: controls.Control) -> dict[str, Any]:
 
 def test_a_form_that_is_posted_as_drawn_gives_the_value_it_was_drawn_from() -> None:
     root = controls.root(Everything.model_json_schema(), prefix="f", value=VALUE)
-    value = reading.read(root, posted_from(root))
+    value = reading.read_form(root, posted_from(root))
     assert reading.errors(root) == []
     assert TypeAdapter(Everything).validate_python(value) == Everything.model_validate(VALUE)
 
 
 def test_fields_left_empty_take_their_defaults_and_needed_ones_are_asked_for() -> None:
     root = controls.root(Everything.model_json_schema(), prefix="f")
-    reading.read(root, {"f.name": "Ann"})
+    reading.read_form(root, {"f.name": "Ann"})
     assert [control.path for control in reading.errors(root)] == ["amount", "day", "policy.since"]
 
 
 def test_what_is_no_number_or_no_json_is_marked_where_it_stands() -> None:
     root = controls.root(Everything.model_json_schema(), prefix="f", value=VALUE)
-    reading.read(root, {**posted_from(root), "f.count": "four", "f.extra": "{", "f.numbers": "1\nx"})
+    reading.read_form(root, {**posted_from(root), "f.count": "four", "f.extra": "{", "f.numbers": "1\nx"})
     assert {control.path for control in reading.errors(root)} == {"count", "extra", "numbers"}
 
 
@@ -142,4 +142,4 @@ def test_a_message_finds_the_nearest_control_of_its_path() -> None:
 
 def test_line_ends_of_the_browser_are_not_part_of_the_value() -> None:
     root = controls.root({"type": "string"}, prefix="f", value="a\nb")
-    assert reading.read(root, {"f": "a\r\nb"}) == "a\nb"
+    assert reading.read_form(root, {"f": "a\r\nb"}) == "a\nb"

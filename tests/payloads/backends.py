@@ -127,9 +127,9 @@ class LooksFirst(FilePayloads):
         time.sleep(0.01)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        from checkpoints.payloads.digest import record
+        from checkpoints.payloads.digest import digest_record
 
-        return record(data)
+        return digest_record(data)
 
 
 BROKEN = [

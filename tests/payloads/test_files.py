@@ -149,8 +149,8 @@ _KILLED = textwrap.dedent("""
     from checkpoints.payloads.files import FilePayloads
     os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL) if os.fstat(handle).st_size else None
     # Folders have a size too on some file systems; only the payload's own file must be what kills.
-    from checkpoints.payloads import local
-    local.settle = lambda folder: None
+    from checkpoints.payloads import local_files
+    local_files.sync_folder = lambda folder: None
     FilePayloads(location=sys.argv[1]).put(sys.argv[2], b"half a payload")
 """)
 

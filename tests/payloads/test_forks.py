@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 
-from checkpoints import key_rotation as rotation
+from checkpoints import key_rotation
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.store import CheckpointStore
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
@@ -59,9 +59,9 @@ def test_a_fork_of_a_fork_can_be_resumed_and_forks_of_one_minute_have_keys_of_th
 def test_a_checkpoint_that_was_tampered_with_cannot_be_forked_into_one_that_verifies() -> None:
     origin, store = advanced(chain("forged", *"ab", payloads="database")), CheckpointStore()
     row = Checkpoint.objects.get(run=origin, seq=1)
-    forged = folding.document_at(row.id) or {}
+    forged = reader.document_at(row.id) or {}
     forged["scratch"]["notes"] = ["forged"]
-    tamper(row, change=pack([ops.put(forged)]), snapshot=pack(forged) if row.snapshot else b"")
+    tamper(row, change=pack_json([ops.put(forged)]), snapshot=pack_json(forged) if row.snapshot else b"")
     for read in (store.get, store.fork):
         with pytest.raises(TamperedRow):
             read(f"{origin.key}:at-1")
@@ -106,10 +106,10 @@ def test_a_fork_without_a_run_is_rotated_too(cellar: Path, settings: Any, place:
     origin = advanced(chain("rotated", "a", payloads=place, encrypted=True))
     forked = CheckpointStore(place).fork(f"{origin.key}:step-1")
     settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": keys}
-    list(rotation.rotate(rotation.Rotated()))
-    assert rotation.behind() == {}
+    list(key_rotation.rotate(key_rotation.Rotated()))
+    assert key_rotation.behind() == {}
     settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"two": keys["two"]}}
-    document = folding.document_at(forked.id)
+    document = reader.document_at(forked.id)
     assert document is not None
     assert document["scratch"]["notes"] == ["a"]
 
@@ -126,7 +126,7 @@ def test_two_that_resume_one_fork_get_the_same_run(monkeypatch: pytest.MonkeyPat
 
     origin = advanced(chain("twice", *"ab", payloads="database"))
     forked = CheckpointStore().fork(f"{origin.key}:step-1")
-    open_fork = ledger.open_fork
+    open_fork = ledger.create_fork
 
     def late(*args: Any, **kwargs: Any) -> Run:
         monkeypatch.undo()
@@ -136,7 +136,7 @@ def test_two_that_resume_one_fork_get_the_same_run(monkeypatch: pytest.MonkeyPat
         assert first.id == forked.run
         raise IntegrityError
 
-    monkeypatch.setattr(ledger, "open_fork", late)
+    monkeypatch.setattr(ledger, "create_fork", late)
     assert runs.resume(forked.run).id == forked.run
     assert Run.objects.filter(id=forked.run).count() == 1
 

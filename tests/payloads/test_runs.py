@@ -9,7 +9,7 @@ from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import reader as folding
+from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue import leases
 from orchestrator.api.problems import status_of
@@ -107,7 +107,7 @@ def test_a_run_whose_backend_the_settings_forgot_stops_by_name_and_goes_on_when_
     run, known = started(chain("waits", "a")), settings.COUNTERSIGN
     settings.COUNTERSIGN = {}
     run = runs.advance(run.id)
-    error = ledger.error_of(run)
+    error = ledger.stored_error(run)
     assert error is not None
     assert (run.status, error["code"]) == (Status.FAILED, "unknown_backend")
     assert "'cellar'" in error["message"]
@@ -127,7 +127,7 @@ def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(ce
         data = snapshot.read_bytes()
         snapshot.write_bytes(data[:-3] if harm == "cut" else data[:-3] + b"xyz")
     run = runs.advance(run.id)
-    error = ledger.error_of(run)
+    error = ledger.stored_error(run)
     assert error is not None
     assert (run.status, error["code"]) == (Status.TAMPERED, "payload_lost")
     assert f"{run.id}/{run.head}/snapshot" in error["message"]
@@ -148,7 +148,7 @@ def test_a_backend_that_does_not_answer_costs_a_run_time_and_nothing_else_howeve
 def test_a_load_in_the_middle_folds_files_as_it_folds_rows(cellar: Path) -> None:
     run = advanced(chain("folded", "a", "b", "c"))
     ids = Checkpoint.objects.filter(run=run).order_by("seq").values_list("id", flat=True)
-    found = [folding.document_at(id) for id in ids]
+    found = [reader.document_at(id) for id in ids]
     assert [document["scratch"]["notes"] for document in found if document] == [[], ["a"], ["a", "b"], [*"abc"]]
 
 

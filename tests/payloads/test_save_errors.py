@@ -17,7 +17,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, TaskResult
 from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
-from orchestrator.execution import failed_save as saving
+from orchestrator.execution import failed_save
 from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 from tests.payloads.backends import Full
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def failed(run: Run) -> dict[str, Any]:
     """The run has failed because of its save; why."""
-    error = ledger.error_of(run)
+    error = ledger.stored_error(run)
     assert error is not None
     assert (run.status, run.error_code) == (Status.FAILED, "save_failed")
     return error
@@ -319,11 +319,11 @@ def test_where_there_is_no_room_for_the_length_of_a_lease_the_worker_leaves_and_
         begun = time.monotonic()
         room.full = False
         from checkpoints.queue import leases
-        from orchestrator.execution import loop as runner
+        from orchestrator.execution import loop
 
         claim = leases.claim_one(run.id)
         assert claim is not None
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
         assert 0.4 < time.monotonic() - begun < 4
     run.refresh_from_db()
     assert (run.status, run.error_code) == (Status.RUNNING, "")
@@ -380,7 +380,7 @@ def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeate
 
 
 def test_a_connection_that_broke_is_no_refusal_and_nothing_is_skipped() -> None:
-    assert not saving.is_refusal(OperationalError("server closed the connection unexpectedly"))
+    assert not failed_save.is_refusal(OperationalError("server closed the connection unexpectedly"))
 
 
 def test_the_run_page_and_the_api_say_that_a_point_is_missing_and_why_a_save_failed(

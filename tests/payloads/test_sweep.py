@@ -20,7 +20,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Job, Run
 from checkpoints.payloads import FilePayloads, orphans
 from checkpoints.queue import leases
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.jobs import kinds
 from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, started
@@ -42,7 +42,7 @@ def aged(folder: Path, by: timedelta) -> None:
 def swept(now: datetime | None = None) -> int:
     """How many payloads a sweep deletes."""
     last: dict[str, int] = {}
-    for step in orphans.sweep(now=now):
+    for step in orphans.delete_orphans(now=now):
         last[step.backend] = step.deleted
     return sum(last.values())
 
@@ -143,7 +143,7 @@ def _aborted(run: Run, at: int) -> None:
     claim = leases.claim_one(run.id)
     assert claim is not None
     with Points(at).life():
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
 
 
 def _unpointed(folder: Path) -> set[str]:
@@ -199,7 +199,7 @@ def test_a_sweep_that_was_cut_off_goes_on_behind_what_it_has_left(cellar: Path, 
     left: dict[str, int] = {}
     slices = 0
     while True:
-        step = next(orphans.sweep(now=later, done=left), None)
+        step = next(orphans.delete_orphans(now=later, done=left), None)
         if step is None:
             break
         left[step.backend] = step.left
@@ -239,19 +239,20 @@ import os, signal, sys
 from uuid import UUID
 import django
 django.setup()
-from checkpoints import fencing, leases
-from orchestrator import runner
+from checkpoints.db import fenced_transaction
+from checkpoints.queue import leases
+from orchestrator.execution import loop
 
-made = fencing.made
+prepare = fenced_transaction.prepare
 
 def killed(fence, rows, **more):
     if any(one.model.__name__ == "Checkpoint" for one in rows):
         os.kill(os.getpid(), signal.SIGKILL)
-    return made(fence, rows, **more)
+    return prepare(fence, rows, **more)
 
-fencing.made = killed
+fenced_transaction.prepare = killed
 claim = leases.claim_one(UUID(sys.argv[1]))
-runner.work(claim.id, claim.epoch)
+loop.run_slice(claim.id, claim.epoch)
 """
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from approvals import reviews
 from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Graph, registry
@@ -101,7 +101,7 @@ def people(seed: int) -> Any:
 def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     task = (request.node, request.visit, request.index)
     answer = next(said for n in range(100) if (said := reference.verdicts(seed, task, n)))
-    rows = writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
+    rows = pending_writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
     return [
         {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
         for row in rows

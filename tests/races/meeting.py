@@ -18,7 +18,7 @@ from checkpoints.models import Run, RunEvent
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator.engine.errors import CountersignError
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from tests.processes import calls
 
 TRIALS = int(os.environ.get("COUNTERSIGN_RACE_TRIALS", "20"))
@@ -79,7 +79,7 @@ def work(run: Run) -> None:
     """One slice, if the run can be claimed."""
     claim = leases.claim_one(run.id)
     if claim:
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
 
 
 def whole(run: Run, folder: Path | None = None) -> None:

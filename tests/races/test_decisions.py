@@ -11,11 +11,11 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from approvals import reviews
-from approvals.gates import request_state as standing
+from approvals.gates import request_state
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
 from orchestrator.runs import verbs as runs
@@ -209,7 +209,7 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
 
         asked = [desk.request(run)]
         with connection.execute_wrapper(looked):
-            (found,) = standing.read(asked, cover_of(run))
+            (found,) = request_state.load_states(asked, protection_of(run))
         assert found.outcome in (None, "approved")
         if next(seen) <= moment:
             break

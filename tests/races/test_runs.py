@@ -10,9 +10,9 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from checkpoints.queue import leases
 from orchestrator.engine.errors import KeyConflict, WrongStatus
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
-from orchestrator.worker import claimable as abilities
+from orchestrator.worker import claimable
 from tests import cast
 from tests.crash import graphs
 from tests.processes import calls
@@ -67,12 +67,12 @@ def test_of_two_workers_that_claim_one_run_one_has_it(tmp_path: Path) -> None:
 
 def test_of_two_workers_that_look_for_the_next_run_one_has_it(tmp_path: Path) -> None:
     chance = random.Random(16)
-    only = abilities.claimable()
+    only = claimable.claimable()
     for trial in range(TRIALS):
         run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
         holds = meet(chance, *[lambda: leases.begin_next(worker=None, only=only) for _ in range(2)], apart=0.0)
-        (hold,) = [hold for hold in holds if hold is not None]
-        assert (hold.id, hold.epoch) == (run.id, 2)
+        (lease,) = [lease for lease in holds if lease is not None]
+        assert (lease.id, lease.epoch) == (run.id, 2)
 
 
 def test_of_two_workers_that_are_given_one_run_one_proceeds(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_of_two_workers_that_are_given_one_run_one_proceeds(tmp_path: Path) -> N
     for trial in range(TRIALS):
         run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
         claim: Any = leases.claim_one(run.id)
-        meet(chance, *[lambda c=claim: runner.work(c.id, c.epoch) for _ in range(2)], apart=0.01)
+        meet(chance, *[lambda c=claim: loop.run_slice(c.id, c.epoch) for _ in range(2)], apart=0.01)
         run.refresh_from_db()
         assert (run.status, run.epoch) == (Status.COMPLETED, 2), "the same message twice begins once"
         whole(run, tmp_path)
@@ -94,7 +94,7 @@ def test_a_worker_whose_lease_was_taken_over_in_the_midst_of_its_work_saves_noth
         first: Any = leases.claim_one(run.id)
         meet(
             chance,
-            lambda c=first: runner.work(c.id, c.epoch),
+            lambda c=first: loop.run_slice(c.id, c.epoch),
             lambda run=run: _takes_over(run),
             apart=0.03,
         )
@@ -108,7 +108,7 @@ def _takes_over(run: Run) -> None:
     Run.objects.filter(id=run.id, status=Status.RUNNING).update(lease_until="2000-01-01T00:00Z")
     claim = leases.claim_one(run.id)
     if claim:
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
 
 
 def test_of_two_people_who_settle_one_outcome_at_once_one_is_believed_and_the_other_is_told_whom(

@@ -8,9 +8,9 @@ from django.contrib.auth.models import Group, User
 from approvals import reviews
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints import timeline
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.runs import verbs as runs
 
 
@@ -32,7 +32,9 @@ def state(run: Run) -> dict[str, Any]:
 
 def pending(run: Run) -> list[PendingWrite]:
     """The newest revisions of all pending writes of a run, by task and position."""
-    return list(writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position"))
+    return list(
+        pending_writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
+    )
 
 
 def sign(run: Run, by: User, verdicts: list[Any]) -> Receipt:
@@ -73,4 +75,4 @@ def log(run: Run) -> list[str]:
 
 def said(run: Run, kind: str) -> list[dict[str, Any]]:
     """The payloads of all lines of one type."""
-    return [unpack(e.payload) for e in RunEvent.objects.filter(run=run, type=kind).order_by("seq")]
+    return [unpack_json(e.payload) for e in RunEvent.objects.filter(run=run, type=kind).order_by("seq")]

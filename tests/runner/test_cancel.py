@@ -17,11 +17,11 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Job, Run, RunEvent, TaskResult
 from checkpoints.queue import jobs, leases
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, slice_of, started
@@ -255,8 +255,8 @@ def with_an_open_intent(tmp_path: Path, node: str) -> Run:
     for _ in range(2 if node == "send" else 1):
         claim = leases.claim_one(run.id)
         looks = iter([False])
-        runner.work(claim.id, claim.epoch, draining=lambda looks=looks: next(looks, True))
-    journal.begin(held(run), [journal.Intent(Task(node, 1), 1, "external", "0" * 64, 0.0)])
+        loop.run_slice(claim.id, claim.epoch, draining=lambda looks=looks: next(looks, True))
+    journal.write_intents(held(run), [journal.Intent(Task(node, 1), 1, "external", "0" * 64, 0.0)])
     Run.objects.filter(id=run.id).update(**EXPIRED)
     return run
 
@@ -292,7 +292,7 @@ def test_an_idempotent_effect_that_may_have_happened_does_not_hold_a_cancel_up(t
 
 def test_an_open_effect_of_a_graph_that_is_not_registered_here_counts_as_unknown() -> None:
     run = started(in_one_node("gone", lambda ctx: None, effect="external", idempotent=True))
-    journal.begin(held(run), [Intent(Task("work", 1), 1, "external", "", 60.0)])
+    journal.write_intents(held(run), [Intent(Task("work", 1), 1, "external", "", 60.0)])
     Run.objects.filter(id=run.id).update(**EXPIRED)
     registered(in_one_node("gone", lambda ctx: None))
     assert runs.cancel(run.id).status == Status.UNKNOWN
@@ -300,7 +300,7 @@ def test_an_open_effect_of_a_graph_that_is_not_registered_here_counts_as_unknown
 
 def test_the_jobs_of_a_cancelled_run_are_cancelled_with_it(tmp_path: Path) -> None:
     run = start("gated", tmp_path)
-    job_id = jobs.add("deadline", run=run.id, due_in=3600)
+    job_id = jobs.add_job("deadline", run=run.id, due_in=3600)
     runs.cancel(run.id)
     assert Job.objects.get(id=job_id).status == "cancelled"
 
@@ -340,13 +340,13 @@ def test_in_an_encrypted_graph_the_reason_is_encrypted_and_the_cancelled_run_ver
     assert (run.status, run.superstep) == (Status.CANCELLED, 1)
     line = RunEvent.objects.get(run=run, type="cancel_requested")
     assert b"secret" not in bytes(line.payload)
-    assert value(line, "payload")["reason"] == "a secret reason"
+    assert read_value(line, "payload")["reason"] == "a secret reason"
     assert list(verify_run(run.id)) == []
 
 
 def test_a_cancelled_run_whose_unknown_effect_was_tampered_with_is_tampered_and_not_claimed_for_ever() -> None:
     run = started(in_one_node("forged-in-hand", lambda state, ctx: None, effect="external"))
-    journal.begin(held(run), [Intent(Task("work", 1), 1, "external", "", 60.0)])
+    journal.write_intents(held(run), [Intent(Task("work", 1), 1, "external", "", 60.0)])
     runs.cancel(run.id)
     tamper(TaskResult.objects.get(run=run), over_at=timezone.now())
     Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.event_log import Draft
+from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Hold
-from checkpoints.sealing.sealed_columns import unpack
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue, StaleLease, UnknownThing, WrongStatus
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.forging import rewrite
@@ -43,7 +43,7 @@ def test_a_failed_task_leaves_its_superstep_open_and_what_finished_is_kept(tmp_p
     graphs.BROKEN.add("fragile")
     run = start("flaky", tmp_path)
     assert run.status == Status.FAILED
-    error = unpack(run.error)
+    error = unpack_json(run.error)
     assert (error["node"], error["message"], error["code"]) == ("fragile", "fragile is broken", "node_failed")
     row = Checkpoint.objects.get(id=run.head)
     assert (row.source, row.committed) == ("failure", False)
@@ -84,9 +84,9 @@ def _cut_off_after_the_intent(run: Run, node: str) -> None:
     """Leave the run as a worker leaves it that died right after the intent of `node`."""
     claim = leases.claim_one(run.id)
     assert claim is not None
-    hold = leases.begin(claim.id, claim.epoch)
-    assert hold is not None
-    journal.begin(hold, [journal.Intent(Task(node, 1), 1, "external", "0" * 64, 0.0)])
+    lease = leases.begin_lease(claim.id, claim.epoch)
+    assert lease is not None
+    journal.write_intents(lease, [journal.Intent(Task(node, 1), 1, "external", "0" * 64, 0.0)])
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
 
 
@@ -97,7 +97,7 @@ def _before_send(tmp_path: Path) -> Run:
         claim = leases.claim_one(run.id)
         assert claim is not None
         looks = iter([False])
-        runner.work(claim.id, claim.epoch, draining=lambda looks=looks: next(looks, True))
+        loop.run_slice(claim.id, claim.epoch, draining=lambda looks=looks: next(looks, True))
     run.refresh_from_db()
     assert run.superstep == 2
     return run
@@ -171,12 +171,12 @@ def test_a_settling_that_makes_no_sense_changes_nothing(
     assert run.status == Status.UNKNOWN
 
 
-def _held(run: Run) -> Hold:
+def _held(run: Run) -> Lease:
     claim = leases.claim_one(run.id)
     assert claim is not None
-    hold = leases.begin(claim.id, claim.epoch)
-    assert hold is not None
-    return hold
+    lease = leases.begin_lease(claim.id, claim.epoch)
+    assert lease is not None
+    return lease
 
 
 def test_of_two_claims_one_proceeds_and_the_other_writes_nothing(tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_a_worker_that_lost_its_lease_can_save_nothing(tmp_path: Path) -> None:
     assert run.status == Status.COMPLETED
     before = Checkpoint.objects.filter(run=run).count(), len(log(run))
     with pytest.raises(StaleLease):
-        ledger.append(frozen, [Draft("warning")])
+        ledger.append_events(frozen, [NewEvent("warning")])
     with pytest.raises(StaleLease):
-        journal.record(frozen, [journal.Ending(Task("pay", 1), 1, "done", {})])
+        journal.write_results(frozen, [journal.Ending(Task("pay", 1), 1, "done", {})])
     assert (Checkpoint.objects.filter(run=run).count(), len(log(run))) == before
     assert LateResult.objects.filter(run=run).count() == 1, "kept as evidence"
     assert not leases.heartbeat(frozen.id, frozen.epoch)

@@ -13,8 +13,8 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from checkpoints.core.status import Status
-from checkpoints.db import fenced_transaction as fencing
-from checkpoints.event_log import Draft
+from checkpoints.db import fenced_transaction
+from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.queue import leases
@@ -75,7 +75,7 @@ class _Around:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, *, before: Any = None, after: Any = None) -> None:
         self.sent = 0
-        made = fencing.made
+        made = fenced_transaction.prepare
 
         def around(fence: Any, rows: Any, **more: Any) -> Any:
             send = made(fence, rows, **more)
@@ -93,14 +93,14 @@ class _Around:
 
             return sending
 
-        monkeypatch.setattr(fencing, "made", around)
+        monkeypatch.setattr(fenced_transaction, "prepare", around)
 
 
 def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
     """From now on nobody can commit to the run of this graph, until `release` is set or so many seconds have passed."""
     has_it = threading.Event()
 
-    def hold() -> None:
+    def lease() -> None:
         try:
             with transaction.atomic():
                 Run.objects.select_for_update().get(graph=graph)
@@ -109,7 +109,7 @@ def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
         finally:
             connections.close_all()
 
-    threading.Thread(target=hold).start()
+    threading.Thread(target=lease).start()
     assert has_it.wait(LONGEST)
 
 
@@ -183,7 +183,7 @@ def _wake(run: Run) -> None:
 
 def _note(run: Run) -> None:
     with transaction.atomic():
-        ledger.write_lines(ledger.lock(run.id), [Draft("noted", {})] * 2, at=timezone.now())
+        ledger.append_locked(ledger.lock_run(run.id), [NewEvent("noted", {})] * 2, at=timezone.now())
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])

@@ -10,7 +10,7 @@ from approvals.models import Decision
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.queue import leases
-from checkpoints.sealing.sealed_columns import pack, unpack
+from checkpoints.sealing.sealed_columns import pack_json, unpack_json
 from orchestrator.engine.errors import (
     AlreadyDecided,
     InvalidValue,
@@ -20,7 +20,7 @@ from orchestrator.engine.errors import (
     UnknownThing,
     WrongStatus,
 )
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.graphs_app import graphs
@@ -61,9 +61,9 @@ def test_decisions_keep_what_was_old_proposed_and_final(tmp_path: Path, rita: Us
     run = start("gated", tmp_path)
     sign(run, rita, ["approve", ("edit", "Dear Marta"), "reject", "approve"])
     letter = Decision.objects.get(run=run.id, channel="letter")
-    assert unpack(letter.old_value) == ""
-    assert unpack(letter.proposed_value) == "Dear customer"
-    assert unpack(letter.final_value) == "Dear Marta"
+    assert unpack_json(letter.old_value) == ""
+    assert unpack_json(letter.proposed_value) == "Dear customer"
+    assert unpack_json(letter.final_value) == "Dear Marta"
     assert letter.by_name == rita.username
     rejected = Decision.objects.get(run=run.id, verdict="reject")
     assert bytes(rejected.final_value) == b""
@@ -107,7 +107,7 @@ def test_no_way_of_resuming_takes_an_undecided_run_past_its_gate(tmp_path: Path,
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     claim = leases.claim_one(run.id)
     assert claim is not None
-    runner.work(claim.id, claim.epoch)
+    loop.run_slice(claim.id, claim.epoch)
     run.refresh_from_db()
     assert run.status == Status.PAUSED
     assert not calls(tmp_path)
@@ -212,7 +212,7 @@ def test_a_gate_settled_between_supersteps_of_a_branch_beside_it_is_applied_befo
     run = runs.start("beside", {"folder": str(tmp_path)})
     claim = leases.claim_one(run.id)
     assert claim is not None
-    runner.work(claim.id, claim.epoch, draining=_after(1))
+    loop.run_slice(claim.id, claim.epoch, draining=_after(1))
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
@@ -244,7 +244,7 @@ def test_a_decision_signed_while_a_branch_that_moves_nothing_of_it_is_worked_on_
     with graphs.hooked({"move": lambda: sign(run, rita, ["approve", "approve"])}, times=1, from_visit=2):
         claim = leases.claim_one(run.id)
         assert claim is not None
-        runner.work(claim.id, claim.epoch)
+        loop.run_slice(claim.id, claim.epoch)
     run.refresh_from_db()
     assert run.status == Status.COMPLETED
     assert "settlement" in sources(run)
@@ -263,7 +263,7 @@ def test_a_row_that_was_changed_after_it_was_shown_is_refused_and_the_run_is_tam
     run = start("gated", tmp_path)
     sign(run, rita, ["approve"] * 4)
     row = pending(run)[0]
-    PendingWrite.objects.filter(id=row.id).update(value=pack({"amount": "9999"}))
+    PendingWrite.objects.filter(id=row.id).update(value=pack_json({"amount": "9999"}))
     run = runs.advance(run.id)
     assert run.status == Status.TAMPERED
     assert not calls(tmp_path)

@@ -47,9 +47,9 @@ def _unknown(tmp_path: Path) -> Run:
     run = runs.start(_graph(), {"folder": str(tmp_path)})
     claim = leases.claim_one(run.id)
     assert claim is not None
-    hold = leases.begin(claim.id, claim.epoch)
-    assert hold is not None
-    journal.begin(hold, [journal.Intent(Task("fetch", 1), 1, "external", "0" * 64, 0.0)])
+    lease = leases.begin_lease(claim.id, claim.epoch)
+    assert lease is not None
+    journal.write_intents(lease, [journal.Intent(Task("fetch", 1), 1, "external", "0" * 64, 0.0)])
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     run = runs.advance(run.id)
     assert run.status == Status.UNKNOWN

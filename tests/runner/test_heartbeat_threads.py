@@ -44,36 +44,36 @@ def simple(name="beats"):
     return made
 
 
-def leased(hold):
-    return Run.objects.get(id=hold.id).lease_until > timezone.now()
+def leased(lease):
+    return Run.objects.get(id=lease.id).lease_until > timezone.now()
 
 
 def test_it_is_tried_again_while_the_slice_lasts(short_of_threads, settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
-    hold = held(started(simple()))
-    heart = Heartbeat(hold)
+    lease = held(started(simple()))
+    heart = Heartbeat(lease)
     heart.__enter__()
     time.sleep(1.5)
     assert short_of_threads
-    assert leased(hold), "the slice works on, and its lease has run out"
+    assert leased(lease), "the slice works on, and its lease has run out"
 
 
 def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(short_of_threads, settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
     made = registered(simple())
     holds = [held(runs.start(made.name, {})) for _ in range(6)]
-    hearts = [Heartbeat(hold) for hold in holds]
+    hearts = [Heartbeat(lease) for lease in holds]
     for heart in hearts:
         heart.__enter__()
     time.sleep(1.5)
     assert short_of_threads
-    lost = [hold for hold in holds if not leased(hold) and f"heartbeat-{hold.id}" not in short_of_threads]
+    lost = [lease for lease in holds if not leased(lease) and f"heartbeat-{lease.id}" not in short_of_threads]
     assert not lost, f"{len(lost)} slices lost their lease because another's thread could not start"
 
 
 def test_the_end_of_the_slice_is_no_error(short_of_threads):
-    hold = held(started(simple()))
-    with Heartbeat(hold):
+    lease = held(started(simple()))
+    with Heartbeat(lease):
         time.sleep(0.4)
     assert short_of_threads
 
@@ -94,9 +94,9 @@ def test_a_report_costs_the_node_nothing(short_of_threads):
 
 def test_a_forked_child_keeps_no_lease_of_its_parent(settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
-    hold = held(started(simple()))
+    lease = held(started(simple()))
     told, tells = os.pipe()
-    with Heartbeat(hold):
+    with Heartbeat(lease):
         if os.fork() == 0:
             os.write(tells, str(len(heartbeat._watch._young)).encode())
             os._exit(0)
@@ -109,22 +109,22 @@ def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(heartbeat, "_watch", heartbeat._Watch())
-    hold = held(started(simple()))
+    lease = held(started(simple()))
     with monkeypatch.context() as short:
         short.setattr(threading.Thread, "start", none)
-        with pytest.raises(RuntimeError), Heartbeat(hold):
+        with pytest.raises(RuntimeError), Heartbeat(lease):
             pytest.fail("the slice began")
     with Heartbeat(held(started(simple("other")))):
         time.sleep(3 * heartbeat.WATCH_SECONDS)
-        assert not any(thread.name == f"heartbeat-{hold.id}" for thread in threading.enumerate())
+        assert not any(thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate())
 
 
 def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before(monkeypatch, settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
-    hold, let_go = held(started(simple())), threading.Event()
+    lease, let_go = held(started(simple())), threading.Event()
     monkeypatch.setattr(Heartbeat, "_let_go", lambda heart: let_go.set())
-    with Heartbeat(hold) as heart:
-        Run.objects.filter(id=hold.id).update(epoch=hold.epoch + 1)
+    with Heartbeat(lease) as heart:
+        Run.objects.filter(id=lease.id).update(epoch=lease.epoch + 1)
         assert heart.lost.wait(10)
         heart.busy_until = time.monotonic()
         assert let_go.wait(10)
@@ -132,8 +132,8 @@ def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before
 
 @pytest.mark.parametrize("returns", [False, True])
 def test_a_workers_process_ends_only_where_its_slice_is_still_stuck(monkeypatch, returns):
-    hold, exits, given_back = held(started(simple())), [], threading.Event()
-    hold.worker = uuid4()
+    lease, exits, given_back = held(started(simple())), [], threading.Event()
+    lease.worker = uuid4()
     monkeypatch.setattr(heartbeat.os, "_exit", exits.append)
 
     def give_back(run_id, epoch):
@@ -142,7 +142,7 @@ def test_a_workers_process_ends_only_where_its_slice_is_still_stuck(monkeypatch,
         given_back.set()
 
     monkeypatch.setattr(heartbeat.leases, "give_back", give_back)
-    with Heartbeat(hold) as heart:
+    with Heartbeat(lease) as heart:
         heart.busy_until = time.monotonic()
         assert given_back.wait(10)
         heart._thread.join(10)

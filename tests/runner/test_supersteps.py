@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import event_log as events
+from checkpoints import event_log
 from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.runner.desk import log, sources, start, state
@@ -36,13 +36,13 @@ def test_every_superstep_leaves_a_row_whose_seq_counts_from_zero_without_gaps(tm
 
 def test_the_log_is_numbered_without_gaps_and_each_line_is_chained_to_the_one_before(tmp_path: Path) -> None:
     run = start("effects", tmp_path)
-    lines = list(RunEvent.objects.filter(run=run).order_by("seq"))
-    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+    events = list(RunEvent.objects.filter(run=run).order_by("seq"))
+    assert [line.seq for line in events] == list(range(1, len(events) + 1))
     previous = ""
-    for line in lines:
-        assert line.hash == events.line_hash(previous, line, codec.unpack(bytes(line.payload)), Cover())
+    for line in events:
+        assert line.hash == event_log.line_hash(previous, line, codec.unpack(bytes(line.payload)), Protection())
         previous = line.hash
-    assert (run.event_seq, run.event_hash) == (lines[-1].seq, previous)
+    assert (run.event_seq, run.event_hash) == (events[-1].seq, previous)
 
 
 def test_an_intent_is_written_before_an_effect_and_its_line_comes_before_the_checkpoint(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_the_recovery_point_is_the_one_row_that_is_not_kept_and_the_run_goes_on_
 def _superstep_by_superstep(run: Run, number: int) -> None:
     """Slices of one superstep each: a worker that is asked to drain leaves after the superstep in hand."""
     from checkpoints.queue import leases
-    from orchestrator.execution import loop as runner
+    from orchestrator.execution import loop
 
     for _ in range(number):
         claim = leases.claim_one(run.id)
         assert claim is not None
-        runner.work(claim.id, claim.epoch, draining=_after_the_first_look())
+        loop.run_slice(claim.id, claim.epoch, draining=_after_the_first_look())
 
 
 def _after_the_first_look() -> "Asked":

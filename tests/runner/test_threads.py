@@ -10,12 +10,12 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from checkpoints.core.status import Status
-from checkpoints.ledger import head_loader as loading
+from checkpoints.ledger import head_loader
 from checkpoints.models import LateResult
 from checkpoints.queue import leases
 from orchestrator.engine import END, START, Graph, Task, registry
 from orchestrator.engine.plan import Start
-from orchestrator.execution.attempt import Attempt, Setting
+from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
 from tests.contract.small import advanced, graph, held, started
 from tests.processes import until
@@ -76,8 +76,8 @@ def test_a_late_result_is_kept_though_its_node_left_a_transaction_open() -> None
 def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(settings: Any, report: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 1.0}
     run = started(_one("reports", lambda state, ctx: None))
-    hold = held(run)
-    with Heartbeat(hold) as heart:
+    lease = held(run)
+    with Heartbeat(lease) as heart:
         heart.report({"task": "work:1:0", "done": report, "total": 1, "note": ""})
         threading.Event().wait(2.0)
         assert leases.is_held(run.id)
@@ -85,12 +85,12 @@ def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(settings: Any,
 
 def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
     called: list[str] = []
-    hold = held(started(_one("given-up", lambda state, ctx: called.append("work"))))
-    compiled, head = registry.by_fingerprint(hold.fingerprint), loading.load(hold)
-    setting = Setting(hold, compiled, head.payload.state, {}, Heartbeat(hold))
+    lease = held(started(_one("given-up", lambda state, ctx: called.append("work"))))
+    compiled, head = registry.by_fingerprint(lease.fingerprint), head_loader.load_head(lease)
+    context = SuperstepContext(lease, compiled, head.payload.state, {}, Heartbeat(lease))
     results: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
     for give_up in (True, False):
-        one = Attempt(setting, Start(Task("work", 1)), 1, 1, 60.0, results)
+        one = Attempt(context, Start(Task("work", 1)), 1, 1, 60.0, results)
         if give_up:
             one.leave()
         one.work()

@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.db import connection
 from django.db.models import Field, ForeignKey, JSONField, Model
 
-from approvals import append_only as guard
+from approvals import append_only
 from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
 from checkpoints.models import Run
@@ -43,10 +43,10 @@ def a_full_run(folder: Path, reviewer: Any, *, graph: str = "gated") -> Run:
     desk.sign(run, desk.reviewer(reviewer), [("edit", {"amount": "9"}), "reject", "approve", "approve"])
     claim = leases.claim_one(run.id)
     assert claim is not None
-    hold = leases.begin(claim.id, claim.epoch)
-    assert hold is not None
-    journal.keep_late(hold, [Ending(Task("release", 1), 1, "done", {"writes": []})])
-    leases.give_back(hold.id, hold.epoch)
+    lease = leases.begin_lease(claim.id, claim.epoch)
+    assert lease is not None
+    journal.keep_late_results(lease, [Ending(Task("release", 1), 1, "done", {"writes": []})])
+    leases.give_back(lease.id, lease.epoch)
     return runs.advance(run.id)
 
 
@@ -57,7 +57,7 @@ def behind_everybody() -> Iterator[None]:
     off, on = ("SET session_replication_role = replica", "SET session_replication_role = origin")
     if not postgresql:
         off, on = "PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"
-    with guard.lifted():
+    with append_only.triggers_lifted():
         run_sql(off)
         try:
             yield

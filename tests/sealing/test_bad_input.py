@@ -89,7 +89,7 @@ def test_as_a_nodes_return_it_fails_the_run_and_applies_nothing(bad: str) -> Non
     _graph(lambda state, ctx: {"free": {"place": BAD[bad]()}})
     run = runs.advance(runs.start("free", {}).id)
     assert run.status == Status.FAILED
-    _said(ledger.error_of(run), "free")
+    _said(ledger.stored_error(run), "free")
     assert desk.state(run) == {"free": {}}
     assert verify_run(run.id) == []
 
@@ -102,7 +102,7 @@ def test_as_memory_it_fails_the_run_and_nothing_is_remembered(bad: str) -> None:
     _graph(node)
     run = runs.advance(runs.start("free", {}).id)
     assert run.status == Status.FAILED
-    _said(ledger.error_of(run), "$memory:n/key")
+    _said(ledger.stored_error(run), "$memory:n/key")
     assert not MemoryTrace.objects.exists()
 
 

@@ -17,11 +17,11 @@ from django.urls import reverse
 
 from approvals.models import ApprovalRequest
 from checkpoints.conf import keyring
-from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints.core.keyring import ENCRYPTED, key_of
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator import checks, environment
 from orchestrator.engine import registry
 from orchestrator.engine.errors import TamperedRow, WrongKey
@@ -94,10 +94,10 @@ def test_a_date_that_cannot_be_read_is_refused(keys: Any) -> None:
 def test_the_last_key_makes_and_all_of_them_open(keys: Any) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": base64.b64encode(A).decode()})
-    kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
+    kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
     keys(ENCRYPTION_KEYS={"old": A, "new": B})
-    assert key_of(sealing.locked(row, "input", b"plain", Cover(encrypted=True))) == "new"
-    assert sealing.opened(row, "input", kept) == b"plain"
+    assert key_of(sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))) == "new"
+    assert sealed_rows.decrypted(row, "input", kept) == b"plain"
 
 
 @pytest.mark.parametrize(
@@ -112,19 +112,19 @@ def test_a_missing_key_and_another_one_under_its_id_are_told_by_name(
 ) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": A})
-    kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
+    kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
     keys(ENCRYPTION_KEYS=given)
     with pytest.raises(WrongKey, match=said):
-        sealing.opened(row, "input", kept)
+        sealed_rows.decrypted(row, "input", kept)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5, 20, -1])
 def test_what_was_cut_off_is_tampered_with_wherever_it_was_cut(cut: int, keys: Any) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": A})
-    kept = sealing.locked(row, "input", b"plain", Cover(encrypted=True))
+    kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
     with pytest.raises(TamperedRow, match="input of checkpoints_run"):
-        sealing.opened(row, "input", kept[:cut])
+        sealed_rows.decrypted(row, "input", kept[:cut])
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_what_was_cut_off_is_tampered_with_wherever_it_was_cut(cut: int, keys: A
 )
 def test_encrypted_bytes_open_in_their_own_place_only(row: Any, column: str, keys: Any) -> None:
     keys(ENCRYPTION_KEYS={"old": A})
-    kept = sealing.locked(Run(id=UUID(int=1)), "input", b"plain", Cover(encrypted=True))
+    kept = sealed_rows.encrypted(Run(id=UUID(int=1)), "input", b"plain", Protection(encrypted=True))
     with pytest.raises(TamperedRow, match=f"{column} of .* was changed, or moved here"):
-        sealing.opened(row, column, kept)
+        sealed_rows.decrypted(row, column, kept)
 
 
 def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
     keys(ENCRYPTION_KEYS={"old": A})
     row = Run(id=UUID(int=1))
-    assert len({sealing.locked(row, "input", b"plain", Cover(encrypted=True)) for _ in range(50)}) == 50
+    assert len({sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True)) for _ in range(50)}) == 50
 
 
 @pytest.mark.parametrize(
@@ -319,4 +319,4 @@ def test_encrypted_bytes_are_told_by_their_first_byte_and_name_their_key(keys: A
     keys(ENCRYPTION_KEYS={"old": A})
     run = graphs.started(tmp_path, encrypted=True)
     kept = bytes(Run.objects.get(id=run.id).input)
-    assert (kept[:1], key_of(kept)) == (LOCKED, "old")
+    assert (kept[:1], key_of(kept)) == (ENCRYPTED, "old")

@@ -9,7 +9,7 @@ from django.test import Client as Browser
 from django.urls import reverse
 
 from approvals.models import ApprovalRequest
-from checkpoints.core.keyring import LOCKED
+from checkpoints.core.keyring import ENCRYPTED
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult, Run
 from orchestrator.engine import END, START, Graph, registry
@@ -105,7 +105,7 @@ def test_nobody_finds_a_value_of_an_encrypted_run_in_the_database(
         "Run", "Checkpoint", "RunEvent", "PendingWrite", "TaskResult", "LateResult", "ApprovalRequest", "Decision",
         "IdempotencyRecord", "MemoryTrace",
     }  # fmt: skip
-    assert [(table, column) for table, column, data in kept if data[:1] != LOCKED] == []
+    assert [(table, column) for table, column, data in kept if data[:1] != ENCRYPTED] == []
     assert (run.encrypted, run.hash_key) == (True, "old")
 
 
@@ -124,7 +124,7 @@ def test_what_a_node_of_an_encrypted_run_reports_is_encrypted_while_it_is_shown(
     registry.replace(made)
     assert runs.advance(runs.start("reporting", {}).id).status == Status.COMPLETED
     ((kept, told),) = seen
-    assert kept[:1] == LOCKED
+    assert kept[:1] == ENCRYPTED
     assert (told or {})["note"] == marked("report")
 
 
@@ -140,9 +140,9 @@ def test_an_encrypted_run_goes_through_the_api_as_any_other(olive: Client, rita:
         "letter": marked("letter"),
         "sent": marked("output"),
     }
-    lines = olive.get(f"runs/{run.id}/events/").json()["results"]
-    assert marked("settling") in str(lines)
-    assert marked("failure") in str(lines)
+    events = olive.get(f"runs/{run.id}/events/").json()["results"]
+    assert marked("settling") in str(events)
+    assert marked("failure") in str(events)
     request = ApprovalRequest.objects.get(run=run)
     assert rita.get(f"requests/{request.id}/").json()["title"] == f"Pay {marked('input')}: {marked('title')}"
 
@@ -152,7 +152,7 @@ def test_a_repeated_start_of_an_encrypted_run_gives_the_same_answer_and_the_same
     again = start(olive)
     assert (again.status_code, again.json()) == (first.status_code, first.json())
     record = IdempotencyRecord.objects.get()
-    assert bytes(record.answer)[:1] == LOCKED
+    assert bytes(record.answer)[:1] == ENCRYPTED
     IdempotencyRecord.objects.all().delete()
     assert start(olive).json()["id"] == first.json()["id"]
     other = {"graph": "secret_claim", "input": {**INPUT, "person": "another"}, "key": marked("key")}

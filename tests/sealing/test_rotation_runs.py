@@ -9,14 +9,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from checkpoints import key_rotation as rotation
-from checkpoints import payloads
-from checkpoints.core.keyring import LOCKED, key_of
+from checkpoints import key_rotation, payloads
+from checkpoints.core.keyring import ENCRYPTED, key_of
 from checkpoints.key_rotation import Rotated
 from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run
-from checkpoints.queue import jobs as queue
+from checkpoints.queue import jobs as job_queue
 from checkpoints.verification import verify_run
-from orchestrator.jobs import kinds as jobs
+from orchestrator.jobs import kinds
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.runner import desk
@@ -44,11 +43,11 @@ def _keys(settings: Any, keys: dict[str, Any]) -> None:
 def _under(run: Run) -> set[str]:
     """The keys that encrypt the rows of a run."""
     found = set()
-    for model, names in rotation.encryptable():
+    for model, names in key_rotation.encryptable():
         if model is Run or "run" in {field.name for field in model._meta.fields}:
             rows = model._base_manager.filter(pk=run.id) if model is Run else model._base_manager.filter(run=run.id)
             kept = [bytes(value or b"") for row in rows.values_list(*names) for value in row]
-            found |= {key_of(value) for value in kept if value[:1] == LOCKED}
+            found |= {key_of(value) for value in kept if value[:1] == ENCRYPTED}
     return found
 
 
@@ -78,7 +77,7 @@ def test_the_rotation_leaves_one_audit_line_with_its_counts(completed: Run, sett
 
 def test_the_command_prints_progress_and_counts_per_table(completed: Run, settings: Any, capsys: Any) -> None:
     _keys(settings, TWO_KEYS)
-    total = sum(rotation.behind().values())
+    total = sum(key_rotation.behind().values())
     call_command("rotate_keys")
     told = capsys.readouterr().out.splitlines()
     assert told[0] == f"{total} of {total}"
@@ -94,9 +93,9 @@ def test_a_rotation_can_be_left_to_the_workers_and_there_is_only_one_at_a_time(
     first, second = (json.loads(line)["job"] for line in capsys.readouterr().out.splitlines())
     assert first == second
     job = Job.objects.get(kind="rotate_keys")
-    epoch = queue.claim_one(job.id)
+    epoch = job_queue.claim_one(job.id)
     assert epoch is not None
-    jobs.work(job.id, epoch)
+    kinds.run_job(job.id, epoch)
     job.refresh_from_db()
     assert (job.status, _under(completed)) == ("done", {"new"})
 
@@ -105,11 +104,11 @@ def test_a_job_that_is_stopped_after_each_batch_still_ends(
     completed: Run, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _keys(settings, TWO_KEYS)
-    monkeypatch.setattr(rotation, "BATCH_ROWS", 2)
-    total = sum(rotation.behind().values())
-    job, slices = queue.add("rotate_keys", name="rotate_keys"), 0
-    while epoch := queue.claim_one(job):
-        jobs.work(job, epoch, draining=lambda: True)
+    monkeypatch.setattr(key_rotation, "BATCH_ROWS", 2)
+    total = sum(key_rotation.behind().values())
+    job, slices = job_queue.add_job("rotate_keys", name="rotate_keys"), 0
+    while epoch := job_queue.claim_one(job):
+        kinds.run_job(job, epoch, draining=lambda: True)
         slices += 1
     row = Job.objects.get(id=job)
     assert (row.status, row.progress["done"], row.progress["total"]) == ("done", total, total)
@@ -131,7 +130,7 @@ def test_the_command_ends_with_1_and_names_rows_that_do_not_open(completed: Run,
 def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
     settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rotation, "BATCH_ROWS", 1)
+    monkeypatch.setattr(key_rotation, "BATCH_ROWS", 1)
     _keys(settings, TWO_KEYS)
     rita, made = desk.reviewer(people.reviewer), []
     for _ in range(4):
@@ -156,7 +155,7 @@ def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
 def _rotating(stop: threading.Event) -> None:
     try:
         while not stop.is_set():
-            for _ in rotation.rotate(Rotated()):
+            for _ in key_rotation.rotate(Rotated()):
                 pass
     finally:
         connection.close()
@@ -176,12 +175,12 @@ def test_bytes_that_a_backend_keeps_elsewhere_are_rotated_and_the_old_ones_forgo
     before = sorted((tmp_path / "payloads").rglob("*.payload"))
     _keys(settings, {**TWO_KEYS, **places})
     count = Checkpoint.objects.filter(run=run).count()
-    assert rotation.behind()["checkpoints_checkpoint"] == count
+    assert key_rotation.behind()["checkpoints_checkpoint"] == count
     result = Rotated()
-    for _ in rotation.rotate(result):
+    for _ in key_rotation.rotate(result):
         pass
     assert result.rows["checkpoints_checkpoint"] == count
-    assert rotation.behind() == {}
+    assert key_rotation.behind() == {}
     after = sorted((tmp_path / "payloads").rglob("*.payload"))
     assert (len(after), set(after) & set(before)) == (len(before), set())
     assert verify_run(run.id) == []
@@ -205,12 +204,12 @@ def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
 
 def _rotated_at_the_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads bytes next has read their row before a rotation."""
-    fetch = payloads.fetch
+    fetch = payloads.get_payload
 
     def after_a_rotation(*place: Any) -> bytes:
-        monkeypatch.setattr(payloads, "fetch", fetch)
-        for _ in rotation.rotate(Rotated()):
+        monkeypatch.setattr(payloads, "get_payload", fetch)
+        for _ in key_rotation.rotate(Rotated()):
             pass
         return fetch(*place)
 
-    monkeypatch.setattr(payloads, "fetch", after_a_rotation)
+    monkeypatch.setattr(payloads, "get_payload", after_a_rotation)

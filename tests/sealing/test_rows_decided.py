@@ -10,11 +10,11 @@ from django.contrib.auth.models import User
 from approvals import reviews
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
 from checkpoints.core.status import Status
-from checkpoints.ledger import pending_writes as writes
+from checkpoints.ledger import pending_writes
 from checkpoints.models import AuditLine, PendingWrite, Run
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import NotAReviewer, TamperedRow, WrongStatus
 from orchestrator.runs import verbs as runs
 from tests import cast
@@ -49,13 +49,13 @@ def _write(run: Run) -> PendingWrite:
 def _kept(row: PendingWrite, column: str, value: Any) -> bytes:
     """A payload as an intruder writes it who knows the code, and even the key of the encryption."""
     run = Run.objects.get(id=row.run_id)
-    return sealing.locked(row, column, pack(value), cover_of(run))
+    return sealed_rows.encrypted(row, column, pack_json(value), protection_of(run))
 
 
 def _value_and_hash(row: PendingWrite) -> None:
     tamper(row, value=_kept(row, "value", {"amount": "9999"}))
     row.refresh_from_db()
-    tamper(row, hash=writes.hash_of(row, cover_of(row.run)))
+    tamper(row, hash=pending_writes.hash_of(row, protection_of(row.run)))
 
 
 def _moved_to_another_step(row: PendingWrite) -> None:
@@ -115,11 +115,11 @@ def test_a_write_that_was_tampered_with_after_it_was_signed_is_not_applied(
     act: Any, run: Run, rita: User, tmp_path: Path
 ) -> None:
     sign(run, rita, ["approve", "approve"])
-    lines, head = Run.objects.values_list("event_seq", "head").get(id=run.id)
+    events, head = Run.objects.values_list("event_seq", "head").get(id=run.id)
     act(_write(run))
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
-    assert (run.event_seq, run.head) == (lines, head)
+    assert (run.event_seq, run.head) == (events, head)
     assert calls(tmp_path) == []
 
 
@@ -157,7 +157,7 @@ def test_a_plain_value_in_an_encrypted_run_is_refused_even_with_the_hash_of_the_
 ) -> None:
     run = graphs.started(tmp_path, encrypted=True)
     row = _write(run)
-    tamper(row, value=sealing.opened(row, "value"))
+    tamper(row, value=sealed_rows.decrypted(row, "value"))
     with pytest.raises(TamperedRow, match="value of .* is not encrypted, but its run is"):
         sign(run, rita, ["approve", "approve"])
 
@@ -165,7 +165,7 @@ def test_a_plain_value_in_an_encrypted_run_is_refused_even_with_the_hash_of_the_
 def test_an_encrypted_value_in_a_plain_run_is_refused(tmp_path: Path, rita: User) -> None:
     run = graphs.started(tmp_path)
     row = _write(run)
-    tamper(row, value=sealing.locked(row, "value", bytes(row.value), sealing.Cover(encrypted=True)))
+    tamper(row, value=sealed_rows.encrypted(row, "value", bytes(row.value), sealed_rows.Protection(encrypted=True)))
     with pytest.raises(TamperedRow, match="is encrypted, but its run is not"):
         sign(run, rita, ["approve", "approve"])
 
@@ -258,7 +258,7 @@ def test_a_run_whose_row_counts_fewer_decisions_than_there_are_is_refused(run: R
     [
         {"policy": {"reviewers": ["user:mallory"], "quorum": 1, "reject_quorum": 1, "four_eyes": False}},
         {"writes": 1},
-        {"title": pack("Pay nothing?")},
+        {"title": pack_json("Pay nothing?")},
     ],
     ids=lambda changed: " ".join(changed),
 )
@@ -284,12 +284,12 @@ def test_a_row_that_names_another_reviewer_lets_nobody_sign(run: Run, people: ca
 def test_what_people_sign_is_encrypted_and_its_hashes_are_keyed(tmp_path: Path, rita: User) -> None:
     run = graphs.started(tmp_path, encrypted=True)
     row = _write(run)
-    plain = sealing.PLAIN
-    assert row.hash == writes.hash_of(row, cover_of(run)) != writes.hash_of(row, plain)
-    assert row.bound_hash != writes.base_of(row).hash(plain)
+    plain = sealed_rows.PLAIN
+    assert row.hash == pending_writes.hash_of(row, protection_of(run)) != pending_writes.hash_of(row, plain)
+    assert row.bound_hash != pending_writes.base_of(row).hash(plain)
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
     assert state(run)["payout"] == {"amount": "10"}
     for sealed in (*Decision.objects.all(), *Receipt.objects.all(), *PendingWrite.objects.all()):
-        sealing.verify(sealed, cover_of(run))
+        sealed_rows.verify_row(sealed, protection_of(run))

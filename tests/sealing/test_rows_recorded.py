@@ -8,16 +8,16 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from checkpoints import audit_log as audit
+from checkpoints import audit_log
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.models import AuditLine, LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing import sealed_rows as sealing
-from checkpoints.sealing.sealed_columns import pack, value
-from checkpoints.sealing.sealed_rows import cover_of
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.runs import verbs as runs
@@ -53,9 +53,9 @@ def approved(request: pytest.FixtureRequest, tmp_path: Path, rita: User) -> Run:
 
 def _paid_and_killed(run: Run) -> TaskResult:
     """The superstep of `pay` cut off after its result was recorded; the lease has run out."""
-    hold = held(run)
-    journal.begin(hold, [Intent(PAY, 1, "external", "x", 60.0)])
-    journal.record(hold, [Ending(PAY, 1, "done", {"writes": []})])
+    lease = held(run)
+    journal.write_intents(lease, [Intent(PAY, 1, "external", "x", 60.0)])
+    journal.write_results(lease, [Ending(PAY, 1, "done", {"writes": []})])
     Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
     return TaskResult.objects.get(run=run)
 
@@ -72,7 +72,7 @@ def _unknown(run: Run) -> Run:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"output": pack({"writes": [{"channel": "letter", "value": "forged"}]})},
+        {"output": pack_json({"writes": [{"channel": "letter", "value": "forged"}]})},
         {"input_hash": "0" * 64},
         {"outcome": Outcome.NOT_DONE},
         {"outcome": Outcome.FAILED},
@@ -92,30 +92,30 @@ def test_a_result_that_was_changed_is_not_used_and_its_effect_is_not_made_again(
 
 
 def test_a_result_that_is_as_it_was_recorded_verifies_after_each_of_its_changes(approved: Run) -> None:
-    row, cover = _paid_and_killed(approved), cover_of(approved)
-    sealing.verify(row, cover)
+    row, protection = _paid_and_killed(approved), protection_of(approved)
+    sealed_rows.verify_row(row, protection)
     seals = {bytes(row.seal or b"")}
     for outcome in (Outcome.UNKNOWN, Outcome.NOT_DONE):
-        journal.amend(row, cover, outcome=outcome)
+        journal.amend_result(row, protection, outcome=outcome)
         row.refresh_from_db()
-        sealing.verify(row, cover)
+        sealed_rows.verify_row(row, protection)
         seals.add(bytes(row.seal or b""))
     assert len(seals) == 3
-    assert value(row, "output") == {"writes": []}
+    assert read_value(row, "output") == {"writes": []}
 
 
 def test_an_intent_that_was_changed_is_not_closed_under_a_new_seal_and_what_happened_is_kept(approved: Run) -> None:
-    hold = held(approved)
-    journal.begin(hold, [Intent(PAY, 1, "external", "x", 60.0)])
+    lease = held(approved)
+    journal.write_intents(lease, [Intent(PAY, 1, "external", "x", 60.0)])
     row = TaskResult.objects.get(run=approved)
     tamper(row, over_at=timezone.now())
     with pytest.raises(TamperedRow):
-        journal.record(hold, [Ending(PAY, 1, "done", {"writes": []})])
+        journal.write_results(lease, [Ending(PAY, 1, "done", {"writes": []})])
     row.refresh_from_db()
     assert row.outcome == Outcome.OPEN
     late = LateResult.objects.get(run=approved)
-    sealing.verify(late, hold.cover)
-    assert value(late, "output") == {"writes": []}
+    sealed_rows.verify_row(late, lease.protection)
+    assert read_value(late, "output") == {"writes": []}
 
 
 def test_an_outcome_that_was_changed_cannot_be_settled(tmp_path: Path, approved: Run, people: cast.People) -> None:
@@ -131,8 +131,8 @@ def test_the_reason_of_whoever_settled_is_kept_encrypted_where_the_run_is(approv
     run = _unknown(approved)
     runs.settle(run.id, "pay:1:0", happened=True, by=people.starter, reason="the bank said so")
     row = TaskResult.objects.get(run=run)
-    sealing.verify(row, cover_of(run))
-    assert value(row, "settled_reason") == "the bank said so"
+    sealed_rows.verify_row(row, protection_of(run))
+    assert read_value(row, "settled_reason") == "the bank said so"
     assert (b"the bank" in bytes(row.settled_reason)) is not run.encrypted
     assert runs.advance(run.id).status == Status.COMPLETED
 
@@ -165,10 +165,10 @@ def test_a_result_that_was_deleted_does_not_let_its_effect_run_again(approved: R
 
 
 def test_a_line_of_the_audit_log_is_sealed(people: cast.People) -> None:
-    audit.record("refused_resume", actor=people.starter, node="x")
+    audit_log.record("refused_resume", actor=people.starter, node="x")
     row = AuditLine.objects.get()
-    sealing.verify(row, sealing.PLAIN)
+    sealed_rows.verify_row(row, sealed_rows.PLAIN)
     tamper(row, actor_name="mallory")
     row.refresh_from_db()
     with pytest.raises(TamperedRow):
-        sealing.verify(row, sealing.PLAIN)
+        sealed_rows.verify_row(row, sealed_rows.PLAIN)

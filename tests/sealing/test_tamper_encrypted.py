@@ -9,7 +9,7 @@ from django.db.models import Model
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEvent, TaskResult
-from checkpoints.sealing.sealed_columns import pack
+from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.verification import verify_run
 from orchestrator.runs import verbs as runs
 from tests import cast
@@ -36,7 +36,7 @@ COLUMNS: list[tuple[type[Model], str]] = [
     (Decision, "final_value"),
 ]
 BROKEN = {
-    "in plain": (lambda kept: pack({"plain": True}), "is not encrypted, but its run is"),
+    "in plain": (lambda kept: pack_json({"plain": True}), "is not encrypted, but its run is"),
     "in an unknown form": (lambda kept: b"\x7f" + kept[1:], "is not encrypted, but its run is"),
     "cut short": (lambda kept: kept[:-1], "cannot be opened"),
     "cut to nothing": (lambda kept: kept[:3], "cannot be opened"),

@@ -196,7 +196,7 @@ def test_nobody_decides_in_a_run_whose_row_was_put_back(tmp_path: Path, people: 
 def test_a_tampered_run_keeps_what_was_found(decided: Run) -> None:
     _changed(Decision, "verdict")(decided)
     run = runs.advance(decided.id)
-    error = ledger.error_of(run)
+    error = ledger.stored_error(run)
     assert error is not None
     assert error["message"].startswith("approvals_decision")
 

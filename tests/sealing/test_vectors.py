@@ -48,7 +48,7 @@ def test_a_run_of_two_steps_has_the_hashes_that_the_docs_show() -> None:
 
 
 def test_two_lines_of_a_log_have_the_hashes_that_the_docs_show() -> None:
-    assert vectors.lines() == LINES
+    assert vectors.events() == LINES
 
 
 def _sha256(data: bytes) -> str:

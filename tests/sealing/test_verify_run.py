@@ -12,11 +12,10 @@ from django.db import connection
 
 from checkpoints import timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
-from checkpoints.queue import jobs as queue
+from checkpoints.queue import jobs as job_queue
 from checkpoints.verification import verify_run
 from orchestrator.engine import END, START
-from orchestrator.jobs import integrity
-from orchestrator.jobs import kinds as jobs
+from orchestrator.jobs import integrity, kinds
 from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract import small
@@ -141,8 +140,8 @@ def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_au
     Checkpoint.objects.filter(run=bad, seq=0).update(took_ms=70_000)
     call_command("verify_runs", "--job", "--mark", "--by", people.steward.username)
     job, slices = Job.objects.get(kind="verify_runs"), 0
-    while epoch := queue.claim_one(job.id):
-        jobs.work(job.id, epoch, draining=lambda: True)  # stopped after each run
+    while epoch := job_queue.claim_one(job.id):
+        kinds.run_job(job.id, epoch, draining=lambda: True)  # stopped after each run
         slices += 1
     job.refresh_from_db()
     assert (job.status, job.progress["done"], job.progress["total"], slices) == ("done", 2, 2, 3)

@@ -5,19 +5,18 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints import event_log as events
-from checkpoints.event_log import Draft, LogEnd
-from checkpoints.ledger import checkpoint_rows as points
-from checkpoints.ledger import reader as folding
-from checkpoints.ledger.checkpoint_rows import Payload, Place, Point
+from checkpoints import event_log
+from checkpoints.event_log import LogEnd, NewEvent
+from checkpoints.ledger import checkpoint_rows, reader
+from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload, RunHeader
 from checkpoints.models import Checkpoint
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.sealed_rows import Cover
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
 
 RUN = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-PLACE = Place(RUN, "letters", "1", "f" * 64, 1, Cover())
+PLACE = RunHeader(RUN, "letters", "1", "f" * 64, 1, Protection())
 
 
 def _payload(notes: list[str], frontier: dict[str, Any]) -> Payload:
@@ -26,20 +25,22 @@ def _payload(notes: list[str], frontier: dict[str, Any]) -> Payload:
 
 def rows() -> list[Checkpoint]:
     """Checkpoints 0, 1 and 2."""
-    first = Point(Source.INPUT, _payload([], {"tokens": ["START"]}), 0)
-    row, head = points.first(PLACE, UUID(int=10), first, points.whole(first, Cover()), end=LogEnd(1, "a" * 64), at=AT)
+    first = NewCheckpoint(Source.INPUT, _payload([], {"tokens": ["START"]}), 0)
+    row, head = checkpoint_rows.first_row(
+        PLACE, UUID(int=10), first, checkpoint_rows.full_delta(first, Protection()), end=LogEnd(1, "a" * 64), at=AT
+    )
     made = [row]
     for n, note in ((1, "Grüße"), (2, "second")):
         notes = [*head.payload.state["scratch"]["notes"], note]
-        step = Point(
+        step = NewCheckpoint(
             Source.SUPERSTEP,
             _payload(notes, {"tokens": [f"step {n}"]}),
             n,
             ops={"notes": {"op": "append", "items": [note]}},
             snapshot=10,
         )
-        change, end = points.change_after(head, step, Cover()), LogEnd(n + 1, "bc"[n - 1] * 64)
-        row, head = points.following(PLACE, UUID(int=10 + n), head, step, change, end=end, at=AT)
+        change, end = checkpoint_rows.delta_after(head, step, Protection()), LogEnd(n + 1, "bc"[n - 1] * 64)
+        row, head = checkpoint_rows.next_row(PLACE, UUID(int=10 + n), head, step, change, end=end, at=AT)
         made.append(row)
     return made
 
@@ -52,7 +53,7 @@ def checkpoints() -> list[dict[str, Any]]:
             parent, str(row.run_id), row.line, row.seq, row.superstep, str(row.source), row.fingerprint, row.format,
             int(row.committed), row.event_seq, row.event_hash,
         ]  # fmt: skip
-        change = folding.bytes_of(row, "change").decode()
+        change = reader.bytes_of(row, "change").decode()
         shown.append(
             {"header": header, "change": change, "change_hash": row.change_hash, "content_hash": row.content_hash}
         )
@@ -60,10 +61,10 @@ def checkpoints() -> list[dict[str, Any]]:
     return shown
 
 
-def lines() -> list[dict[str, Any]]:
+def events() -> list[dict[str, Any]]:
     """Two lines of a log, as the docs show them."""
-    drafts = [Draft("run_started", {"graph": "letters"}, actor="olive"), Draft("run_completed")]
-    made, _ = events.number(RUN, LogEnd(0, ""), drafts, at=AT, cover=Cover())
+    drafts = [NewEvent("run_started", {"graph": "letters"}, actor="olive"), NewEvent("run_completed")]
+    made, _ = event_log.chain(RUN, LogEnd(0, ""), drafts, at=AT, protection=Protection())
     before, shown = "", []
     for row in made:
         fields = [before, str(RUN), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor]
@@ -75,4 +76,4 @@ def lines() -> list[dict[str, Any]]:
 
 def as_text() -> str:
     """Both as the docs have them."""
-    return "\n".join(json.dumps(one, ensure_ascii=False) for one in [*checkpoints(), *lines()])
+    return "\n".join(json.dumps(one, ensure_ascii=False) for one in [*checkpoints(), *events()])

@@ -12,7 +12,7 @@ from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, Run, RunEvent
-from checkpoints.sealing.sealed_columns import value
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.demo.claims.models import ClaimCase
 from tests.soak import graphs
 
@@ -88,7 +88,7 @@ def judge_all(calls: Mapping[tuple[str, str, str], int]) -> Verdict:
     verdict, by_run = Verdict(), _by_run(calls)
     for run in Run.objects.filter(graph="soak").order_by("created_at"):
         if run.status != Status.COMPLETED:
-            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node}: {ledger.error_of(run)}")
+            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node}: {ledger.stored_error(run)}")
             continue
         judge(run.key, findings_of(run, by_run.pop(str(run.id), {})), verdict)
     known = set(map(str, Run.objects.values_list("id", flat=True)))
@@ -107,7 +107,7 @@ def findings_of(run: Run, calls: Calls) -> Findings:
     """Everything about one ended run."""
     decided: dict[Any, list[Any]] = {}
     for one in Decision.objects.filter(run=run.id).order_by("revision", "event_seq"):
-        decided.setdefault(one.write, []).append(value(one, "final_value"))
+        decided.setdefault(one.write, []).append(read_value(one, "final_value"))
     lines = RunEvent.objects.filter(run=run).order_by("seq")
     scratch = timeline.snapshot_of(Checkpoint.objects.get(id=run.head))["scratch"]
     return Findings(

@@ -24,11 +24,11 @@ from django.db import Error, connection  # noqa: E402
 from approvals import reviews  # noqa: E402
 from approvals.models import ApprovalRequest  # noqa: E402
 from checkpoints.core.status import ENDS, Status  # noqa: E402
-from checkpoints.ledger import pending_writes as writes  # noqa: E402
+from checkpoints.ledger import pending_writes  # noqa: E402
 from checkpoints.models import PendingWrite, Run, TaskResult  # noqa: E402
 from orchestrator.engine import Task, idempotency_key  # noqa: E402
 from orchestrator.engine.errors import AlreadyDecided, CountersignError, StaleProposal  # noqa: E402
-from orchestrator.runs import unknown_outcomes as settling
+from orchestrator.runs import unknown_outcomes
 from orchestrator.runs import verbs as runs  # noqa: E402
 from tests.soak import graphs, service  # noqa: E402
 
@@ -89,7 +89,7 @@ class Signer:
         request = ApprovalRequest.objects.filter(graph=GRAPH, status="open").order_by("?").first()
         if request is None:
             return None
-        rows = writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
+        rows = pending_writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
         verdict = self.dice.choice(("approve", "approve", "edit", "reject"))
         decisions = [self._decision(row, verdict) for row in rows]
         return request.run_id, decisions, f"{request.id}-{self.dice.random()}"
@@ -109,7 +109,7 @@ class Operator:
 
     def act(self) -> None:
         for run in Run.objects.filter(graph=GRAPH, status=Status.UNKNOWN)[:20]:
-            for row in settling.unknown_tasks(run):
+            for row in unknown_outcomes.unknown_tasks(run):
                 self._settle(run, row)
         for run in Run.objects.filter(graph=GRAPH, status=Status.FAILED)[:20]:
             runs.resume(run.id)
@@ -117,7 +117,7 @@ class Operator:
 
     def _settle(self, run: Run, row: TaskResult) -> None:
         """Only when the attempt is surely over, and some time after: what it did is outside by then."""
-        if settling.may_be_going_on(row) is not None:
+        if unknown_outcomes.may_be_going_on(row) is not None:
             return
         since = self.over_since.setdefault(row.id, time.monotonic())
         if time.monotonic() - since < SURE_SECONDS:

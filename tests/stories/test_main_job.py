@@ -35,7 +35,7 @@ class Office:
 
     @staticmethod
     def _client(address: str, user: User) -> Client:
-        return Client(address, tokens.make(user))
+        return Client(address, tokens.make_token(user))
 
     def start(self, claim: str) -> str:
         """A claim with its file; gives the run's id once it waits for people."""

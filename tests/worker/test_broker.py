@@ -11,8 +11,7 @@ from checkpoints.models import Run, Worker
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Claim
 from orchestrator.worker import broker as brokers
-from orchestrator.worker import registration as presence
-from orchestrator.worker import tasks
+from orchestrator.worker import registration, tasks
 from orchestrator.worker.broker import RunBroker
 from tests.processes import until
 from tests.worker.clusters import slow, status
@@ -27,8 +26,8 @@ def broker(monkeypatch, settings):
     monkeypatch.setattr(brokers, "NO_SLOT_SECONDS", 0.0)
     made = RunBroker()
     yield made
-    made._ear.close()
-    made.board.close()
+    made._listener.close()
+    made.state.close()
 
 
 def handed_out(broker):
@@ -37,17 +36,17 @@ def handed_out(broker):
 
 def begin_one(broker):
     """Let this process do what a worker would do first. Gives the claim."""
-    (one,) = broker.board.slots.unbegun()[:1]
-    assert broker.board.slots.take(one.claim)
+    (one,) = broker.state.slots.unbegun()[:1]
+    assert broker.state.slots.take(one.claim)
     return one.claim
 
 
 def test_it_claims_no_more_runs_than_it_has_slots(broker):
     begun = [slow() for _ in range(4)]
-    assert len(broker.dequeue()) == len(broker.board.slots) == 2
+    assert len(broker.dequeue()) == len(broker.state.slots) == 2
     assert broker.dequeue() == []
     assert sorted(status(run) for run in begun) == ["queued", "queued", "running", "running"]
-    broker.board.slots.leave(begin_one(broker))
+    broker.state.slots.leave(begin_one(broker))
     assert len(broker.dequeue()) == 1
 
 
@@ -78,16 +77,16 @@ def test_a_drained_cluster_takes_nothing_and_hands_back_what_nobody_began(broker
     waiting, begun = slow(), slow()
     broker.dequeue()
     taken = begin_one(broker)
-    broker.board.drain()
+    broker.state.drain()
     assert broker.dequeue() == []
     assert {taken.id} == {run.id for run in (waiting, begun) if status(run) == "running"}
-    assert broker.board.slots.free() == 1
+    assert broker.state.slots.free() == 1
 
 
 def test_a_message_that_was_handed_back_changes_nothing(broker):
     run = slow()
     broker.dequeue()
-    broker.board.drain()
+    broker.state.drain()
     broker.dequeue()
     tasks.advance(str(run.id), 1)
     assert status(run) == "queued"
@@ -99,7 +98,7 @@ def test_a_task_works_on_its_run_and_leaves_its_slot(broker):
     ((_, message),) = broker.dequeue()
     tasks.advance(*SignedPackage.loads(message)["args"])
     assert status(run) == "completed"
-    assert broker.board.slots.free() == 2
+    assert broker.state.slots.free() == 2
 
 
 def test_a_cluster_whose_workers_read_nothing_gives_itself_up(broker, monkeypatch):
@@ -137,16 +136,16 @@ def test_a_lost_database_is_survived(broker, monkeypatch):
 def _break_connections(broker):
     """What a restart of PostgreSQL leaves behind; on SQLite nothing can break that way."""
     if connection.vendor == "postgresql":
-        broker._ear._link.connection.close()
+        broker._listener._link.connection.close()
 
 
 def test_it_shows_itself_and_goes(broker):
     broker.dequeue()
-    row = Worker.objects.get(id=broker.board.worker)
+    row = Worker.objects.get(id=broker.state.worker)
     assert (row.pid, row.slots, row.busy, row.stopped_at) == (os.getppid(), 2, 0, None)
     assert row.process_started > 0
     assert row.fingerprints
-    presence.leave(row.id)
+    registration.leave(row.id)
     row.refresh_from_db()
     assert row.stopped_at is not None
 
@@ -156,7 +155,7 @@ def test_it_drains_when_its_row_says_so(broker):
     Worker.objects.update(draining=True)
     broker._presence._next = 0.0
     broker.dequeue()
-    assert broker.board.draining()
+    assert broker.state.draining()
 
 
 def test_a_server_that_cuts_the_listening_connection_is_a_lost_database_and_not_the_end_of_the_pusher(
@@ -167,9 +166,11 @@ def test_a_server_that_cuts_the_listening_connection_is_a_lost_database_and_not_
     monkeypatch.setattr(brokers, "NO_DATABASE_SECONDS", 0.0)
     broker.dequeue()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(%s)", [broker._ear._link.connection.info.backend_pid])
-    first = broker._ear._link
-    until(lambda: broker.dequeue() == [] and broker._ear._link is not first, seconds=5, what="the cut to be noticed")
+        cursor.execute("SELECT pg_terminate_backend(%s)", [broker._listener._link.connection.info.backend_pid])
+    first = broker._listener._link
+    until(
+        lambda: broker.dequeue() == [] and broker._listener._link is not first, seconds=5, what="the cut to be noticed"
+    )
     run = slow()
     while not (found := broker.dequeue()):
         pass

@@ -37,7 +37,7 @@ def test_the_doorbell_rings_after_the_commit_and_not_before(bell):
     rings = bell("doorbell")
     with transaction.atomic():
         slow()
-        jobs.add("sweep_jobs")
+        jobs.add_job("sweep_jobs")
         assert rings == []
     assert rings == ["ring", "ring"]
 
@@ -60,7 +60,7 @@ def test_a_doorbell_that_fails_loses_no_run(bell):
 def test_a_look_does_what_is_due_and_a_second_one_nothing(bell):
     bell("doorbell")
     first, second = slow(), slow()
-    job_id = jobs.add("brew_coffee")
+    job_id = jobs.add_job("brew_coffee")
     look()
     assert (status(first), status(second)) == ("completed", "completed")
     assert Job.objects.get(id=job_id).error_code == "unknown_kind"

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
-from orchestrator.worker.signals import Stop
+from orchestrator.worker.signals import StopRequest
 
 pytestmark = pytest.mark.django_db
 
@@ -28,5 +28,5 @@ def test_no_process_of_a_cluster_searches_what_was_there_before_the_fork_for_gar
     monkeypatch.setattr(RunCluster, "start", start)
     monkeypatch.setattr("orchestrator.worker.cluster.connections.close_all", lambda: None)
     assert any(each is connection for each in gc.get_objects()), "the collector does not know it anyway"
-    assert RunCluster(Stop()).run() == ENDED_BY_ITSELF
+    assert RunCluster(StopRequest()).run() == ENDED_BY_ITSELF
     assert searched == [False]

@@ -11,10 +11,9 @@ from django.utils import timezone
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs, leases
 from checkpoints.queue.jobs import Step
-from orchestrator.execution import loop as runner
+from orchestrator.execution import loop
 from orchestrator.jobs import kinds
-from orchestrator.worker import claimable as abilities
-from orchestrator.worker import tasks
+from orchestrator.worker import claimable, tasks
 from tests.worker.clusters import slow, status
 from tests.worker.test_broker import broker, handed_out  # noqa: F401 - a fixture
 from tests.worker.test_jobs import counting  # noqa: F401 - a fixture
@@ -40,14 +39,14 @@ def expire(run):
 
 
 def hold_next():
-    return leases.begin_next(worker=None, only=abilities.claimable())
+    return leases.begin_next(worker=None, only=claimable.claimable())
 
 
 def test_a_worker_goes_on_to_what_is_due_and_then_leaves_its_slot(broker, told):  # noqa: F811
     others = [slow() for _ in range(3)]
     told()
     assert statuses(*others) == ["completed"] * 3
-    assert broker.board.slots.free() == len(broker.board.slots)
+    assert broker.state.slots.free() == len(broker.state.slots)
     assert set(Run.objects.values_list("epoch", "leased_by")) == {(2, None)}, "each was claimed and begun once"
 
 
@@ -74,24 +73,24 @@ def test_it_goes_on_for_so_long_only_that_the_cluster_sees_it_live(monkeypatch, 
 @pytest.fixture
 def at_work(monkeypatch):
     """Have something done before the slices of other runs than the first, and after each. Gives the holds."""
-    work_on, holds = runner.work_on, []
+    work_on, holds = loop.run_begun_slice, []
 
     def between(before=lambda: None, after=lambda: None):
-        def work(hold, **how):
-            holds.append(hold)
+        def work(lease, **how):
+            holds.append(lease)
             if len(holds) > 1:
                 before()
-            work_on(hold, **how)
+            work_on(lease, **how)
             after()
 
-        monkeypatch.setattr(runner, "work_on", work)
+        monkeypatch.setattr(loop, "run_begun_slice", work)
         return holds
 
     return between
 
 
 def test_a_worker_that_drains_goes_on_to_nothing(broker, told, at_work):  # noqa: F811
-    at_work(after=broker.board.drain)
+    at_work(after=broker.state.drain)
     other = slow()
     told()
     other.refresh_from_db()
@@ -99,7 +98,7 @@ def test_a_worker_that_drains_goes_on_to_nothing(broker, told, at_work):  # noqa
 
 
 def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, told, at_work):  # noqa: F811
-    at_work(before=broker.board.drain)
+    at_work(before=broker.state.drain)
     other = slow()
     told()
     other.refresh_from_db()
@@ -107,13 +106,13 @@ def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, told, at
 
 
 def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(broker, told, monkeypatch):  # noqa: F811
-    def long(hold):
-        broker.board.drain()
+    def long(lease):
+        broker.state.drain()
         yield Step(1, 2, "half", place=1)
         yield Step(2, 2, "all", place=2)
 
     monkeypatch.setitem(kinds.KINDS, "long", long)
-    job_id = jobs.add("long")
+    job_id = jobs.add_job("long")
     told()
     job = Job.objects.get(id=job_id)
     assert (job.status, job.progress["place"]) == ("queued", 1)
@@ -124,8 +123,8 @@ def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, told, at_
     holds = at_work(before=lambda: leased.extend(Run.objects.filter(status="running").values_list("leased_by")))
     slow()
     told()
-    assert [hold.worker for hold in holds] == [broker.board.worker] * 2
-    assert leased == [(broker.board.worker,)]
+    assert [lease.worker for lease in holds] == [broker.state.worker] * 2
+    assert leased == [(broker.state.worker,)]
 
 
 @pytest.mark.parametrize("broken", ["runner.work_on", "leases.begin_next"])
@@ -134,16 +133,16 @@ def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(broker, told, mon
         raise OperationalError("gone")
 
     slow()
-    where, name = {"runner.work_on": (runner, "work_on"), "leases.begin_next": (leases, "begin_next")}[broken]
+    where, name = {"runner.work_on": (loop, "work_on"), "leases.begin_next": (leases, "begin_next")}[broken]
     monkeypatch.setattr(where, name, fail)
     told()
-    assert broker.board.slots.free() == len(broker.board.slots)
+    assert broker.state.slots.free() == len(broker.state.slots)
 
 
 def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, told):  # noqa: F811
     for _ in range(8):
         slow()
-        jobs.add("count")
+        jobs.add_job("count")
     told()
     ended = sorted(
         [(at, "run") for at in Run.objects.values_list("ended_at", flat=True)]
@@ -156,21 +155,21 @@ def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, told):
 
 def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_statement():
     one, other = slow(), slow()
-    (claim,) = leases.claim(worker=None, limit=1, only=abilities.claimable())
+    (claim,) = leases.claim(worker=None, limit=1, only=claimable.claimable())
     assert claim.id == one.id
-    in_two = leases.begin(claim.id, claim.epoch)
-    only = abilities.claimable()
+    in_two = leases.begin_lease(claim.id, claim.epoch)
+    only = claimable.claimable()
     with CaptureQueriesContext(connection) as seen:
         at_once = leases.begin_next(worker=None, only=only)
     assert sum("UPDATE" in query["sql"] for query in seen) == 1
     assert at_once.id == other.id
     own = {"id", "key", "label", "head", "head_hash", "end", "seal", "cover", "skew"}
-    for name in set(leases.Hold.__slots__) - own:
+    for name in set(leases.Lease.__slots__) - own:
         assert getattr(at_once, name) == getattr(in_two, name), name
     rows = [Run.objects.values("status", "epoch", "claims_since_progress").get(id=run.id) for run in (one, other)]
     assert rows == [{"status": "running", "epoch": 2, "claims_since_progress": 1}] * 2
     assert hold_next() is None, "both are leased"
-    runner.work_on(at_once)
+    loop.run_begun_slice(at_once)
     assert status(other) == "completed"
 
 
@@ -185,17 +184,17 @@ def test_who_lost_the_run_to_one_that_took_and_began_it_at_once_changes_nothing(
     run = slow()
     late = hold_next()
     expire(run)
-    hold = hold_next()
-    assert (late.epoch, hold.epoch) == (2, 4)
-    runner.work_on(late)
+    lease = hold_next()
+    assert (late.epoch, lease.epoch) == (2, 4)
+    loop.run_begun_slice(late)
     assert not leases.heartbeat(run.id, late.epoch)
     assert status(run) == "running"
-    runner.work_on(hold)
+    loop.run_begun_slice(lease)
     assert status(run) == "completed"
 
 
 def test_on_sqlite_a_look_that_finds_nothing_writes_nothing(django_assert_num_queries):
-    only = abilities.claimable()
+    only = claimable.claimable()
     with django_assert_num_queries(1), CaptureQueriesContext(connection) as seen:
         assert leases.begin_next(worker=None, only=only) is None
     assert connection.vendor == "postgresql" or "UPDATE" not in seen[0]["sql"]

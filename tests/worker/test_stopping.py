@@ -2,8 +2,8 @@
 
 import signal
 
-from orchestrator.worker import signals as stopping
-from orchestrator.worker.signals import Pauses, Stop
+from orchestrator.worker import signals
+from orchestrator.worker.signals import Pauses, StopRequest
 
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew_after_a_good_life():
@@ -13,7 +13,7 @@ def test_pauses_grow_up_to_a_limit_and_begin_anew_after_a_good_life():
 
 
 def test_the_echo_of_a_signal_is_not_an_order_to_stop_at_once():
-    stop = Stop()
+    stop = StopRequest()
     stop.note(signal.SIGTERM, None)
     stop.note(signal.SIGTERM, None)
     assert stop.asked
@@ -21,8 +21,8 @@ def test_the_echo_of_a_signal_is_not_an_order_to_stop_at_once():
 
 
 def test_a_second_signal_is_an_order_to_stop_at_once(monkeypatch):
-    monkeypatch.setattr(stopping, "SECOND_SIGNAL_SECONDS", 0.0)
-    stop = Stop()
+    monkeypatch.setattr(signals, "SECOND_SIGNAL_SECONDS", 0.0)
+    stop = StopRequest()
     assert not stop.asked
     stop.note(signal.SIGTERM, None)
     stop.note(signal.SIGINT, None)
@@ -30,7 +30,7 @@ def test_a_second_signal_is_an_order_to_stop_at_once(monkeypatch):
 
 
 def test_a_pause_ends_when_asked_to_stop():
-    stop = Stop()
+    stop = StopRequest()
     assert not stop.pause(0.0)
     stop.note(signal.SIGTERM, None)
     assert stop.pause(60.0)

@@ -53,7 +53,7 @@ def _known(request: HttpRequest) -> bool:
 
 def _answer(request: HttpRequest, key: str) -> tuple[int, dict[str, Any]]:
     try:
-        payment = _hold(_order(request, key), key)
+        payment = _lease(_order(request, key), key)
     except Refusal as refusal:
         return refusal.status, {"detail": refusal.detail}
     amount = f"{payment.amount:.2f}"
@@ -78,7 +78,7 @@ def _order(request: HttpRequest, key: str) -> PaymentOrder:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
 
 
-def _hold(order: PaymentOrder, key: str) -> Payment:
+def _lease(order: PaymentOrder, key: str) -> Payment:
     wanted = order.model_dump()
     try:
         with transaction.atomic():

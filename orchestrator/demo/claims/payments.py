@@ -6,7 +6,7 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-from orchestrator import environment as env
+from orchestrator import environment
 from orchestrator.demo.claims.values import PaymentOrder, PaymentReceipt
 
 SETTING = "COUNTERSIGN_DEMO_PAYMENTS_URL"
@@ -26,7 +26,7 @@ class PaymentUnavailable(OSError):
 
 def url() -> str:
     """Where payments are made: the Django setting, else the environment variable of that name, else this machine."""
-    return str(getattr(settings, SETTING, "") or env.text(SETTING, DEFAULT_URL))
+    return str(getattr(settings, SETTING, "") or environment.text(SETTING, DEFAULT_URL))
 
 
 def token() -> str:

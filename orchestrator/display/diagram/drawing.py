@@ -59,7 +59,7 @@ def draw(boxes: tuple[Box, ...], links: tuple[Link, ...], starts: tuple[str, ...
     links = tuple(link for link in links if link.source in known and link.target in known)
     pairs = [(link.source, link.target) for link in links]
     backward = layers.loops(names, pairs, [name for name in starts if name in known])
-    column = layers.columns(names, [pair for pair in pairs if pair not in backward])
+    column = layers.layer_columns(names, [pair for pair in pairs if pair not in backward])
     cells, joints = _cells(names, links, column, backward)
     ordered = order.order(cells, joints)
     left, right = order.neighbours(joints)
@@ -109,10 +109,10 @@ def _assemble(
 
 
 def _width(name: str) -> float:
-    return round(ROOM + LETTER * max(len(shown(name)), 5))
+    return round(ROOM + LETTER * max(len(shown_links(name)), 5))
 
 
-def shown(name: str) -> str:
+def shown_links(name: str) -> str:
     """A name as it fits into a box."""
     return name if len(name) <= 26 else f"{name[:25]}…"
 

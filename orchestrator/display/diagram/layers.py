@@ -8,7 +8,7 @@ Pair: TypeAlias = tuple[str, str]
 
 def loops(names: Sequence[str], links: Iterable[Pair], starts: Sequence[str]) -> set[Pair]:
     """The links that lead back to a box from which they can be reached, in a walk from the starts in declared order."""
-    after = following(names, links)
+    after = successors(names, links)
     back: set[Pair] = set()
     done: set[str] = set()
     for root in [*starts, *names]:
@@ -36,10 +36,10 @@ def _walk(root: str, after: Mapping[str, list[str]], *, done: set[str], back: se
             stack.append((target, iter(after[target])))
 
 
-def columns(names: Sequence[str], links: Iterable[Pair]) -> dict[str, int]:
+def layer_columns(names: Sequence[str], links: Iterable[Pair]) -> dict[str, int]:
     """The column of each box: the length of the longest way to it. `links` must be free of loops."""
     links = list(links)
-    after = following(names, links)
+    after = successors(names, links)
     waiting = dict.fromkeys(names, 0)
     for _, target in links:
         waiting[target] += 1
@@ -55,7 +55,7 @@ def columns(names: Sequence[str], links: Iterable[Pair]) -> dict[str, int]:
     return column
 
 
-def following(names: Sequence[str], links: Iterable[Pair]) -> dict[str, list[str]]:
+def successors(names: Sequence[str], links: Iterable[Pair]) -> dict[str, list[str]]:
     """For each box the boxes that its links lead to, in declared order."""
     after: dict[str, list[str]] = {name: [] for name in names}
     for source, target in links:

@@ -6,7 +6,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.display.diagram.drawing import Box, Drawing, Link, draw, shown
+from orchestrator.display.diagram.drawing import Box, Drawing, Link, draw, shown_links
 from orchestrator.display.diagram.route import Placed
 from orchestrator.engine.node import START, Edge, Node
 
@@ -77,7 +77,7 @@ def of_graph(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> Drawing:
     return draw(boxes, links, tuple(edge.target for edge in edges if edge.source == START))
 
 
-def plain(drawing: Drawing, *, name: str) -> Picture:
+def plain_picture(drawing: Drawing, *, name: str) -> Picture:
     """The graph itself, apart from any run."""
     dots = [_dot(box, place, "human" if box.effect == "human" else "", "") for box, place in drawing.boxes]
     lines = [Line(route.path, "plain", _title(route.link)) for route in drawing.routes]
@@ -123,7 +123,7 @@ def _line(link: Link, states: Mapping[str, str], pending: Collection[tuple[str, 
 
 
 def _dot(box: Box, place: Placed, css: str, note: str) -> Dot:
-    return Dot(box.name, shown(box.name), box.effect, css, note, place)
+    return Dot(box.name, shown_links(box.name), box.effect, css, note, place)
 
 
 def _note(visits: int) -> str:

@@ -30,5 +30,5 @@ class Command(BaseCommand):
             raise CommandError("name a user")
         scopes = [word for given in options["scopes"] for word in given.split(",") if word]
         with told.one_clear_line():
-            text = tokens.make(user, scopes=scopes, name=options["name"], days=options["days"])
+            text = tokens.make_token(user, scopes=scopes, name=options["name"], days=options["days"])
         self.stdout.write(json.dumps({"token": text, "scopes": scopes}) if options["as_json"] else text)

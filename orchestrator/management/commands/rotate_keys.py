@@ -9,12 +9,12 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checkpoints import key_rotation as rotation
+from checkpoints import key_rotation
 from checkpoints.conf import keyring
 from checkpoints.models import Job
 from checkpoints.models.job import LIVE
-from checkpoints.queue import jobs as queue
-from orchestrator.jobs import kinds as jobs
+from checkpoints.queue import jobs as job_queue
+from orchestrator.jobs import kinds
 from orchestrator.management import command_line as told
 
 KIND = "rotate_keys"
@@ -35,11 +35,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         say: Callable[[str], None] = (lambda text: None) if options["as_json"] else self.stdout.write
         with told.one_clear_line():
-            newest, behind = keyring().locker, rotation.behind()
+            newest, behind = keyring().encrypter, key_rotation.behind()
         if options["dry_run"]:
             return self._end(options, {"key": newest, "behind": behind}, _counts(behind) or "Nothing is behind.")
         person = told.person(options["by"])
-        job = queue.add(KIND, name=KIND, by=person.get_username() if person else "")
+        job = job_queue.add_job(KIND, name=KIND, by=person.get_username() if person else "")
         if options["job"]:
             return self._end(options, {"job": str(job)}, f"Queued as job {job}.")
         place = _worked(job, say)
@@ -62,11 +62,11 @@ def _worked(job: UUID, say: Callable[[str], None]) -> dict[str, Any]:
     """Work on the job here, or watch the worker that has it, until it has ended. Gives its last place."""
     told_last = ""
     while True:
-        epoch = queue.claim_one(job)
+        epoch = job_queue.claim_one(job)
         if epoch is None:
             time.sleep(LOOK_SECONDS)
         else:
-            jobs.work(job, epoch)
+            kinds.run_job(job, epoch)
         row = Job.objects.get(id=job)
         text = f"{row.progress.get('done', 0)} of {row.progress.get('total', 0)}"
         if text != told_last:

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checkpoints import uploads as files
+from checkpoints import uploads
 from checkpoints.models import Run
 from orchestrator.management import command_line as told
-from orchestrator.management.run_watch import watch
+from orchestrator.management.run_watch import watch_run
 from orchestrator.runs import verbs as runs
 
 
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         if not options["as_json"]:
             self.stdout.write(f"{run.key}  {run.graph}")
         quiet = options["as_json"]
-        run = watch(run.id, (lambda line: None) if quiet else self.stdout.write, self.stderr.write)
+        run = watch_run(run.id, (lambda line: None) if quiet else self.stdout.write, self.stderr.write)
         self._tell(run, quiet)
         if code := told.exit_code(run.status):
             sys.exit(code)
@@ -87,6 +87,6 @@ def _pair(text: str) -> tuple[str, Any]:
 def _upload(path: str, by: Any) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as file:
-            return files.save_upload(file, name=Path(path).name, by=by)
+            return uploads.save_upload(file, name=Path(path).name, by=by)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from error

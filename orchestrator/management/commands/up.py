@@ -15,8 +15,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from checkpoints.conf import conf
 from orchestrator import environment
 from orchestrator.devtools.postgres import Postgres, PostgresMissing
-from orchestrator.worker.child_process import die_with_parent
-from orchestrator.worker.process_group import Together
+from orchestrator.worker.child_process import end_with_parent
+from orchestrator.worker.process_group import ProcessGroup
 
 Address = tuple[str, int]
 
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         with _database(env, own=options["postgres"]):
             _migrate(env)
             grace = conf().grace_seconds + GRACE_BEYOND_RUNS
-            together = Together(web=_web(address), worker=_command("worker"), env=env, grace=grace)
+            together = ProcessGroup(web=_web(address), worker=_command("worker"), env=env, grace=grace)
             try:
                 together.start()
                 if together.wait_for(address, seconds=WEB_START_SECONDS):
@@ -56,7 +56,7 @@ class Command(BaseCommand):
         if code:
             sys.exit(code)
 
-    def _greet(self, together: Together, address: Address, options: dict[str, Any]) -> None:
+    def _greet(self, together: ProcessGroup, address: Address, options: dict[str, Any]) -> None:
         if options["demo"] and together.beside(_command("demo_data")):
             raise CommandError("`manage.py demo_data` failed, see above")
         if options["postgres"]:
@@ -126,5 +126,5 @@ def _command(*words: str) -> list[str]:
 
 def _migrate(env: dict[str, str]) -> None:
     command = _command("migrate", "--verbosity", "0")
-    if subprocess.run(command, env=env, preexec_fn=die_with_parent, check=False).returncode:
+    if subprocess.run(command, env=env, preexec_fn=end_with_parent, check=False).returncode:
         raise CommandError("`manage.py migrate` failed, see above")

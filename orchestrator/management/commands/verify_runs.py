@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from checkpoints.queue import jobs
-from orchestrator.jobs.integrity import Verified, Wanted, verify
+from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from orchestrator.management import command_line as told
 from orchestrator.runs import verbs as runs
 
@@ -51,12 +51,12 @@ class Command(BaseCommand):
 
     def _queue(self, wanted: Wanted, by: str | None) -> None:
         person = told.person(by)
-        job = jobs.add("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
+        job = jobs.add_job("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
         self.stdout.write(f"Queued as job {job}.")
 
     def _verify(self, wanted: Wanted, *, quiet: bool) -> Verified:
         result, named, total = Verified(), 0, wanted.rows().count()
-        for _ in verify(wanted, result):
+        for _ in verify_runs(wanted, result):
             if quiet:
                 continue
             for one in result.bad[named:]:
