@@ -21,7 +21,7 @@ from approvals.signing import Item, Signing
 from checkpoints import audit_log
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import statements
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.sealing import sealed_rows
@@ -66,7 +66,7 @@ def sign(
         audit_log.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
         raise
     except TamperedRow as found:
-        ledger.mark_tampered(run_uuid, found)
+        locked_run.mark_tampered(run_uuid, found)
         audit_log.record("refused_tampered", actor=by, run=run_uuid, row=str(found.facts.get("row", "")))
         raise
 
@@ -92,7 +92,7 @@ def decide(
 
 
 def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None) -> Receipt:
-    run = ledger.lock_run(run_id)
+    run = locked_run.lock_run(run_id)
     body_hash = signing.body_hash(run_id, items, protection_of(run))
     earlier = _earlier(by, idempotency_key, body_hash)
     if earlier:
@@ -157,7 +157,7 @@ def _write(act: Signing, receipt: Receipt) -> None:
     for offset, decision in enumerate(act.decisions):
         decision.receipt, decision.event_seq = receipt, first + offset
     statements.insert_rows(Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection))
-    last = ledger.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
+    last = locked_run.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(
             status=RequestStatus.SETTLED, outcome=result, settled_at=act.at, settled_seq=last

@@ -57,10 +57,10 @@ def _receipts(subject: Subject, ids: set[UUID]) -> Iterator[Fault]:
 def _lines(subject: Subject) -> Iterator[Fault]:
     """Each line about an act of people has its rows."""
     for page in pages(RunEvent.objects.filter(run=subject.run.id, type__in=_LINES), "seq"):
-        said = [(line, facts) for line in page if (facts := _facts(subject, line)) is not None]
-        yield from _signed(subject, [line for line, _ in said if line.type == "decision_signed"])
-        yield from _asked(subject, {UUID(facts["request"]) for _, facts in said if "request" in facts})
-        yield from _revised(subject, [one for line, facts in said for one in _revisions(line, facts)])
+        logged = [(line, facts) for line in page if (facts := _facts(subject, line)) is not None]
+        yield from _signed(subject, [line for line, _ in logged if line.type == "decision_signed"])
+        yield from _asked(subject, {UUID(facts["request"]) for _, facts in logged if "request" in facts})
+        yield from _revised(subject, [one for line, facts in logged for one in _revisions(line, facts)])
 
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any] | None:
@@ -124,12 +124,12 @@ def _reviewers(subject: Subject, row: ApprovalRequest, principals: list[str]) ->
 def _closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
     """The fault of a request that is closed without a line that says so, or open in spite of one."""
     lines = RunEvent.objects.filter(run=subject.run.id, task=row.task, type__in=_CLOSED.values())
-    said, needed = set(lines.values_list("type", flat=True)), _CLOSED.get(row.status)
-    if needed is not None and needed not in said:
+    logged, needed = set(lines.values_list("type", flat=True)), _CLOSED.get(row.status)
+    if needed is not None and needed not in logged:
         return subject.fault(row, f"says {row.status}, but no line of the log does")
     # A task of the same name on a line that was left has lines of its own.
-    if needed is None and said and subject.run.line == 1:
-        return subject.fault(row, f"says {row.status}, but the log says {', '.join(sorted(said))}")
+    if needed is None and logged and subject.run.line == 1:
+        return subject.fault(row, f"says {row.status}, but the log says {', '.join(sorted(logged))}")
     return None
 
 
@@ -144,11 +144,11 @@ def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
         return subject.refused(row, error) if error.facts.get("row") == sealed_rows.name_of(row) else None
     except CountersignError:
         return None
-    said = row.outcome or None if row.status != RequestStatus.OPEN else None
-    if asked.outcome != said or (row.status == RequestStatus.OPEN and row.outcome):
+    logged = row.outcome or None if row.status != RequestStatus.OPEN else None
+    if asked.outcome != logged or (row.status == RequestStatus.OPEN and row.outcome):
         follows = asked.outcome or "nothing yet"
         return subject.fault(row, f"says {row.status} {row.outcome}, but from its decisions follows {follows}")
-    return None if said is None or _settled(subject, row) else subject.fault(row, "has no line that settled it")
+    return None if logged is None or _settled(subject, row) else subject.fault(row, "has no line that settled it")
 
 
 def _settled(subject: Subject, row: ApprovalRequest) -> bool:

@@ -21,15 +21,17 @@ def table(results: Results, *, markdown: bool = False) -> str:
 
 def unsteady(results: Results) -> list[str]:
     """What must be said of a machine whose commit limit did not stay where it was: ratios to it prove little."""
-    said = []
+    content = []
     for database in ("sqlite", "postgresql"):
         limits = [
             one for name in ("W1", "W3", "W7") for one in results.values("limit", workload=name, database=database)
         ]
         if limits and max(limits) / min(limits) > STEADY:
             times = max(limits) / min(limits)
-            said.append(f"The commit limit of {database} moved by a factor of {times:.1f}: measure on a quiet machine.")
-    return said
+            content.append(
+                f"The commit limit of {database} moved by a factor of {times:.1f}: measure on a quiet machine."
+            )
+    return content
 
 
 def _rows(results: Results) -> list[tuple[str, ...]]:
@@ -37,7 +39,7 @@ def _rows(results: Results) -> list[tuple[str, ...]]:
     for target in TARGETS:
         for database in target.databases:
             found = target.read(results, database)
-            told = "not measured" if found is None else found[0]
+            facts = "not measured" if found is None else found[0]
             mark = "–" if found is None or not target.must else "reached" if found[1] else "MISSED"
-            rows.append((str(target.number or ""), target.what, database, target.must, target.aim, told, mark))
+            rows.append((str(target.number or ""), target.what, database, target.must, target.aim, facts, mark))
     return rows

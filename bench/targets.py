@@ -31,13 +31,13 @@ def _fraction(least: float, *, workload: str = "W1", **times: float) -> Callable
         ours = results.median("fraction", who=OURS, **where)
         if ours is None:
             return None
-        told, good = [f"{ours:.2f}"], ours >= least
+        facts, good = [f"{ours:.2f}"], ours >= least
         for peer, wanted in times.items():
             theirs = results.median("fraction", who=peer, **where)
             if theirs:
-                told.append(f"{ours / theirs:.1f} × {peer}")
+                facts.append(f"{ours / theirs:.1f} × {peer}")
                 good = good and ours / theirs >= wanted
-        return " · ".join(told), good
+        return " · ".join(facts), good
 
     return read
 
@@ -48,8 +48,8 @@ def _counted(results: Results, database: str) -> Found:
     found = [results.median(name, workload="W1 counted", database=database, who=OURS) for name in names]
     if found[0] is None:
         return None
-    told = " / ".join("–" if value is None else f"{value:g}" for value in found)
-    return told, all(value is None or value <= limit for value, limit in zip(found, most, strict=True))
+    facts = " / ".join("–" if value is None else f"{value:g}" for value in found)
+    return facts, all(value is None or value <= limit for value, limit in zip(found, most, strict=True))
 
 
 def _at_most(figure: str, most: float, unit: str = "", **where: object) -> Callable[[Results, str], Found]:
@@ -65,12 +65,12 @@ def _fan_out(results: Results, database: str) -> Found:
     pure, journaled = (results.median("limit_commits", who=OURS, journaled=j, **where) for j in (False, True))
     if pure is None or journaled is None:
         return None
-    told, good = f"{pure:.0f} pure · {journaled:.0f} journaled", max(pure, journaled) <= 60
+    facts, good = f"{pure:.0f} pure · {journaled:.0f} journaled", max(pure, journaled) <= 60
     theirs = results.median("limit_commits", who="langgraph", **where)
     if theirs:
-        told += f" · {theirs / journaled:.1f} × langgraph"
+        facts += f" · {theirs / journaled:.1f} × langgraph"
         good = good and theirs / journaled >= 4
-    return told, good
+    return facts, good
 
 
 def _several(*parts: tuple[str, dict[str, object], float, str]) -> Callable[[Results, str], Found]:
@@ -81,8 +81,8 @@ def _several(*parts: tuple[str, dict[str, object], float, str]) -> Callable[[Res
         if any(value is None for value in values):
             return None
         found = [value for value in values if value is not None]
-        told = " · ".join(form.format(value) for value, (*_, form) in zip(found, parts, strict=True))
-        return told, all(value <= most for value, (_, _, most, _) in zip(found, parts, strict=True))
+        facts = " · ".join(form.format(value) for value, (*_, form) in zip(found, parts, strict=True))
+        return facts, all(value <= most for value, (_, _, most, _) in zip(found, parts, strict=True))
 
     return read
 

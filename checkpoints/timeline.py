@@ -100,13 +100,13 @@ def _of_id(kept: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
 
 
 def _of_alias(kept: "QuerySet[Checkpoint]", alias: str) -> Checkpoint | None:
-    said = parsed(alias)
-    if said is None:
+    named = parsed(alias)
+    if named is None:
         return None
-    kept = kept.filter(run__key=said.key).order_by("-seq")
-    if said.superstep is None:
-        return kept.filter(seq=said.seq or 0).first()
-    return kept.filter(superstep=said.superstep, line=F("run__line") if said.line is None else said.line).first()
+    kept = kept.filter(run__key=named.key).order_by("-seq")
+    if named.superstep is None:
+        return kept.filter(seq=named.seq or 0).first()
+    return kept.filter(superstep=named.superstep, line=F("run__line") if named.line is None else named.line).first()
 
 
 def alias_of(checkpoint: Checkpoint) -> str:

@@ -18,15 +18,15 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
     a doorbell that is not there.
     """
     try:
-        bell = conf().doorbell
+        doorbell = conf().doorbell
         keyring()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="orchestrator.E001")]
     try:
-        known = not bell or callable(import_string(bell))
+        known = not doorbell or callable(import_string(doorbell))
     except ImportError:
         known = False
-    return [] if known else [Error(f"COUNTERSIGN['DOORBELL'] names no function: {bell}", id="orchestrator.E001")]
+    return [] if known else [Error(f"COUNTERSIGN['DOORBELL'] names no function: {doorbell}", id="orchestrator.E001")]
 
 
 def check_payloads(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:

@@ -4,8 +4,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import checkpoints, graphs, runs, schema, uploads
-from orchestrator.api import not_found as nothing
+from orchestrator.api import checkpoints, graphs, not_found, runs, schema, uploads
 from orchestrator.api.base import mount
 
 v1 = [
@@ -24,7 +23,7 @@ v1 = [
     path("uploads/", mount(uploads.Uploads), name="uploads"),
     *approvals.patterns(mount),
     path("schema/", mount(schema.Schema), name="schema"),
-    re_path(r"^.*/$", mount(nothing.Nothing)),
+    re_path(r"^.*/$", mount(not_found.Nothing)),
 ]
 
 urlpatterns = [

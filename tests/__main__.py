@@ -34,8 +34,8 @@ def main(words: list[str]) -> int:
             print(f"\n== {name} ==", flush=True)
             code, counts = _suite(database, [*options, *words], Path(folder) / f"{len(lines)}.json")
             good = good and code == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
-            told = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "did not run"
-            lines.append(f"{name:<15} {told}")
+            facts = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "did not run"
+            lines.append(f"{name:<15} {facts}")
     print("\nTests:", *lines, sep="\n  ")
     return 0 if good else 1
 

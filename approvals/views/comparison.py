@@ -56,7 +56,7 @@ class Text:
 class Shown:
     """What the template draws, each part where it has something: fields, texts, items of a list.
 
-    `fresh`: all of it is new. `told`: the value itself says what it changes, as {before, after}.
+    `fresh`: all of it is new. `states_before`: the value itself says what it changes, as {before, after}.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Shown:
     texts: list[Text] = field(default_factory=list)
     items: list[Piece] = field(default_factory=list)
     fresh: bool = False
-    told: bool = False
+    states_before: bool = False
 
 
 def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
@@ -81,8 +81,8 @@ def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
     plain = [row for row in changed if not row.long]
     texts = [_text(row.label, row.now, row.proposed) for row in changed if row.long]
     same = [row for row in rows if row.state == "same"]
-    fresh, told = all(row.state == "new" for row in rows), any(row.state == "info" for row in rows)
-    return Shown(plain, same, texts, fresh=fresh, told=told)
+    fresh, states_before = all(row.state == "new" for row in rows), any(row.state == "info" for row in rows)
+    return Shown(plain, same, texts, fresh=fresh, states_before=states_before)
 
 
 def is_long(value: Any) -> bool:

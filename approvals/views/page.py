@@ -48,10 +48,10 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             return view(request, *args, **kwargs)
         except UNREADABLE as error:
             named = str(error.facts.get("row", "A record"))
-            said = {
+            content = {
                 "title": "This cannot be shown",
                 "text": f"{named} {unreadable_reason(error)}. Nothing was changed.",
             }
-            return render(request, "orchestrator/error.html", said, status=409)
+            return render(request, "orchestrator/error.html", content, status=409)
 
     return page

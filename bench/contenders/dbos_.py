@@ -142,7 +142,7 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
     stamps = here.Stamps(marks)
     _on_step[0] = stamps.step
     assert _growing(steps, size, fill) == fill + steps
-    return stamps.told(steps)
+    return stamps.facts(steps)
 
 
 def w3(journaled: bool) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def w4_die(steps: int) -> dict[str, Any]:
     def step(number: int) -> None:
         stamps.step(number)
         if number == steps + 1:
-            last_words({"run": run, **stamps.told(number)})
+            last_words({"run": run, **stamps.facts(number)})
 
     _on_step[0] = step
     with SetWorkflowID(run):

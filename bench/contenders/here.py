@@ -87,7 +87,7 @@ class Stamps:
         assert number == len(self._at) + 1, "a step was lost or worked on twice"
         self._at.append(time.perf_counter())
 
-    def told(self, steps: int) -> dict[str, Any]:
+    def facts(self, steps: int) -> dict[str, Any]:
         """After the last step: its seconds from the second step on, and bytes by mark."""
         assert len(self._at) == steps, "a step was lost or worked on twice"
         self._bytes[str(steps)] = size()

@@ -108,7 +108,7 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
     state = {"lines": [line(-n, 1024) for n in range(fill)], "number": 0}
     end, _ = _run(built.compile(checkpointer=saver), state)
     assert len(end["lines"]) == fill + steps
-    return stamps.told(steps)
+    return stamps.facts(steps)
 
 
 class Gathered(TypedDict):
@@ -145,7 +145,7 @@ def w4_die(steps: int) -> dict[str, Any]:
     def step(number: int) -> None:
         stamps.step(number)
         if number == steps + 1:
-            last_words({"run": thread, **stamps.told(number)})
+            last_words({"run": thread, **stamps.facts(number)})
 
     _loop(LONG, step).invoke({"number": 0, "body": ""}, _config(thread), durability="sync")
     raise AssertionError("the process should be dead")

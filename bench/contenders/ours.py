@@ -14,8 +14,8 @@ from bench.counting import connections, fetched
 from checkpoints import timeline
 from checkpoints.db.clock import db_now
 from checkpoints.models import Checkpoint, Run
+from orchestrator import runs
 from orchestrator.engine import canonical
-from orchestrator.runs import verbs as runs
 
 __all__ = ["w6_cycle", "w6_start", "w7", "workers_ready"]
 
@@ -59,7 +59,7 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
     _assert_finished(run, steps + 1)
     lines = timeline.head_state(run.id)["scratch"]["lines"]
     assert len(lines) == fill + steps, "a line was lost or doubled"
-    return {**stamps.told(steps), "run": str(run.id)}
+    return {**stamps.facts(steps), "run": str(run.id)}
 
 
 def w3(journaled: bool) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def w4_die(steps: int) -> dict[str, Any]:
     def step(number: int) -> None:
         stamps.step(number)
         if number == steps + 1:
-            last_words({"run": str(run.id), **stamps.told(number)})
+            last_words({"run": str(run.id), **stamps.facts(number)})
 
     graphs.watch.step = step
     runs.advance(run.id)

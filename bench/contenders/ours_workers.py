@@ -13,7 +13,7 @@ from django.db.models import Max, Min
 from approvals import reviews
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, Worker
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 
 PATIENCE = 120.0
 
@@ -39,8 +39,8 @@ def w6_cycle(run: str, log: str, number: int) -> dict[str, Any]:
     reviews.sign(run, [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}], by=user)
     committed = time.monotonic_ns()
     lines = _until(lambda: _lines(log, number + 1))
-    began, said = lines[-1].split()
-    assert int(said) == number, "a proposal was made twice, or none"
+    began, content = lines[-1].split()
+    assert int(content) == number, "a proposal was made twice, or none"
     _paused(run)
     return {"ms": max(0.0, (int(began) - committed) / 1e6)}
 

@@ -68,13 +68,13 @@ class PostgresqlCommits(Commits):
         if until == self._from:
             return 0
         command = [postgres.binaries() / "pg_waldump", "-p", self._server.socket / "data" / "pg_wal"]
-        told = subprocess.run(
+        facts = subprocess.run(
             [*map(str, command), "-s", self._from, "-e", until, "-r", "Transaction"],
             capture_output=True,
             text=True,
             check=True,
         )
-        return len(re.findall(r"desc: COMMIT", told.stdout))
+        return len(re.findall(r"desc: COMMIT", facts.stdout))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -31,9 +31,9 @@ def _rates(bench: Bench, workload: str, *, limit: Limit | None = None, **how: An
             one.ask("w1", steps=20 if "delay_ms" in how else 400)
         for number in range(bench.rounds):
             for one in contenders:
-                told, commits = limit.around(_timed, one, steps)
-                rate = steps / told["seconds"]
-                figures = {name: 1000 * told[name] / steps for name in ("cpu", "server_cpu")}
+                facts, commits = limit.around(_timed, one, steps)
+                rate = steps / facts["seconds"]
+                figures = {name: 1000 * facts[name] / steps for name in ("cpu", "server_cpu")}
                 bench.add(
                     workload, one.name, round=number, limit=commits, steps=rate, fraction=rate / commits,
                     client_cpu_ms=figures["cpu"], server_cpu_ms=figures["server_cpu"],
@@ -43,8 +43,8 @@ def _rates(bench: Bench, workload: str, *, limit: Limit | None = None, **how: An
 
 def _timed(one: Contender, steps: int) -> dict[str, Any]:
     before = server.cpu_seconds(one.place)
-    told = one.ask("w1", steps=steps)
-    return {**told, "server_cpu": server.cpu_seconds(one.place) - before}
+    facts = one.ask("w1", steps=steps)
+    return {**facts, "server_cpu": server.cpu_seconds(one.place) - before}
 
 
 def _slow(bench: Bench) -> None:

@@ -21,15 +21,15 @@ def run(bench: Bench) -> None:
             bench.add("W2", who, **_figures(one.ask("w2", steps=marks[-1], size=SIZE, fill=FILL, marks=marks), marks))
     with Contender(OURS, bench.place(OURS, "w2_lines")) as one:
         one.ask("w1", steps=3)
-        told = one.ask("w2", steps=2000, size=200, fill=0, marks=[])["bytes"]
-        bench.add("W2 lines", lines_mb=(told["2000"] - told["0"]) / MB)
+        facts = one.ask("w2", steps=2000, size=200, fill=0, marks=[])["bytes"]
+        bench.add("W2 lines", lines_mb=(facts["2000"] - facts["0"]) / MB)
 
 
-def _figures(told: dict[str, Any], marks: list[int]) -> dict[str, float]:
-    first, middle, last = (told["bytes"][str(mark)] - told["bytes"]["0"] for mark in marks)
+def _figures(facts: dict[str, Any], marks: list[int]) -> dict[str, float]:
+    first, middle, last = (facts["bytes"][str(mark)] - facts["bytes"]["0"] for mark in marks)
     some = marks[0]
     # The step after a mark waited for the measuring of bytes.
-    times = [seconds for number, seconds in enumerate(told["steps"], start=1) if number not in marks]
+    times = [seconds for number, seconds in enumerate(facts["steps"], start=1) if number not in marks]
     begin, end = 1000 * median(times[:some]), 1000 * median(times[-some:])
     figures = {f"mb_{mark}": size / MB for mark, size in zip(marks, (first, middle, last), strict=True)}
     return {

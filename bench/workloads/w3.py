@@ -16,10 +16,10 @@ def run(bench: Bench) -> None:
             one.ask("w3", journaled=journaled)
         for number in range(bench.rounds):
             for one, journaled in asked:
-                told, commits = bench.limit.around(_asked, one, journaled)
+                facts, commits = bench.limit.around(_asked, one, journaled)
                 bench.add(
-                    "W3", one.name, round=number, journaled=journaled, ms=1000 * told["seconds"], limit=commits,
-                    limit_commits=told["seconds"] * commits,
+                    "W3", one.name, round=number, journaled=journaled, ms=1000 * facts["seconds"], limit=commits,
+                    limit_commits=facts["seconds"] * commits,
                 )  # fmt: skip
 
 

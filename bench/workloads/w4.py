@@ -30,10 +30,10 @@ def run(bench: Bench) -> None:
     for number in range(bench.rounds):
         for kept in histories:
             with Contender(kept.who, kept.place, **LEASE) as one:
-                told = one.ask("w4_resume", run=kept.run, after=kept.steps)
+                facts = one.ask("w4_resume", run=kept.run, after=kept.steps)
                 assert one.ended() == KILLED
             kept.steps += 1
-            bench.add("W4", kept.who, round=number, after=kept.length, **told)
+            bench.add("W4", kept.who, round=number, after=kept.length, **facts)
     bench.shared["histories"] = {kept.who: kept for kept in histories if kept.length == lengths[-1]}
 
 
@@ -41,9 +41,9 @@ def die_after(bench: Bench, who: str, steps: int) -> History:
     """A run of W1 whose process was killed right after that step."""
     place = bench.place(who, "w4")
     with Contender(who, place, **LEASE) as one:
-        told = one.ask("w4_die", steps=steps)
+        facts = one.ask("w4_die", steps=steps)
         assert one.ended() == KILLED
-    times = told["steps"]
+    times = facts["steps"]
     early, late = 1000 * median(times[50:150]), 1000 * median(times[-100:])
     bench.add("W4 steps", who, steps=steps, early_ms=early, late_ms=late, slower=late / early)
-    return History(who, place, told["run"], steps, steps)
+    return History(who, place, facts["run"], steps, steps)

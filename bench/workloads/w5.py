@@ -29,9 +29,9 @@ def _round(bench: Bench, one: Contender, grown: str, run: str, *, number: int) -
     listed = one.ask("w5_list", run=run)
     bench.add("W5 list", grown=grown, round=number, list_ms=listed["ms"], checkpoints=listed["newest"] + 1)
     for where in (*ANYWHERE, *AT_THE_END):
-        told = one.ask("w5_read", run=run, seq=int(where * listed["newest"]))
+        facts = one.ask("w5_read", run=run, seq=int(where * listed["newest"]))
         full = grown == "1 KB" or where in AT_THE_END
-        bench.add("W5 read", grown=grown, round=number, where=where, full=full, **told)
+        bench.add("W5 read", grown=grown, round=number, where=where, full=full, **facts)
 
 
 def _peers(bench: Bench, histories: dict[str, History], *, number: int) -> None:

@@ -32,7 +32,7 @@ def _cycles(bench: Bench, who: str) -> None:
             # Until the worker is idle again, and at no fixed distance to its polls.
             time.sleep(0.1 + 0.1 * dice.random())
             before = commits.count()
-            told = one.ask("w6_cycle", run=run, log=log, number=number)
+            facts = one.ask("w6_cycle", run=run, log=log, number=number)
             # The worker's own heartbeat falls into some cycles; the median is that of a cycle without it.
-            bench.add("W6", who, round=number, **told, commits=commits.count() - before)
+            bench.add("W6", who, round=number, **facts, commits=commits.count() - before)
         commits.close()

@@ -38,8 +38,8 @@ def _measure(bench: Bench, one: Contender, turn: int, workers: int) -> float:
     folder, number = one.place.folder, bench.size(200, 80)
     one.ask("w7", number=10, log=str(folder / f"warm-{turn}-{workers}"))
     log = str(folder / f"log-{turn}-{workers}")
-    told, commits = bench.limit.around(_timed, one, number, log)
-    rate = float(number / told["seconds"])
+    facts, commits = bench.limit.around(_timed, one, number, log)
+    rate = float(number / facts["seconds"])
     bench.add(
         "W7", one.name, round=turn, workers=workers, runs_per_second=rate, limit=commits, fraction=5 * rate / commits
     )

@@ -13,8 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import F, Model
 
 from checkpoints.conf import conf
-from checkpoints.db import query_cache
-from checkpoints.db import statements as sql
+from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import db_in
 from checkpoints.db.query_cache import Query
 
@@ -48,12 +47,12 @@ def claim_rows(
     leased: dict[str, Any] = {"status": "running", "epoch": ONE_MORE, "lease_until": db_in(conf().lease_seconds)}
     sets = []
     for name, value in (leased | {"leased_by": worker} | more).items():
-        right, some = sql.assignment_sql(model, name, value, now.vendor)
+        right, some = statements.assignment_sql(model, name, value, now.vendor)
         sets.append((name, right))
         params += some
     with now.cursor() as cursor:
         cursor.execute(_claim_sql(model, text, tuple(sets), tuple(returning), now.vendor), params)
-        return sql.from_driver(model, returning, cursor.fetchall())
+        return statements.from_driver(model, returning, cursor.fetchall())
 
 
 @lru_cache(maxsize=500)
@@ -63,7 +62,10 @@ def _claim_sql(
     # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.
     postgres = vendor == "postgresql"
     picked = f"MATERIALIZED ({wanted} FOR UPDATE SKIP LOCKED)" if postgres else f"({wanted})"
-    table, given = sql.quoted(model._meta.db_table), ", ".join(f"{sql.column(model, name)} = {to}" for name, to in sets)
-    told = ", ".join(sql.column(model, name) for name in returning)
+    table, given = (
+        statements.quoted(model._meta.db_table),
+        ", ".join(f"{statements.column(model, name)} = {to}" for name, to in sets),
+    )
+    facts = ", ".join(statements.column(model, name) for name in returning)
     # Built from Django's own SQL and names of the models; every value is a parameter.
-    return f"WITH picked AS {picked} UPDATE {table} SET {given} WHERE id IN (SELECT id FROM picked) RETURNING {told}"  # noqa: S608
+    return f"WITH picked AS {picked} UPDATE {table} SET {given} WHERE id IN (SELECT id FROM picked) RETURNING {facts}"  # noqa: S608

@@ -42,36 +42,36 @@ def prepare(
     now = connections[DEFAULT_DB_ALIAS]
     whole = now.vendor == "postgresql" and sum([len(some.rows) for some in rows]) <= statements.MOST_ROWS
     # Made before the transaction begins: while one is open on SQLite, nobody else can write.
-    said = [_one_statement(fence, rows, gone, also)] if whole else _statements(now.vendor, fence, rows, gone, also)
-    if inside is None and (len(said) == 1 or now.vendor == "sqlite"):
-        return partial(_send, now, said)
-    return partial(_do, now, said, inside)
+    batch = [_one_statement(fence, rows, gone, also)] if whole else _statements(now.vendor, fence, rows, gone, also)
+    if inside is None and (len(batch) == 1 or now.vendor == "sqlite"):
+        return partial(_send, now, batch)
+    return partial(_do, now, batch, inside)
 
 
-def _send(now: BaseDatabaseWrapper, said: list[statements.Statement]) -> Outcome:
+def _send(now: BaseDatabaseWrapper, batch: list[statements.Statement]) -> Outcome:
     driver = drivers.of(now.vendor)
     if driver and drivers.is_free(now):
-        answer = driver.send(now, said)
+        answer = driver.send(now, batch)
         return lambda: answer() > 0
     # One statement is a transaction by itself, in one round trip.
-    return partial(bool, _execute(now, said)) if len(said) == 1 else _do(now, said, None)
+    return partial(bool, _execute(now, batch)) if len(batch) == 1 else _do(now, batch, None)
 
 
-def _do(now: BaseDatabaseWrapper, said: list[statements.Statement], inside: Callable[[], None] | None) -> Outcome:
+def _do(now: BaseDatabaseWrapper, batch: list[statements.Statement], inside: Callable[[], None] | None) -> Outcome:
     with transaction.atomic():
-        met = _execute(now, said)
+        met = _execute(now, batch)
         if met and inside:
             inside()
     return partial(bool, met)
 
 
-def _execute(now: BaseDatabaseWrapper, said: list[statements.Statement]) -> bool:
+def _execute(now: BaseDatabaseWrapper, batch: list[statements.Statement]) -> bool:
     """Execute the first statement; where it met a row, the others too."""
     with now.cursor() as cursor:
-        cursor.execute(*said[0])
+        cursor.execute(*batch[0])
         if not cursor.rowcount:
             return False
-        for text, params in said[1:]:
+        for text, params in batch[1:]:
             cursor.execute(text, params)
     return True
 
@@ -79,19 +79,19 @@ def _execute(now: BaseDatabaseWrapper, said: list[statements.Statement]) -> bool
 def _statements(
     vendor: str, fence: statements.Update, rows: Sequence[Rows], gone: Model | None, also: statements.Update | None
 ) -> list[statements.Statement]:
-    said = [fence.sql(vendor)]
+    batch = [fence.sql(vendor)]
     if gone is not None:
-        said.append(
+        batch.append(
             (
                 f"DELETE FROM {statements.quoted(gone._meta.db_table)} WHERE id = %s",  # noqa: S608
                 [statements.to_driver(gone.pk, vendor)],
             )
         )
     for some in rows:
-        said += statements.insert_statements(some.model, some.rows, vendor)
+        batch += statements.insert_statements(some.model, some.rows, vendor)
     if also is not None:
-        said.append(also.sql(vendor))
-    return said
+        batch.append(also.sql(vendor))
+    return batch
 
 
 def _one_statement(

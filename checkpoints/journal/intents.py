@@ -25,12 +25,14 @@ def intent_events(intents: Sequence[Intent]) -> list[NewEvent]:
     """The lines for intents that are written together: one for a fan-out, which names its tasks by their first and last
     index.
     """
-    said = []
+    events = []
     for (attempt, effect, *_), some in groupby(enumerate(intents), key=_alike):
         tasks = [intent.task for _, intent in some]
         name = str(tasks[0]) if len(tasks) == 1 else f"{tasks[0]}-{tasks[-1].index}"
-        said.append(NewEvent("effects_started", {"attempt": attempt, "effect": effect}, node=tasks[0].node, task=name))
-    return said
+        events.append(
+            NewEvent("effects_started", {"attempt": attempt, "effect": effect}, node=tasks[0].node, task=name)
+        )
+    return events
 
 
 def _alike(numbered: tuple[int, Intent]) -> tuple[int, str, str, int, int]:
@@ -39,12 +41,12 @@ def _alike(numbered: tuple[int, Intent]) -> tuple[int, str, str, int, int]:
     return intent.attempt, intent.effect, intent.task.node, intent.task.visit, intent.task.index - place
 
 
-def tasks_of(said: str) -> list[Task]:
+def tasks_of(content: str) -> list[Task]:
     """The tasks that a line names: one, or those of a fan-out from the first index to the last. Raises `ValueError`."""
-    visit, _, indices = said.rpartition(":")
+    visit, _, indices = content.rpartition(":")
     first, to, last = indices.partition("-")
     task = Task.parse(f"{visit}:{first}")
     tasks = [Task(task.node, task.visit, index) for index in range(task.index, int(last if to else first) + 1)]
     if not tasks:
-        raise ValueError(f"{said!r} names no task; its last index is before its first")
+        raise ValueError(f"{content!r} names no task; its last index is before its first")
     return tasks

@@ -19,8 +19,7 @@ from django.utils import timezone
 from checkpoints.conf import conf
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.db import bulk, query_cache
-from checkpoints.db import statements as sql
+from checkpoints.db import bulk, query_cache, statements
 from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
@@ -83,7 +82,7 @@ def _require_begun(lease: Lease) -> None:
     )
     try:
         attempts = Counter(
-            str(task) for said in events.values_list("task", flat=True) for task in intent_log.tasks_of(said)
+            str(task) for content in events.values_list("task", flat=True) for task in intent_log.tasks_of(content)
         )
     except ValueError as error:
         raise TamperedRow(f"a line of run {lease.key} does not say what began: {error}", run=str(lease.id)) from error
@@ -151,7 +150,7 @@ _OF_AN_INTENT = ("node", "visit", "index", "attempt", "effect", "input_hash", "o
 
 def _intent_rows(lease: Lease, intents: Sequence[Intent]) -> Sequence[TaskResult]:
     at, me, lease_seconds = lease.now(), this_process(), conf().lease_seconds
-    common = sql.new_row(
+    common = statements.new_row(
         TaskResult,
         run_id=lease.id,
         line=lease.line,
@@ -315,7 +314,7 @@ def run_atomically(lease: Lease, task: Task, attempt: int, work: Callable[[], di
         took = int((timezone.now() - begun).total_seconds() * 1000)
         late = _close(lease, [Ending(task, attempt, Outcome.DONE, output, took_ms=took)])
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
-        fenced = sql.update_returning(Run, held, ["id"], epoch=lease.epoch)
+        fenced = statements.update_returning(Run, held, ["id"], epoch=lease.epoch)
         if late or not fenced:
             raise StaleLease("the attempt is over", run=str(lease.id), task=str(task), attempt=attempt)
     return output
@@ -344,7 +343,7 @@ def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
     for row in rows:
         over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
     with transaction.atomic():
-        sql.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
+        statements.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
         TaskResult.objects.filter(over, run=lease.id, line=lease.line).update(thread_ended_at=timezone.now())
 
 
@@ -372,9 +371,9 @@ def _end(lease: Lease, tasks: Iterable[Task], those: Sequence[Outcome], outcome:
     amend_results([(row, {"outcome": outcome}) for row in found], lease.protection)
 
 
-def list_update(lease: Lease, seq: int, **only: str) -> sql.Update:
+def list_update(lease: Lease, seq: int, **only: str) -> statements.Update:
     """Notes the checkpoint that lists the journaled results of the superstep in hand; for that commit's transaction."""
-    return sql.Update(TaskResult, {"run_id": lease.id, "line": lease.line, "seq": None, **only}, {"seq": seq})
+    return statements.Update(TaskResult, {"run_id": lease.id, "line": lease.line, "seq": None, **only}, {"seq": seq})
 
 
 def list_done_results(lease: Lease, seq: int) -> None:

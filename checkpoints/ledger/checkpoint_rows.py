@@ -232,9 +232,9 @@ def delta_op(before: Payload, checkpoint: NewCheckpoint) -> Op:
     """The op on the document that one step is: what the reducers said of the channels, and what else differs."""
     after, keys = checkpoint.payload, {}
     for partition, values in after.state.items():
-        said = {name: op for name, op in checkpoint.ops.items() if name in values}
-        if said:
-            keys[partition] = ops.within(said)
+        content = {name: op for name, op in checkpoint.ops.items() if name in values}
+        if content:
+            keys[partition] = ops.within(content)
     for part in ("diagnostics", "frontier", "versions", "open"):
         found = ops.between(getattr(before, part), getattr(after, part))
         if found is not None:

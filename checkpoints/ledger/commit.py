@@ -5,7 +5,6 @@ The runner and the verbs of floor 3 call them. Each is one transaction, or joins
 knows about people's decisions: what must ride in a commit is handed in as `inside`.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from checkpoints import event_log
@@ -28,19 +26,15 @@ from checkpoints.db.statements import Update
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.ledger import checkpoint_rows
 from checkpoints.ledger.checkpoint_rows import Head, NewCheckpoint, Payload, RunHeader
+from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row, sealed_rows
-from checkpoints.sealing.sealed_columns import pack_json, read_value
-from checkpoints.sealing.sealed_rows import Protection, protection_of
+from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.errors import (
-    CountersignError,
     StaleLease,
-    UnknownThing,
-    WrongKey,
-    WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
 
@@ -135,7 +129,9 @@ def _first_events(
 
 def _insert_run(run: Run, header: RunHeader, head: UUID, head_hash: str, end: LogEnd) -> None:
     run.head, run.head_hash, run.event_seq, run.event_hash = head, head_hash, end.seq, end.hash
-    run.seal, run.seal_key = _seal(run, end, head=head, head_hash=head_hash, decisions=0).values()
+    end_of_log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
+    sealed = run_row.seal_columns(run, head=head, head_hash=head_hash, decisions=0, **end_of_log)
+    run.seal, run.seal_key = sealed.values()
     sealed_rows.encrypt(run, header.protection)
     run.save(force_insert=True)
 
@@ -184,23 +180,14 @@ def prepare_commit(
     """Make a `commit_superstep`; `also` is an update of other rows that rides in it."""
     at, new = datetime.now(UTC), uuid7()
     header = RunHeader.of(lease)
-    change = checkpoint_rows.delta_after(head, checkpoint, header.protection)
-    # The log refers to what changed; the bytes are stored once.
-    saved = {
-        "checkpoint": str(new),
-        "superstep": checkpoint.superstep,
-        "source": str(checkpoint.source),
-        "change": change.hash,
-    }
-    shown = [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in checkpoint.nodes]
-    opening = [NewEvent("checkpoint_saved", {**saved, "nodes": shown, "kept": checkpoint.kept})]
-    rows, end = event_log.chain(
-        lease.id, lease.end, [*lease.unsaved, *opening, *events], at=at, protection=lease.protection
-    )
-    row, after = checkpoint_rows.next_row(header, new, head, checkpoint, change, end=end, at=at)
+    delta = checkpoint_rows.delta_after(head, checkpoint, header.protection)
+    written = [*lease.unsaved, _saved_event(new, checkpoint, delta.hash), *events]
+    rows, end = event_log.chain(lease.id, lease.end, written, at=at, protection=lease.protection)
+    row, after = checkpoint_rows.next_row(header, new, head, checkpoint, delta, end=end, at=at)
     values = _columns(lease, run_update, at) | {"head_seq": row.seq, "superstep": checkpoint.superstep}
     fence = _fence(lease, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
+    forget = None if head.kept else partial(checkpoint_rows.delete_replaced_payload, header, head.id)
     behind = [Rows(Checkpoint, [row], _SHARED_BY_CHECKPOINTS), Rows(RunEvent, rows, _SHARED_BY_EVENTS)]
     send = fenced_transaction.prepare(fence, behind, gone=gone, also=also, inside=inside)
 
@@ -208,15 +195,22 @@ def prepare_commit(
         met, was = send(), _changed_by_commit(lease)
         _update_lease(lease, fence, end, tape=run_update.tape, superstep=checkpoint.superstep)
         lease.head, lease.head_seq, lease.head_hash = new, row.seq, row.content_hash
-        return partial(
-            _await,
-            lease,
-            was,
-            met,
-            forget=None if head.kept else partial(checkpoint_rows.delete_replaced_payload, header, head.id),
-        )
+        return partial(_await, lease, was, met, forget=forget)
 
     return PreparedCommit(after, sent)
+
+
+def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str) -> NewEvent:
+    """The event of a checkpoint. It refers to what changed by its hash, for the bytes are stored once."""
+    facts = {
+        "checkpoint": str(new),
+        "superstep": checkpoint.superstep,
+        "source": str(checkpoint.source),
+        "change": delta_hash,
+        "nodes": [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in checkpoint.nodes],
+        "kept": checkpoint.kept,
+    }
+    return NewEvent("checkpoint_saved", facts)
 
 
 def _await(
@@ -255,18 +249,6 @@ def stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
     notify.notify_workers()
 
 
-def mark_tampered(run_id: UUID, error: CountersignError) -> None:
-    """`stop_as_tampered` for a run without a lease holder. A leased run is left to its holder, which finds out by
-    itself; a run that has ended stays as it ended.
-    """
-    run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
-    if run is not None:
-        told = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
-        why = _why(run_id, told, protection_of(run))
-        found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *ENDS])
-        found.update(status=Status.TAMPERED, due_at=None, **why)
-
-
 def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[[], None] | None = None) -> None:
     """Append events to the log of a leased run, extend its lease, and do `inside` in the same transaction.
 
@@ -300,16 +282,11 @@ def _fence(lease: Lease, end: LogEnd, **values: Any) -> Update:
     seen = {"event_seq": lease.end.seq, "wakes": lease.wakes}
     known = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING, **seen}
     head, head_hash = values.get("head", lease.head), values.get("head_hash", lease.head_hash)
-    sealed = _seal(lease, end, head=head, head_hash=head_hash, decisions=lease.decisions)
+    log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
+    sealed = run_row.seal_columns(lease, head=head, head_hash=head_hash, decisions=lease.decisions, **log)
     if lease.unsaved:
         values["durable"] = False
-    return Update(Run, known, {"event_seq": end.seq, "event_hash": end.hash, **sealed, **values})
-
-
-def _seal(run: Run | Lease, end: LogEnd, *, head: UUID | None, head_hash: str, decisions: int) -> dict[str, Any]:
-    return run_row.seal_columns(
-        run, head=head, head_hash=head_hash, event_seq=end.seq, event_hash=end.hash, decisions=decisions
-    )
+    return Update(Run, known, {**log, **sealed, **values})
 
 
 def _require(lease: Lease, met: bool) -> None:
@@ -344,84 +321,5 @@ def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any
     if run_update.status in ENDS:
         values["ended_at"] = at
     if run_update.error is not None:
-        values |= _why(lease.id, run_update.error, lease.protection)
+        values |= error_columns(lease.id, run_update.error, lease.protection)
     return values
-
-
-def _why(run: UUID, error: dict[str, Any], protection: Protection) -> dict[str, Any]:
-    """The columns that say why a run stopped. Where there is no key to encrypt them with, the code alone says it."""
-    try:
-        kept = sealed_rows.encrypted(Run(id=run), "error", pack_json(error), protection)
-    except WrongKey:
-        kept = b""
-    return {"error": kept, "error_code": str(error["code"])}
-
-
-def lock_run(run_id: UUID) -> Run:
-    """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
-    lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
-    would cover that up.
-    """
-    run = Run.objects.select_for_update().filter(id=run_id).first()
-    if run is None:
-        raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
-    run_row.verify_run_row(run)
-    return run
-
-
-def append_locked(
-    run: Run, events: Sequence[NewEvent], *, at: datetime, decisions: int | None = None, **values: Any
-) -> int:
-    """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many there are now. Gives the number of
-    its last line.
-    """
-    rows, end = event_log.chain(
-        run.id, LogEnd(run.event_seq, run.event_hash), events, at=at, protection=protection_of(run)
-    )
-    event_log.insert_events(rows)
-    run.decisions = run.decisions if decisions is None else decisions
-    sealed = _seal(run, end, head=run.head, head_hash=run.head_hash, decisions=run.decisions)
-    Run.objects.filter(id=run.id).update(
-        event_seq=end.seq, event_hash=end.hash, decisions=run.decisions, **sealed, **values
-    )
-    run.event_seq, run.event_hash, run.seal, run.seal_key = end.seq, end.hash, sealed["seal"], sealed["seal_key"]
-    return end.seq
-
-
-def keep_head(run: Run) -> list[NewEvent]:
-    """Let the head of a locked run stay in the timeline, for no other row will follow it. Gives the line that says so.
-
-    Raises `TamperedRow` and `WrongKey` where its row does not verify.
-    """
-    head = Checkpoint.objects.filter(run=run.id, seq=run.head_seq, kept=False).first()
-    if head is None:
-        return []
-    protection = protection_of(run)
-    sealed_rows.verify_row(head, protection)
-    names = sealed_rows.seal_again(head, protection, kept=True)
-    Checkpoint.objects.filter(id=head.id).update(**{name: getattr(head, name) for name in names})
-    return [NewEvent("checkpoint_kept", {"checkpoint": str(head.id), "superstep": head.superstep})]
-
-
-def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -> None:
-    """Queue a locked, stopped run again. Raises `WrongStatus` where its status is not one of `only`."""
-    if run.status not in only:
-        raise WrongStatus(f"run {run.key} is {run.status}, not {' or '.join(sorted(only))}", status=run.status)
-    append_locked(
-        run,
-        events,
-        at=timezone.now(),
-        status=Status.QUEUED,
-        due_at=db_now(),
-        claims_since_progress=0,
-        error=b"",
-        error_code="",
-        wakes=F("wakes") + 1,
-    )
-    notify.notify_workers()
-
-
-def stored_error(run: Run) -> dict[str, Any] | None:
-    """Why a run stopped: {code, message, node, task, type, attempt, traceback}, or None."""
-    error: dict[str, Any] | None = read_value(run, "error")
-    return error

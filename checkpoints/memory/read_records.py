@@ -149,8 +149,8 @@ def _answer_json(answer: Answer) -> Json:
 
 
 def _trace_json(one: Trace) -> dict[str, Json]:
-    said = {"run": one.run.hex if one.run else None, "node": one.node, "superstep": one.superstep}
-    return {"ref": one.ref, "content": one.content, **said, "at": one.at.isoformat() if one.at else None}
+    content = {"run": one.run.hex if one.run else None, "node": one.node, "superstep": one.superstep}
+    return {"ref": one.ref, "content": one.content, **content, "at": one.at.isoformat() if one.at else None}
 
 
 def _answer_of(kept: dict[str, Any]) -> Answer:
@@ -206,5 +206,5 @@ def _read_json(row: MemoryRecord) -> dict[str, Any]:
     kept = found["traces"] if row.mode != LIVE else [{"ref": ref} for ref in found]
     names = ("namespace", "key", "version", "strength")
     traces = [{**dict(zip(names, one["ref"], strict=True)), "content": one.get("content")} for one in kept]
-    said = {"task": row.task, "kind": kind, "asked": asked, "mode": row.mode, "unrecorded": row.unrecorded}
-    return {**said, "traces": traces}
+    content = {"task": row.task, "kind": kind, "asked": asked, "mode": row.mode, "unrecorded": row.unrecorded}
+    return {**content, "traces": traces}

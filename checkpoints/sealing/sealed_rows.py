@@ -173,9 +173,9 @@ def require_protection(row: Model, column: str, kept: bytes, protection: Protect
     round.
     """
     if kept and (kept[:1] == ENCRYPTED) != protection.encrypted:
-        said = "is not encrypted, but its run is" if protection.encrypted else "is encrypted, but its run is not"
+        content = "is not encrypted, but its run is" if protection.encrypted else "is encrypted, but its run is not"
         what = name_of(row)
-        raise TamperedRow(f"{column} of {what} {said}", row=what, column=column)
+        raise TamperedRow(f"{column} of {what} {content}", row=what, column=column)
 
 
 @frozen

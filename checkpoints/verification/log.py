@@ -90,9 +90,9 @@ def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Itera
             subject.run, f"says that it was started at {subject.run.created_at}, but it was at {row.at}"
         )
     for name in _STARTED:
-        said, has = facts[name], getattr(subject.run, name)
-        if said != has:
-            yield subject.fault(subject.run, f"has {name} {has!r}, but was started with {said!r}")
+        content, has = facts[name], getattr(subject.run, name)
+        if content != has:
+            yield subject.fault(subject.run, f"has {name} {has!r}, but was started with {content!r}")
 
 
 def _journaled(subject: Subject, begun: Sequence[tuple[Task, int]]) -> Iterator[Fault]:

@@ -31,15 +31,15 @@ def remembered(subject: Subject) -> Iterator[Fault]:
 
 
 def _landings(subject: Subject) -> Iterator[Fault]:
-    rows, said = MemoryLanding.objects.filter(run=subject.run.id), 0
+    rows, content = MemoryLanding.objects.filter(run=subject.run.id), 0
     for page in pages(RunEvent.objects.filter(run=subject.run.id, type__in=_LINES), "seq"):
-        said += len(page)
+        content += len(page)
         wanted = [one for line in page if (one := _said(subject, line)) is not None]
         there = set(rows.filter(key__in={one[5] for one in wanted}).values_list(*_LANDED))
         for one in wanted:
             if one not in there:
                 yield subject.gone(MemoryLanding, f"{subject.run.id} {Task(*one[:3])} {one[3]} of {one[4]}/{one[5]}")
-    if rows.count() > said:
+    if rows.count() > content:
         yield subject.fault(subject.run, "has landings of memory that its log does not speak of")
 
 

@@ -12,6 +12,7 @@ from approvals.api.base import LongPages, page_schema, paginate, person, read_bo
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import timeline
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.api.serializers import (
     CancelBody,
     CheckpointLine,
@@ -27,7 +28,6 @@ from orchestrator.api.serializers import (
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
-from orchestrator.runs import verbs as runs
 from orchestrator.runs.start_for_user import require, start_for
 
 _COLUMNS = [*RunLine.Meta.fields, "started_by__username", "on_behalf_of__username"]

@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractUser
 
 from checkpoints import uploads
 from checkpoints.models import Run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 
 _HERE = Path(__file__).parent
 CLAIMS, IMPORTS = _HERE / "claims" / "data", _HERE / "imports" / "data"

@@ -293,8 +293,8 @@ class Attempt:
         return structlog.get_logger("countersign.node", run=self.context.lease.key, task=self.name)
 
     def _report(self, done: int, total: int, note: str) -> None:
-        said = str(mask_secrets(writable(str(note)), self.context.conf.secrets))[:200]
-        self.context.heart.report({"task": str(self.task), "done": done, "total": total, "note": said})
+        content = str(mask_secrets(writable(str(note)), self.context.conf.secrets))[:200]
+        self.context.heart.report({"task": str(self.task), "done": done, "total": total, "note": content})
 
     def _remember(self) -> Memory:
         if self._memory is None:

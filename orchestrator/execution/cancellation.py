@@ -17,7 +17,7 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.db.clock import db_now
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.models import Run, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue import jobs, leases, notify
@@ -51,7 +51,7 @@ def request_cancel(run: Run, *, by: Any, reason: str) -> None:
     jobs.cancel_jobs_of(run.id)
     if leases.is_held(run.id):
         # The line alone makes the holder look; the wake keeps him from letting the run rest meanwhile.
-        ledger.append_locked(run, events, at=timezone.now(), cancel_at=db_now(), wakes=F("wakes") + 1)
+        locked_run.append_locked(run, events, at=timezone.now(), cancel_at=db_now(), wakes=F("wakes") + 1)
         notify.notify_workers()
     else:
         _conclude(run, events, actor=actor)
@@ -62,7 +62,7 @@ def conclude_cancel(run_id: UUID) -> None:
     wanted = Run.objects.filter(id=run_id, cancel_at__isnull=False)
     if wanted.exclude(status__in=_OVER).exists():
         with transaction.atomic():
-            conclude_locked(ledger.lock_run(run_id), [])
+            conclude_locked(locked_run.lock_run(run_id), [])
 
 
 def conclude_locked(run: Run, events: Sequence[NewEvent]) -> None:
@@ -77,13 +77,13 @@ def _conclude(run: Run, events: Sequence[NewEvent], *, actor: str) -> None:
         _become_unknown(run, events, lost)
         return
     jobs.cancel_jobs_of(run.id)
-    ending = [*ledger.keep_head(run), NewEvent("run_cancelled", {}, actor=actor)]
+    ending = [*locked_run.keep_head(run), NewEvent("run_cancelled", {}, actor=actor)]
     _turn(run, [*events, *ending], status=Status.CANCELLED, ended_at=timezone.now())
 
 
 def _become_unknown(run: Run, events: Sequence[NewEvent], lost: Sequence[TaskResult]) -> None:
     if run.status == Status.UNKNOWN:
-        ledger.append_locked(run, events, at=timezone.now(), cancel_at=db_now())
+        locked_run.append_locked(run, events, at=timezone.now(), cancel_at=db_now())
         return
     for row in lost:
         journal.amend_result(row, protection_of(run), outcome=Outcome.UNKNOWN)
@@ -98,7 +98,7 @@ def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any
     """Give the run its status. The epoch rises: a worker that was frozen past its lease finds it gone."""
     rest = {"epoch": F("epoch") + 1, "due_at": None, "lease_until": None, "leased_by": None, "progress": b""}
     cleared = {"error": b"", "error_code": "", "cancel_at": db_now()}
-    ledger.append_locked(run, events, at=timezone.now(), **{**rest, **cleared, "status": status, **values})
+    locked_run.append_locked(run, events, at=timezone.now(), **{**rest, **cleared, "status": status, **values})
 
 
 def _locked(run: Run, error: dict[str, Any]) -> bytes:

@@ -1,20 +1,17 @@
-"""The runner's commits: advance, settle, rest, fail, leave open. Each builds everything first and then moves the head
-once.
+"""Commits of a slice: a superstep, a settlement, a rest. Each assembles everything first and then moves the head once.
 
 Where somebody else wrote to the log meanwhile (a decision, an edit), the commit is built anew from what is there now
 and tried again; the nodes do not run again, for the state's change stands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import Error
 
-from approvals.gates import settlement as gate_settlement
 from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
-from approvals.gates.settlement import Rebasing
+from approvals.gates.settlement import Rebasing, rebase_writes, settle_gates
 from approvals.models import RequestStatus
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import Status
@@ -33,9 +30,8 @@ from orchestrator.engine.plan import Frontier, Planned, ending, plan
 from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
-from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.memory import MemoryChanges, State
-from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.session import PendingCommit, Session, SuperstepResult, retry_when_log_moved
 
 
@@ -56,21 +52,17 @@ def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = 
     it. Where nothing but pure tasks comes next, the commit may be on its way then: `await_commit` it.
     """
 
+    lease = session.lease
+
     def act() -> tuple[Head, str]:
         it = _assemble(session, worked)
         try:
             made = ledger.prepare_commit(
-                session.lease,
-                session.head,
-                it.checkpoint,
-                it.run_update,
-                events=it.events,
-                also=it.listing,
-                inside=it.inside,
+                lease, session.head, it.checkpoint, it.run_update, events=it.events, also=it.listing, inside=it.inside
             )
             if not await_commit(session):
                 return session.head, Status.RUNNING
-            session.ahead = it.after
+            session.next_plan = it.after
             landing = made.send()
             if wait or not _may_overlap(session, it):
                 landing()
@@ -80,14 +72,14 @@ def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = 
             alone = it.inside is None and failed_save.may_continue(session.graph, worked.kept, it.run_update, it.after)
             if not (alone and failed_save.is_refusal(error)):
                 raise
-            session.ahead = it.after
+            session.next_plan = it.after
             head = failed_save.continue_unsaved(
-                session.lease, session.head, it.checkpoint, it.run_update, events=it.events, error=error
+                lease, session.head, it.checkpoint, it.run_update, events=it.events, error=error
             )
             return head, it.run_update.status
         return made.head, it.run_update.status
 
-    return _moved(session, retry_when_log_moved(session.lease, act))
+    return _still_ours(session, retry_when_log_moved(lease, act))
 
 
 def await_commit(session: Session) -> bool:
@@ -98,7 +90,7 @@ def await_commit(session: Session) -> bool:
     if pending_commit is None:
         return True
     try:
-        pending_commit.land()
+        pending_commit.wait()
         return True
     except ConcurrentUpdate:
         session.head, session.retried, session.lease.moved = pending_commit.before, [], True
@@ -119,23 +111,18 @@ def _may_overlap(session: Session, it: _Assembled) -> bool:
 
 
 def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
-    number, step, kept, at = session.lease.superstep + 1, worked.step, worked.kept, datetime.now(UTC)
-    reached = _gates_to_ask(session, kept, worked.before)
+    lease, graph, step, kept = session.lease, session.graph, worked.step, worked.kept
+    number, at = lease.superstep + 1, datetime.now(UTC)
+    reached = gates_to_ask(session, kept, worked.before)
     outputs = {task: one.output for task, one in kept.items() if one.output}
-    after = plan(session.graph, step.frontier)
+    after = plan(graph, step.frontier)
     status = _status(session, step.frontier, after)
     held = [write for write in step.held if write.task in reached]
-    memory = execution_memory.check_landings(
-        session.lease, session.graph, step.memory, held=held, outputs=outputs, at=at
-    )
+    memory = execution_memory.check_landings(lease, graph, step.memory, held=held, outputs=outputs, at=at)
     state = _state_reviewers_see(session, step, memory, held)
-    opening = prepare_requests(
-        session.lease, session.graph, reached, step.held, Moment(state, number, session.input, at)
-    )
-    moved = gate_settlement.rebase_writes(
-        session.look(), session.graph, state, at=at, protection=session.lease.protection
-    )
-    entries = summary.node_entries(session.graph, kept)
+    opening = prepare_requests(lease, graph, reached, step.held, Moment(state, number, session.input, at))
+    rebased = rebase_writes(session.open_requests(), graph, state, at=at, protection=lease.protection)
+    entries = summary.node_entries(graph, kept)
     checkpoint = NewCheckpoint(
         Source.SUPERSTEP,
         _payload(session, step, [(t.node, k.ms) for t, k in kept.items()], number),
@@ -144,22 +131,15 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
         nodes=entries,
         kept=_is_kept(session, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING),
         took_ms=worked.took_ms,
-        snapshot=session.graph.snapshot,
+        snapshot=graph.snapshot,
     )
-    run_update = RunUpdate(
-        status, summary.place_of(step.frontier, after), tape.extend(session.lease.tape, summary.tape_word(entries))
-    )
-    events = [
-        *summary.unfinished_events(session.retried),
-        *summary.task_events(kept),
-        *memory.events,
-        *opening.events,
-        *moved.events,
-    ]
-    events += summary.status_events(status, step.frontier)
-    journaled = any(session.graph.nodes[task.node].journaled for task in kept)
-    listing = journal.list_update(session.lease, session.head.next_seq) if journaled else None
-    return _Assembled(checkpoint, run_update, events, listing, _extra_writes(session, opening, moved, memory), after)
+    new_tape = tape.extend(lease.tape, summary.tape_word(entries))
+    run_update = RunUpdate(status, summary.place_of(step.frontier, after), new_tape)
+    events = [*summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
+    events += [*opening.events, *rebased.events, *summary.status_events(status, step.frontier)]
+    journaled = any(graph.nodes[task.node].journaled for task in kept)
+    listing = journal.list_update(lease, session.head.next_seq) if journaled else None
+    return _Assembled(checkpoint, run_update, events, listing, _extra_writes(session, opening, rebased, memory), after)
 
 
 def _is_kept(session: Session, worked: SuperstepResult, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
@@ -177,52 +157,43 @@ def _is_kept(session: Session, worked: SuperstepResult, after: Planned, *, opens
 
 def commit_settlement(session: Session) -> bool:
     """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens."""
+    lease, graph = session.lease, session.graph
 
     def act() -> tuple[Head, str]:
         at = datetime.now(UTC)
         before = session.head.payload.state
-        state = execution_memory.memory_values(session.lease, before, execution_memory.held_channels(session.look()))
-        settlement = gate_settlement.settle_gates(
-            session.asked, session.graph, session.frontier, state, session.lease.protection
-        )
+        channels = execution_memory.held_channels(session.open_requests())
+        state = execution_memory.memory_values(lease, before, channels)
+        settlement = settle_gates(session.asked, graph, session.frontier, state, lease.protection)
         others = [one for one in session.asked if one.request not in settlement.requests]
         if not settlement.settled:
-            moved = gate_settlement.rebase_writes(
-                others, session.graph, state, at=at, protection=session.lease.protection
-            )
-            ledger.append_events(session.lease, moved.events, inside=moved.insert)
-            session.lease.moved = True
+            rebased = rebase_writes(others, graph, state, at=at, protection=lease.protection)
+            ledger.append_events(lease, rebased.events, inside=rebased.insert)
+            lease.moved = True
             return session.head, Status.RUNNING
-        step = settle_step(session.graph, session.frontier, before, settlement.settled)
-        memory = _decided(session, step, at)
-        after = session.ahead = plan(session.graph, step.frontier)
+        step = settle_step(graph, session.frontier, before, settlement.settled)
+        memory = _settled_memory(session, step, at)
+        after = session.next_plan = plan(graph, step.frontier)
         status = _status(session, step.frontier, after, apart_from=settlement.requests)
-        after_it = _state_reviewers_see(session, step, memory)
-        moved = gate_settlement.rebase_writes(
-            others, session.graph, after_it, at=at, protection=session.lease.protection
-        )
+        seen = _state_reviewers_see(session, step, memory)
+        rebased = rebase_writes(others, graph, seen, at=at, protection=lease.protection)
+        nodes, payload = summary.gate_entries(settlement.settled), _payload(session, step, [], lease.superstep)
         checkpoint = NewCheckpoint(
-            Source.SETTLEMENT,
-            _payload(session, step, [], session.lease.superstep),
-            session.lease.superstep,
-            step.changes,
-            nodes=summary.gate_entries(settlement.settled),
-            snapshot=session.graph.snapshot,
+            Source.SETTLEMENT, payload, lease.superstep, step.changes, nodes=nodes, snapshot=graph.snapshot
         )
-        run_update = RunUpdate(status, summary.place_of(step.frontier, after), tape.extend(session.lease.tape, "s"))
+        run_update = RunUpdate(status, summary.place_of(step.frontier, after), tape.extend(lease.tape, "s"))
         applied = summary.gate_events(settlement.settled)
-        events = [*applied, *memory.events, *moved.events, *summary.status_events(status, step.frontier)]
+        events = [*applied, *memory.events, *rebased.events, *summary.status_events(status, step.frontier)]
 
         def inside() -> None:
             settlement.insert()
-            moved.insert()
-            memory.insert(session.lease, Commit(session.head.next_seq, session.lease.superstep, at))
+            rebased.insert()
+            memory.insert(lease, Commit(session.head.next_seq, lease.superstep, at))
 
-        return ledger.commit_superstep(
-            session.lease, session.head, checkpoint, run_update, events=events, inside=inside
-        ), status
+        head = ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=inside)
+        return head, status
 
-    return _moved(session, retry_when_log_moved(session.lease, act))
+    return _still_ours(session, retry_when_log_moved(lease, act))
 
 
 def commit_rest(session: Session) -> bool:
@@ -234,7 +205,7 @@ def commit_rest(session: Session) -> bool:
     run_update = RunUpdate(status, summary.place_of(session.frontier, None), session.lease.tape)
 
     def act() -> bool:
-        if session.settled():
+        if session.has_settled_gate():
             return True
         ledger.stop_run(session.lease, run_update, events=summary.status_events(status, session.frontier))
         return False
@@ -242,106 +213,7 @@ def commit_rest(session: Session) -> bool:
     return retry_when_log_moved(session.lease, act)
 
 
-def commit_failure(session: Session, error: dict[str, Any]) -> bool:
-    """Stop a run that failed outside its tasks (a limit, a router behind a gate): a failure checkpoint with nothing
-    new. Unknown comes before failed: where an effect may have happened, that is to be settled first.
-    """
-    lost = unsettled_tasks(session.graph, journal.entries(session.lease))
-    status = Status.UNKNOWN if lost else Status.FAILED
-    run_update = RunUpdate(status, str(error.get("node", "")), tape.extend(session.lease.tape, "!"), error=error)
-    events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    checkpoint = _failure(session, session.head.payload, [])
-
-    def mark() -> None:
-        journal.mark_tasks_unknown(session.lease, lost)
-
-    retry_when_log_moved(
-        session.lease,
-        lambda: ledger.commit_superstep(
-            session.lease, session.head, checkpoint, run_update, events=events, inside=mark
-        ),
-    )
-    return False
-
-
-def _failure(session: Session, payload: Payload, nodes: list[dict[str, Any]]) -> NewCheckpoint:
-    number, snapshot = session.lease.superstep, session.graph.snapshot
-    return NewCheckpoint(Source.FAILURE, payload, number, nodes=nodes, committed=False, snapshot=snapshot)
-
-
-def commit_open_superstep(
-    session: Session,
-    planned: Planned,
-    before: OpenSuperstep,
-    kept: Mapping[Task, FinishedTask],
-    left: Mapping[Task, TaskOutcome],
-    *,
-    error: dict[str, Any] | None = None,
-    ask: bool = True,
-) -> bool:
-    """Commit a superstep that stays open: what finished is kept, human siblings are asked unless a gate cannot open."""
-    run_update = _stopped(session, left, error)
-    reached = _gates_to_ask(session, kept, before) if ask else {}
-    held = [write for task in reached for write in kept[task].held(task)]
-    later = left if run_update.status == Status.WAITING else {}
-    open_ = _still_open(session, kept, later, asked=before.asked | set(reached))
-    # Without an error nothing was tried: an attempt that was planned before is still to come.
-    ended = [(task, one) for task, one in left.items() if one.error]
-    unknown = [task for task, one in left.items() if one.outcome == "unknown"]
-
-    def act() -> Head:
-        payload, at = session.head.payload, datetime.now(UTC)
-        seen = execution_memory.values_to_be_held(session.lease, session.graph, payload.state, held, at)
-        moment = Moment(seen, session.lease.superstep, session.input, at)
-        opening = prepare_requests(session.lease, session.graph, reached, held, moment)
-        checkpoint = _failure(
-            session, replace(payload, open=open_.to_json()), summary.open_node_entries(session.graph, kept, left)
-        )
-        events = [
-            *summary.unfinished_events([*session.retried, *ended]),
-            *opening.events,
-            *summary.stop_events(run_update),
-        ]
-
-        def inside() -> None:
-            opening.insert()
-            journal.mark_tasks_unknown(session.lease, unknown)
-            journal.list_done_results(session.lease, session.head.next_seq)
-
-        return ledger.commit_superstep(
-            session.lease, session.head, checkpoint, run_update, events=events, inside=inside
-        )
-
-    retry_when_log_moved(session.lease, act)
-    return False
-
-
-def _still_open(
-    session: Session, kept: Mapping[Task, FinishedTask], later: Mapping[Task, TaskOutcome], *, asked: frozenset[Task]
-) -> OpenSuperstep:
-    """What is kept of the superstep, with when and after how many tries those go on that wait for a next attempt."""
-    now = session.lease.now().timestamp()
-    tries = {task: one.tries for task, one in later.items()}
-    due = {task: now + one.due_in for task, one in later.items()}
-    return OpenSuperstep(dict(kept), asked, tries, session.lease.superstep + 1, due)
-
-
-def _stopped(session: Session, left: Mapping[Task, TaskOutcome], error: dict[str, Any] | None) -> RunUpdate:
-    """What an open superstep makes of the run: unknown before failed before waiting."""
-    tape_ = tape.extend(session.lease.tape, "!")
-    at_node = ", ".join(sorted({task.node for task in left}))
-    for outcome, status in (("unknown", Status.UNKNOWN), ("failed", Status.FAILED)):
-        tasks = [task for task, one in left.items() if one.outcome == outcome]
-        if tasks and not error:
-            return RunUpdate(status, at_node, tape_, error=summary.stop_error(outcome, tasks[0], left[tasks[0]]))
-    if error:
-        return RunUpdate(Status.FAILED, at_node, tape_, error=error)
-    return RunUpdate(Status.WAITING, at_node, session.lease.tape, due_in=min(one.due_in for one in left.values()))
-
-
-def _gates_to_ask(
-    session: Session, kept: Mapping[Task, FinishedTask], before: OpenSuperstep
-) -> dict[Task, ReachedGate]:
+def gates_to_ask(session: Session, kept: Mapping[Task, FinishedTask], before: OpenSuperstep) -> dict[Task, ReachedGate]:
     """The gates that are asked now: those of kept tasks whose requests are not open yet."""
     asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
     if not asked:
@@ -358,7 +230,7 @@ def _as_a_whole(session: Session, task: Task, one: FinishedTask) -> bool:
     return one.guard is not None or execution_memory.all_or_nothing(session.graph, task, one.output)
 
 
-def _decided(session: Session, step: Step, at: datetime) -> MemoryChanges:
+def _settled_memory(session: Session, step: Step, at: datetime) -> MemoryChanges:
     """What a settlement lands. Raises `ConcurrentUpdate` where memory changed meanwhile: the next look re-bases it."""
     try:
         return execution_memory.check_landings(session.lease, session.graph, step.memory, at=at)
@@ -368,7 +240,7 @@ def _decided(session: Session, step: Step, at: datetime) -> MemoryChanges:
 
 def _state_reviewers_see(session: Session, step: Step, memory: MemoryChanges, held: Sequence[HeldWrite] = ()) -> State:
     """The state after the step, with what memory then holds for writes that gates hold."""
-    asked = session.look()
+    asked = session.open_requests()
     if not (asked or held):
         return step.state
     channels = execution_memory.held_channels(asked, held)
@@ -379,7 +251,9 @@ def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from:
     if after.starts:
         return Status.RUNNING
     status = Status(ending(session.graph, frontier))
-    waits = [a for a in session.look() if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
+    waits = [
+        a for a in session.open_requests() if a.request.status == RequestStatus.SETTLED and a.request not in apart_from
+    ]
     return Status.RUNNING if status == Status.PAUSED and waits else status
 
 
@@ -394,22 +268,22 @@ def _payload(session: Session, step: Step, ran: list[tuple[str, int]], superstep
 
 
 def _extra_writes(
-    session: Session, opening: NewRequests, moved: Rebasing, memory: MemoryChanges
+    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges
 ) -> Callable[[], None] | None:
-    if not (opening.requests or moved.rows or moved.reopened or memory):
+    if not (opening.requests or rebased.rows or rebased.reopened or memory):
         return None
     commit = Commit(session.head.next_seq, session.lease.superstep + 1, datetime.now(UTC))
 
     def inside() -> None:
         opening.insert()
-        moved.insert()
+        rebased.insert()
         memory.insert(session.lease, commit)
 
     return inside
 
 
-def _moved(session: Session, outcome: tuple[Head, str]) -> bool:
+def _still_ours(session: Session, outcome: tuple[Head, str]) -> bool:
     head, status = outcome
     if head is not session.head:
-        session.moved_to(head)
+        session.advance_to(head)
     return status == Status.RUNNING

@@ -71,8 +71,8 @@ def continue_unsaved(
 
     The run is marked at once, or, where the database itself refuses, by the next commit that succeeds.
     """
-    said = f"superstep {checkpoint.superstep} was not saved: {open_superstep.error_json(error)['message']}"
-    facts = {"code": "not_saved", "superstep": checkpoint.superstep, "message": said}
+    content = f"superstep {checkpoint.superstep} was not saved: {open_superstep.error_json(error)['message']}"
+    facts = {"code": "not_saved", "superstep": checkpoint.superstep, "message": content}
     lease.unsaved += [*events, NewEvent("warning", facts)]
     lease.superstep, lease.tape = checkpoint.superstep, run_update.tape
     log.warning("superstep_not_saved", run=str(lease.id), superstep=checkpoint.superstep, error=str(error))

@@ -19,7 +19,7 @@ from checkpoints.core.status import Status
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import head_loader
+from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import RunUpdate
 from checkpoints.memory import read_records
 from checkpoints.queue import leases
@@ -39,7 +39,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import Planned, check_limits, plan
 from orchestrator.engine.reduce import reduce_step
-from orchestrator.execution import cancellation, commit, failed_save, open_superstep, summary
+from orchestrator.execution import cancellation, commit, failed_save, failure_commit, open_superstep, summary
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import Draining, Executor, TaskOutcome
 from orchestrator.execution.heartbeat import Heartbeat
@@ -92,7 +92,7 @@ def _cancelled(lease: Lease) -> None:
         cancellation.conclude_cancel(lease.id)
     except (TamperedRow, WrongKey) as error:
         # It is queued again by now, and the next worker would come no further.
-        ledger.mark_tampered(lease.id, error)
+        locked_run.mark_tampered(lease.id, error)
 
 
 def _not_saved(lease: Lease, error: Exception, draining: Callable[[], bool]) -> None:
@@ -209,7 +209,7 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
     before = OpenSuperstep.from_json(session.head.payload.open)
     try:
         # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
-        if not (before.superstep or session.entries) and session.settled():
+        if not (before.superstep or session.entries) and session.has_settled_gate():
             return commit.commit_settlement(session)
         planned = session.planned or plan(session.graph, session.frontier)
         if not planned.starts:
@@ -219,7 +219,8 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
     except (StaleLease, Draining, TamperedRow, WrongKey, SaveFailed):
         raise
     except CountersignError as error:
-        return not commit.await_commit(session) or commit.commit_failure(session, open_superstep.error_json(error))
+        ours = commit.await_commit(session)
+        return not ours or failure_commit.commit_failure(session, open_superstep.error_json(error))
 
 
 class _Again(Exception):
@@ -256,7 +257,7 @@ def _run_tasks(
             kept[task] = found
     left = {task: finish for task, finish in finishes.items() if task not in kept}
     if left:
-        return _left_open(session, planned, before, kept, left)
+        return _left_open(session, before, kept, left)
     return _complete(session, planned, before, kept, finishes, took_ms=took_ms)
 
 
@@ -274,7 +275,7 @@ def _complete(
         results = {task: one.result() for task, one in kept.items()}
         step = reduce_step(session.graph, planned, session.head.payload.state, results)
     except CountersignError as error:
-        return _left_open(session, planned, before, kept, error=open_superstep.error_json(error))
+        return _left_open(session, before, kept, error=open_superstep.error_json(error))
     try:
         return commit.commit_superstep(session, SuperstepResult(planned, before, kept, step, asks, took_ms))
     except (StaleLease, TamperedRow, WrongKey, SaveFailed):
@@ -285,12 +286,11 @@ def _complete(
         raise _Again(replace(before, results=_without_conflicting(session, kept, conflict))) from conflict
     except CountersignError as error:
         # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
-        return _left_open(session, planned, before, kept, error=open_superstep.error_json(error), ask=False)
+        return _left_open(session, before, kept, error=open_superstep.error_json(error), ask=False)
 
 
 def _left_open(
     session: Session,
-    planned: Planned,
     before: OpenSuperstep,
     kept: dict[Task, FinishedTask],
     left: Mapping[Task, TaskOutcome] | None = None,
@@ -301,7 +301,7 @@ def _left_open(
         return True
     while True:
         try:
-            return commit.commit_open_superstep(session, planned, before, kept, left or {}, **how)
+            return failure_commit.commit_open_superstep(session, before, kept, left or {}, **how)
         except MemoryConflict as conflict:
             kept = _without_conflicting(session, kept, conflict)
 

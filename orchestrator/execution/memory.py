@@ -14,7 +14,7 @@ from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
 from checkpoints.memory import landings as memory_landings
 from checkpoints.memory import read_records
-from checkpoints.memory import shelf as memory
+from checkpoints.memory import shelf as memory_shelf
 from checkpoints.memory.landings import Commit, Landings
 from checkpoints.models import MemoryRecord
 from checkpoints.queue.leases import Lease
@@ -36,7 +36,7 @@ def mode_of(graph: Compiled, node: str) -> str:
 
 def open_memory(lease: Lease, graph: Compiled, task: Task) -> Memory:
     """The memory of one attempt."""
-    mode, live = mode_of(graph, task.node), memory.Shelf(lease.protection)
+    mode, live = mode_of(graph, task.node), memory_shelf.Shelf(lease.protection)
     shelf: Shelf = live if mode == LIVE else read_records.ReplayingShelf(lease, task, mode, live, _masked)
     journals = mode == JOURNALED and not graph.nodes[task.node].journaled
     limit = conf().max_value_bytes
@@ -116,7 +116,7 @@ def memory_values(lease: Lease, state: State, channels: Iterable[str], landings:
     named = {channel for channel in channels if is_memory(channel)}
     if not named:
         return state
-    found = memory.values((address_of(channel) for channel in named), lease.protection)
+    found = memory_shelf.values((address_of(channel) for channel in named), lease.protection)
     found |= {one.landing.channel: one.after for one in (landings.changes if landings else [])}
     return {**state, "memory": found}
 

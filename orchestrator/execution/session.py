@@ -36,18 +36,20 @@ class SuperstepResult:
 
 @frozen
 class PendingCommit:
-    """A superstep's commit on its way, and what it is made of: the head before it, and the work."""
+    """A superstep's commit on its way: what waits for it, the head before it, and the result that it commits."""
 
-    land: Callable[[], None]
+    wait: Callable[[], None]
     before: Head
     worked: SuperstepResult
 
 
 @dataclass(slots=True)
 class Session:
-    """One run laid out for work: its hold, graph, head and input; journal entries of a superstep in hand; its open
-    requests; the attempts of this superstep that were followed by another; the plan that the last commit made, so that
-    nobody makes it again; and that commit, while it is on its way.
+    """One leased run while a slice works on it.
+
+    `entries` are the journal entries of a superstep that was cut off, `asked` the open requests, `retried` the attempts
+    of this superstep that were followed by another. `next_plan` is what the last commit planned, so that it is planned
+    once; `pending_commit` is that commit while it is on its way.
     """
 
     lease: Lease
@@ -57,7 +59,7 @@ class Session:
     entries: dict[Task, Entry] = field(default_factory=dict)
     asked: list[RequestState] = field(default_factory=list)
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
-    ahead: Planned | None = None
+    next_plan: Planned | None = None
     planned: Planned | None = None
     pending_commit: PendingCommit | None = None
 
@@ -65,7 +67,7 @@ class Session:
     def frontier(self) -> Frontier:
         return Frontier.from_json(self.head.payload.frontier)
 
-    def look(self) -> list[RequestState]:
+    def open_requests(self) -> list[RequestState]:
         """The requests that wait on this line; read anew only where something moved since the last look."""
         if self.lease.moved:
             payload = self.head.payload
@@ -75,14 +77,14 @@ class Session:
             self.lease.moved = False
         return self.asked
 
-    def settled(self) -> bool:
+    def has_settled_gate(self) -> bool:
         """Whether a settled gate waits to be applied."""
-        return any(one.request.status == RequestStatus.SETTLED for one in self.look())
+        return any(one.request.status == RequestStatus.SETTLED for one in self.open_requests())
 
-    def moved_to(self, head: Head) -> None:
-        """The head is another one: nothing is in hand, and requests may have been opened or applied."""
+    def advance_to(self, head: Head) -> None:
+        """Take this head; the superstep is over, and requests may have been opened or applied."""
         self.head, self.entries, self.retried = head, {}, []
-        self.planned, self.ahead = self.ahead, None
+        self.planned, self.next_plan = self.next_plan, None
         self.lease.moved = True
 
 

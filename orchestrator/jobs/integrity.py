@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from checkpoints import audit_log, key_rotation
 from checkpoints.conf import keyring
 from checkpoints.key_rotation import Rotated
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, verify_run
@@ -76,7 +76,7 @@ def _one(wanted: Wanted, run: UUID, result: Verified) -> None:
         return
     result.failed += 1
     if wanted.mark and faults[0].code in TAMPERED:
-        ledger.mark_tampered(run, TamperedRow(faults[0].reason, row=faults[0].what))
+        locked_run.mark_tampered(run, TamperedRow(faults[0].reason, row=faults[0].what))
     if len(result.bad) < MOST_NAMED:
         result.bad.append(as_json(faults))
 
@@ -101,12 +101,12 @@ def verify_job(lease: JobLease) -> Iterator[Step]:
     by = facts.pop("by", "")
     wanted = Wanted(**{**facts, "runs": tuple(facts.get("runs", ()))})
     result, total = Verified(**(lease.place or {})), wanted.rows().count()
-    told = result.last
+    details = result.last
     for _ in verify_runs(wanted, result):
         if result.checked % BATCH == 0:
-            told = result.last
+            details = result.last
             yield _checked(result, total)
-    if result.last != told:
+    if result.last != details:
         yield _checked(result, total)
     named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
     audit_log.record("runs_verified", actor=_person(by), checked=result.checked, failed=result.failed, bad=named)

@@ -30,7 +30,7 @@ class Following(AsyncJsonWebsocketConsumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.bell = asyncio.Event()
+        self.nudge = asyncio.Event()
         self.watched: set[UUID] = set()
         self.sender: asyncio.Task[None] | None = None
         self.checked = 0.0
@@ -38,10 +38,10 @@ class Following(AsyncJsonWebsocketConsumer):
     def follow(self, runs: set[UUID]) -> None:
         """Watch these runs, and no others."""
         hub = Hub.here()
-        hub.leave(self.watched - runs, self.bell)
-        hub.watch(runs - self.watched, self.bell)
+        hub.leave(self.watched - runs, self.nudge)
+        hub.watch(runs - self.watched, self.nudge)
         self.watched = runs
-        self.bell.set()
+        self.nudge.set()
 
     def start(self) -> None:
         self.sender = asyncio.get_running_loop().create_task(self._send_on())
@@ -53,16 +53,16 @@ class Following(AsyncJsonWebsocketConsumer):
             await self.close(BAD_MESSAGE)
 
     async def disconnect(self, code: int) -> None:
-        Hub.here().leave(self.watched, self.bell)
+        Hub.here().leave(self.watched, self.nudge)
         self.watched = set()
         if self.sender is not None:
             self.sender.cancel()
 
     async def _send_on(self) -> None:
         while True:
-            await self.bell.wait()
+            await self.nudge.wait()
             # Cleared before the look: what is written meanwhile rings again.
-            self.bell.clear()
+            self.nudge.clear()
             try:
                 if not await self.send_news():
                     return

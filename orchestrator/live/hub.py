@@ -38,18 +38,18 @@ class Hub:
         """The hub of the running loop."""
         return cls._hubs.setdefault(asyncio.get_running_loop(), cls())
 
-    def watch(self, runs: Iterable[UUID], bell: asyncio.Event) -> None:
+    def watch(self, runs: Iterable[UUID], nudge: asyncio.Event) -> None:
         """Ring the bell whenever the log of one of these runs has grown. A run may have grown before: look first."""
         for run in runs:
-            self._bells.setdefault(run, set()).add(bell)
+            self._bells.setdefault(run, set()).add(nudge)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look_on())
 
-    def leave(self, runs: Iterable[UUID], bell: asyncio.Event) -> None:
+    def leave(self, runs: Iterable[UUID], nudge: asyncio.Event) -> None:
         """Stop watching. The last one to leave ends the task at its next look."""
         for run in runs:
             bells = self._bells.get(run, set())
-            bells.discard(bell)
+            bells.discard(nudge)
             if not bells:
                 self._bells.pop(run, None)
                 self._seen.pop(run, None)
@@ -69,8 +69,8 @@ class Hub:
         if self._seen.get(run) == seq:
             return
         self._seen[run] = seq
-        for bell in self._bells.get(run, ()):
-            bell.set()
+        for nudge in self._bells.get(run, ()):
+            nudge.set()
 
 
 async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:

@@ -19,7 +19,7 @@ BATCH = 500
 
 def message(event: RunEvent) -> dict[str, Any]:
     """A line of the log as a socket sends it; where its payload cannot be opened, {"refused": why}."""
-    told = read_or_reason(event, "payload") or {}
+    facts = read_or_reason(event, "payload") or {}
     return {
         "seq": event.seq,
         "type": event.type,
@@ -27,7 +27,7 @@ def message(event: RunEvent) -> dict[str, Any]:
         "node": event.node,
         "task": event.task,
         "actor": event.actor,
-        "payload": told if isinstance(told, dict) else {"refused": told},
+        "payload": facts if isinstance(facts, dict) else {"refused": facts},
     }
 
 

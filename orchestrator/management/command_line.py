@@ -81,17 +81,17 @@ def as_json(run: Run) -> str:
 
 def as_text(run: Run) -> str:
     """A run for people, a few lines."""
-    told = as_dict(run)
+    facts = as_dict(run)
     lines = [f"{run.key}  {run.graph} {run.version}  {run.status}, superstep {run.superstep}"]
     lines += [f"  at {run.at_node}"] if run.at_node else []
     lines += [f"  {progress(run)}"] if run.progress else []
-    lines += [f"  {told['error']['message']} [{told['error']['code']}]"] if told["error"] else []
-    lines += [f"  waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in told["waiting"]]
+    lines += [f"  {facts['error']['message']} [{facts['error']['code']}]"] if facts["error"] else []
+    lines += [f"  waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in facts["waiting"]]
     return "\n".join(lines)
 
 
 def progress(run: Run) -> str:
     """What the node in hand reports."""
-    told = progress_of(run) or {}
-    text = f"{told.get('done', 0)} of {told.get('total', 0)}"
-    return f"{text} {told['note']}" if told.get("note") else text
+    facts = progress_of(run) or {}
+    text = f"{facts.get('done', 0)} of {facts.get('total', 0)}"
+    return f"{text} {facts['note']}" if facts.get("note") else text

@@ -15,13 +15,13 @@ _PATIENCE = 5.0
 
 def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], None]) -> Run:
     """Tell each change of status, node and progress, until the run neither waits for a worker nor has one."""
-    told, begun, warned = "", time.monotonic(), False
+    facts, begun, warned = "", time.monotonic(), False
     while True:
         run = Run.objects.defer("input", "seal").get(id=run_id)
         line = _line(run)
-        if line != told:
+        if line != facts:
             tell(line)
-            told = line
+            facts = line
         if run.status not in WORKING:
             return run
         if not warned and time.monotonic() - begun > _PATIENCE and not worker_alive():

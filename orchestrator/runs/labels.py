@@ -43,18 +43,18 @@ def run_facts(compiled: Compiled, staged: Any) -> dict[str, str]:
 
 def progress_of(run: Run) -> dict[str, Any] | None:
     """What the node in hand reports: {task, done, total, note}; None where it reports nothing, or none can read it."""
-    told = read_or_reason(run, "progress")
-    return told if isinstance(told, dict) else None
+    facts = read_or_reason(run, "progress")
+    return facts if isinstance(facts, dict) else None
 
 
 def display_error(run: Run) -> dict[str, Any] | None:
     """Why a run stopped, {code, message, ...}; where it cannot be opened, the code and a sentence that says so. None
     where it did not stop.
     """
-    told = read_or_reason(run, "error")
-    if isinstance(told, dict):
-        return told
-    return {"code": run.error_code, "message": told or NOT_KEPT} if run.error_code else None
+    facts = read_or_reason(run, "error")
+    if isinstance(facts, dict):
+        return facts
+    return {"code": run.error_code, "message": facts or NOT_KEPT} if run.error_code else None
 
 
 def _at(value: Any, path: str) -> Any:

@@ -13,7 +13,7 @@ from checkpoints.core.status import STOPPED, Status
 from checkpoints.db.clock import db_now
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue import notify
@@ -61,7 +61,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     line = NewEvent("task_settled", facts, node=row.node, task=row.task, actor=actor)
     left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
     if left or run.status != Status.UNKNOWN:
-        ledger.append_locked(run, [line], at=timezone.now())
+        locked_run.append_locked(run, [line], at=timezone.now())
     elif run.cancel_at:
         cancellation.conclude_locked(run, [line])
     else:
@@ -69,7 +69,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
 
 
 def _queue(run: Run, line: NewEvent) -> None:
-    ledger.append_locked(
+    locked_run.append_locked(
         run,
         [line],
         at=timezone.now(),

@@ -25,6 +25,7 @@ from checkpoints.db import query_cache
 from checkpoints.db.clock import db_in
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
 from checkpoints.queue import leases, notify
@@ -195,7 +196,7 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
                 f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
             )
         only = frozenset({Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
-        ledger.requeue_run(run, events=[NewEvent("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
+        locked_run.requeue_run(run, events=[NewEvent("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
     run.refresh_from_db()
     return run
 
@@ -261,9 +262,9 @@ def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
     """
     try:
         with transaction.atomic():
-            yield ledger.lock_run(run_id)
+            yield locked_run.lock_run(run_id)
     except TamperedRow as found:
-        ledger.mark_tampered(run_id, found)
+        locked_run.mark_tampered(run_id, found)
         audit_log.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
         raise
 

@@ -205,7 +205,7 @@ def person(user: Any) -> str:
 
 
 @register.filter
-def said(event_type: str) -> str:
+def sentence(event_type: str) -> str:
     """The words of an event type."""
     return labels.EVENTS.get(event_type, event_type.replace("_", " "))
 

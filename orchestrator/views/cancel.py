@@ -17,8 +17,8 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator import runs
 from orchestrator.engine.errors import CountersignError
-from orchestrator.runs import verbs as runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,11 @@ def cancelled(run: Run) -> Cancelled | None:
     if not run.cancel_at:
         return None
     line = RunEvent.objects.filter(run=run.id, type="cancel_requested").order_by("-seq").first()
-    told = read_or_reason(line, "payload") if line else ""
+    payload = read_or_reason(line, "payload") if line else ""
     # Text, where the payload cannot be opened: why not.
-    return Cancelled(who_asked(run.id) or "the system", str(told["reason"] if isinstance(told, dict) else told or ""))
+    return Cancelled(
+        who_asked(run.id) or "the system", str(payload["reason"] if isinstance(payload, dict) else payload or "")
+    )
 
 
 @login_required

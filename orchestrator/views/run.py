@@ -21,12 +21,12 @@ from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.sealed_columns import unreadable_reason
+from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UNREADABLE, CountersignError, UnknownThing
 from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.runs import verbs as runs
 from orchestrator.views import run_details, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words

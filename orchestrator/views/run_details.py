@@ -154,7 +154,7 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     """Two hundred lines of the log, from the number asked for."""
     given = query.get("e", "")
     start = int(given) if given.isdecimal() else max(0, checkpoint.run.event_seq - EVENTS)
-    rows = [told(row) for row in timeline.events_after(checkpoint.run_id, start, limit=EVENTS)]
+    rows = [facts(row) for row in timeline.events_after(checkpoint.run_id, start, limit=EVENTS)]
     at = int(query["at"]) if query.get("at", "").isdecimal() else None
     last = rows[-1].seq if rows else start
     return {
@@ -165,7 +165,7 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     }
 
 
-def told(event: RunEvent) -> RunEvent:
+def facts(event: RunEvent) -> RunEvent:
     """The line with a few words of its payload."""
     payload = read_or_reason(event, "payload") or {}
     words = payload if isinstance(payload, str) else _words(event.type, payload)
@@ -199,4 +199,4 @@ TABS: dict[str, tuple[str, Detail]] = {
 
 def around(events_: Iterable[RunEvent]) -> list[RunEvent]:
     """Lines for the side column."""
-    return [told(event) for event in events_]
+    return [facts(event) for event in events_]

@@ -17,10 +17,10 @@ from approvals.views.page import opens_payloads, render, visible_run
 from checkpoints import audit_log
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
 from orchestrator.engine import Task, identity, registry
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.runs import unknown_outcomes
-from orchestrator.runs import verbs as runs
 
 
 @dataclass(slots=True)

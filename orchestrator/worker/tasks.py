@@ -49,7 +49,7 @@ def _in_slot(claim: Claim, act: Callable[[SharedState], None]) -> None:
         act(state)
         slot_work.go_on()
     except Exception:
-        log.exception("slice_failed", **slot_work.told())
+        log.exception("slice_failed", **slot_work.facts())
     finally:
         state.slots.leave(claim)
         state.ring()
@@ -64,7 +64,7 @@ class _SlotWork:
         self._until = time.monotonic() + GOING_ON_SECONDS
         self._order = RoundRobin()
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """For the log."""
         now = self._claim
         return {"id": str(now.id), "job": now.job, "epoch": now.epoch} if now else {"id": ""}

@@ -6,8 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from orchestrator import tokens
-from orchestrator.runs import verbs as runs
+from orchestrator import runs, tokens
 from tests.api import graphs
 from tests.cast import People
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from checkpoints.models import Run
 from checkpoints.queue import leases
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from orchestrator.worker import claimable
 from tests.api.conftest import Client
 from tests.cast import People

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Decision
 from checkpoints.models import AuditLine, Run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.api.conftest import Client
 from tests.cast import People
 from tests.checkpoints.rows import a_request, a_run

@@ -7,8 +7,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine.identity import Task, idempotency_key
-from orchestrator.runs import verbs as runs
 from tests.api import graphs
 from tests.api.conftest import Client
 from tests.cast import People

@@ -80,6 +80,6 @@ def test_what_is_answered_is_what_the_schema_says(
 
 def test_nothing_in_the_schema_had_to_be_guessed(olive: Client, capsys: pytest.CaptureFixture[str]) -> None:
     olive.get("schema/")
-    told = capsys.readouterr().err
-    assert "Warning" not in told
-    assert "Error" not in told
+    facts = capsys.readouterr().err
+    assert "Warning" not in facts
+    assert "Error" not in facts

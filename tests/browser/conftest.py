@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connections
 
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.pages import claims
 

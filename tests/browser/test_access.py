@@ -10,8 +10,8 @@ from approvals import reviews
 from approvals.models import Receipt
 from checkpoints.models import Run, TaskResult
 from checkpoints.queue import jobs
+from orchestrator import runs
 from orchestrator.jobs import kinds
-from orchestrator.runs import verbs as runs
 from tests.browser.conftest import Page
 from tests.cast import People
 from tests.pages import claims

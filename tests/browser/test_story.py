@@ -142,7 +142,7 @@ def test_stepping_changes_page_and_address_together(people: People, browse: Brow
 
 
 def test_the_list_moves_in_place(people: People, browse: Browse, worker: Worker) -> None:
-    from orchestrator.runs import verbs as runs
+    from orchestrator import runs
 
     run = runs.start("page_claim", {"claim_id": "CLM-7", "amount": "1"}, key="CLM-7", by=people.starter)
     operator = browse(people.starter)
@@ -154,7 +154,7 @@ def test_the_list_moves_in_place(people: People, browse: Browse, worker: Worker)
 
 
 def test_everything_that_was_missed_offline_arrives(people: People, browse: Browse, worker: Worker) -> None:
-    from orchestrator.runs import verbs as runs
+    from orchestrator import runs
 
     runs.start("page_claim", {"claim_id": "CLM-8", "amount": "1"}, key="CLM-8", by=people.starter)
     operator = browse(people.starter)

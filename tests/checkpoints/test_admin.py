@@ -7,9 +7,8 @@ from django.urls import reverse
 
 from checkpoints.admin import ReadOnlyRows
 from checkpoints.models import Run
-from orchestrator import tokens
+from orchestrator import runs, tokens
 from orchestrator.models import ApiToken
-from orchestrator.runs import verbs as runs
 from tests.api import graphs
 from tests.cast import PASSWORD, People, UserFactory
 

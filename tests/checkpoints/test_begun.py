@@ -8,8 +8,8 @@ from checkpoints.core.status import Status
 from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.models import RunEvent
+from orchestrator import runs
 from orchestrator.engine import END, START, Send, Task
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph
 
 
@@ -17,18 +17,18 @@ def intent(index: int, *, node: str = "leaf", visit: int = 1, attempt: int = 1, 
     return Intent(Task(node, visit, index), attempt, effect, "hash", 60.0)
 
 
-def said(intents: list[Intent]) -> list[tuple[str, str, int, str]]:
+def content(intents: list[Intent]) -> list[tuple[str, str, int, str]]:
     return [
         (one.task, one.node, one.payload["attempt"], one.payload["effect"]) for one in intent_log.intent_events(intents)
     ]
 
 
 def test_a_task_alone_is_named_as_it_is() -> None:
-    assert said([intent(7)]) == [("leaf:1:7", "leaf", 1, "write")]
+    assert content([intent(7)]) == [("leaf:1:7", "leaf", 1, "write")]
 
 
 def test_a_fan_out_is_one_line() -> None:
-    assert said([intent(n) for n in range(100)]) == [("leaf:1:0-99", "leaf", 1, "write")]
+    assert content([intent(n) for n in range(100)]) == [("leaf:1:0-99", "leaf", 1, "write")]
 
 
 def test_what_differs_in_anything_or_leaves_one_out_is_another_line() -> None:
@@ -36,10 +36,10 @@ def test_what_differs_in_anything_or_leaves_one_out_is_another_line() -> None:
         intent(0), intent(1), intent(3), intent(4, attempt=2), intent(5), intent(6, effect="external"),
         intent(7, visit=2), intent(8, visit=2), intent(9, node="other", visit=2), intent(3),
     ]  # fmt: skip
-    assert [task for task, *_ in said(some)] == [
+    assert [task for task, *_ in content(some)] == [
         "leaf:1:0-1", "leaf:1:3", "leaf:1:4", "leaf:1:5", "leaf:1:6", "leaf:2:7-8", "other:2:9", "leaf:1:3",
     ]  # fmt: skip
-    assert [task for line in said(some) for task in intent_log.tasks_of(line[0])] == [one.task for one in some]
+    assert [task for line in content(some) for task in intent_log.tasks_of(line[0])] == [one.task for one in some]
 
 
 @pytest.mark.parametrize("node", ["leaf", "a-b", "2-3", "x_y"])
@@ -49,15 +49,15 @@ def test_a_line_is_read_as_it_was_written(node: str) -> None:
         assert intent_log.tasks_of(line.task) == [Task(node, 1, n) for n in range(5, 5 + count)]
 
 
-@pytest.mark.parametrize("said", ["", "leaf", "leaf:1:", "leaf:1:0-", "leaf:1:-3", "leaf:1:0-b", "leaf:1:7-3"])
-def test_what_names_no_task_is_refused(said: str) -> None:
+@pytest.mark.parametrize("content", ["", "leaf", "leaf:1:", "leaf:1:0-", "leaf:1:-3", "leaf:1:0-b", "leaf:1:7-3"])
+def test_what_names_no_task_is_refused(content: str) -> None:
     with pytest.raises(ValueError, match="names no task|invalid literal"):
-        intent_log.tasks_of(said)
+        intent_log.tasks_of(content)
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("said", ["leaf:1:2-0", "leaf:1:0-2-", "leaf"])
-def test_a_run_whose_log_does_not_say_what_began_is_tampered(said: str) -> None:
+@pytest.mark.parametrize("content", ["leaf:1:2-0", "leaf:1:0-2-", "leaf"])
+def test_a_run_whose_log_does_not_say_what_began_is_tampered(content: str) -> None:
     def leaf(state: Any, ctx: Any) -> None:
         raise OSError("lost")
 
@@ -68,6 +68,6 @@ def test_a_run_whose_log_does_not_say_what_began_is_tampered(said: str) -> None:
     made.edge("leaf", END)
     run = advanced(made)
     assert run.status == Status.FAILED
-    assert RunEvent.objects.filter(run=run, type="effects_started").update(task=said) == 1
+    assert RunEvent.objects.filter(run=run, type="effects_started").update(task=content) == 1
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.TAMPERED

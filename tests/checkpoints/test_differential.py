@@ -16,6 +16,7 @@ from checkpoints.ledger import checkpoint_rows, reader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue import leases
 from checkpoints.sealing.sealed_rows import Protection
+from orchestrator import runs
 from orchestrator.engine import (
     END,
     START,
@@ -38,7 +39,6 @@ from orchestrator.engine import (
 )
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 
 pytestmark = pytest.mark.django_db
 

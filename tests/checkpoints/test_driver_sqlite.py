@@ -38,10 +38,10 @@ def _tables(transactional_db: None) -> Iterator[None]:
         cursor.execute("DROP TABLE fence")
 
 
-def send(*said: tuple[str, list[Any]]) -> int:
+def send(*content: tuple[str, list[Any]]) -> int:
     from checkpoints.db.drivers import sqlite
 
-    return sqlite.send(connection, said)()
+    return sqlite.send(connection, content)()
 
 
 def seen() -> tuple[int, list[Any]]:

@@ -4,8 +4,8 @@ import pytest
 
 from checkpoints.ledger import reader
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine import END, START
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph
 
 pytestmark = pytest.mark.django_db(transaction=True)

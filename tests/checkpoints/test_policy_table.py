@@ -12,9 +12,9 @@ from checkpoints.core.keep_policy import Superstep, stays
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Interval, registry
 from orchestrator.engine.structure import policy as policy_of
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.house.commands import ROOT
 
@@ -53,9 +53,9 @@ def _words(*, ahead: bool, own: set[int], tried: set[int]) -> str:
     """What the page says of these findings."""
     if own and own != tried:
         assert own == {number for number in tried if number % N == 0}
-    said = ["ahead"] if ahead else []
-    said += ["own" if own == tried else "own in every n-th superstep"] if own else []
-    return " + ".join(said) or "–"
+    content = ["ahead"] if ahead else []
+    content += ["own" if own == tried else "own in every n-th superstep"] if own else []
+    return " + ".join(content) or "–"
 
 
 @pytest.mark.parametrize(("policy", "setting"), list(NODES))
@@ -170,8 +170,8 @@ def eventful(request: pytest.FixtureRequest, rita: User) -> tuple[str, dict[str,
 @pytest.mark.django_db(transaction=True)
 def test_some_rows_stay_under_every_policy(eventful: tuple[str, dict[str, bool], Run]) -> None:
     policy, found, _ = eventful
-    told = {row: cell == "stays" for (row, column), cell in ALWAYS.items() if column == policy}
-    assert found == told
+    facts = {row: cell == "stays" for (row, column), cell in ALWAYS.items() if column == policy}
+    assert found == facts
 
 
 @pytest.mark.django_db(transaction=True)

@@ -42,15 +42,15 @@ def _analyze() -> None:
 
 def _asked(act: Callable[[], Any]) -> tuple[str, list[Any]]:
     """The last statement of `act`, and its parameters."""
-    said: list[tuple[str, list[Any]]] = []
+    content: list[tuple[str, list[Any]]] = []
 
     def keep(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        said.append((sql, list(params)))
+        content.append((sql, list(params)))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(keep):
         act()
-    return said[-1]
+    return content[-1]
 
 
 def _plan(text: str, params: list[Any]) -> str:

@@ -17,9 +17,9 @@ from checkpoints.journal.results import Ending
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Claimable
+from orchestrator import runs
 from orchestrator.engine import END, START, Send, Task
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,8 +102,8 @@ def test_results_that_are_ready_together_are_written_in_as_many_statements_as_on
     endings = [Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n) for n in range(tasks)]
     with CaptureQueriesContext(connection) as seen:
         assert journal.write_results(lease, endings) == []
-    said = [one["sql"] for one in seen if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}]
-    assert len(said) == 3, said
+    content = [one["sql"] for one in seen if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}]
+    assert len(content) == 3, content
     entries = journal.entries(lease)
     assert [entries[_leaf(n)].output for n in range(tasks)] == [{"writes": [n]} for n in range(tasks)]
     assert [entries[_leaf(n)].took_ms for n in range(tasks)] == list(range(tasks))

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
+from orchestrator import runs
 from orchestrator.engine import Append, Graph, registry
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 
 
 class Order(BaseModel):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
+from orchestrator import runs
 from orchestrator.engine import END, START, Send
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from checkpoints.core.status import Status
+from orchestrator import runs
 from orchestrator.engine import END, START, Append, Graph
-from orchestrator.runs import verbs as runs
 from tests.contract.small import Order, advanced, graph, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -115,8 +115,8 @@ def _shift(most: int, stopped: Callable[[], bool] = lambda: False) -> threads.Bo
 
 
 def test_jobs_that_take_long_are_done_at_once_and_no_more_of_them_than_are_allowed() -> None:
-    gate, shift = _Gate(), _shift(3)
-    shift.put([gate.job(str(n)) for n in range(5)])
+    gate, pool = _Gate(), _shift(3)
+    pool.put([gate.job(str(n)) for n in range(5)])
     until(lambda: len(gate.began) == 3)
     threading.Event().wait(0.1)
     assert gate.began == ["0", "1", "2"]
@@ -132,12 +132,12 @@ def test_many_short_jobs_do_not_take_a_thread_each() -> None:
 
 
 def test_a_job_that_is_given_up_makes_room_for_one_more_and_for_no_other_when_it_ends() -> None:
-    gate, other, shift = _Gate(), _Gate(), _shift(1)
+    gate, other, pool = _Gate(), _Gate(), _shift(1)
     first = gate.job("given up")
-    shift.put([first, *(other.job(str(n)) for n in range(3))])
+    pool.put([first, *(other.job(str(n)) for n in range(3))])
     until(lambda: gate.began == ["given up"])
     assert other.began == []
-    shift.give_up(first)
+    pool.give_up(first)
     until(lambda: other.began == ["0"])
     gate.go.set()
     threading.Event().wait(0.1)
@@ -147,10 +147,10 @@ def test_a_job_that_is_given_up_makes_room_for_one_more_and_for_no_other_when_it
 
 
 def test_what_has_no_place_yet_can_be_taken_back_and_what_has_one_begins() -> None:
-    gate, shift = _Gate(), _shift(2)
-    shift.put([gate.job(str(n)) for n in range(5)])
-    assert sorted(one.name for one in shift.take_back()) == ["2", "3", "4"]
-    assert shift.take_back() == []
+    gate, pool = _Gate(), _shift(2)
+    pool.put([gate.job(str(n)) for n in range(5)])
+    assert sorted(one.name for one in pool.take_back()) == ["2", "3", "4"]
+    assert pool.take_back() == []
     until(lambda: sorted(gate.began) == ["0", "1"])
     gate.go.set()
     threading.Event().wait(0.1)
@@ -159,23 +159,23 @@ def test_what_has_no_place_yet_can_be_taken_back_and_what_has_one_begins() -> No
 
 def test_once_the_shift_is_stopped_nobody_gets_a_place_and_who_has_one_begins() -> None:
     gate, stop = _Gate(), threading.Event()
-    shift = _shift(2, stop.is_set)
-    shift.put([gate.job(str(n)) for n in range(5)])
+    pool = _shift(2, stop.is_set)
+    pool.put([gate.job(str(n)) for n in range(5)])
     until(lambda: sorted(gate.began) == ["0", "1"])
     stop.set()
     gate.go.set()
     until(lambda: len(threads._idle) >= 1)
     threading.Event().wait(0.1)
     assert sorted(gate.began) == ["0", "1"]
-    assert [one.name for one in shift.take_back()] == ["4", "3", "2"]
+    assert [one.name for one in pool.take_back()] == ["4", "3", "2"]
 
 
 def test_a_job_that_raises_does_not_keep_its_place() -> None:
-    gate, shift = _Gate(), _shift(1)
+    gate, pool = _Gate(), _shift(1)
 
     def fails() -> None:
         raise SystemExit
 
-    shift.put([_Job("fails", fails), gate.job("next")])
+    pool.put([_Job("fails", fails), gate.job("next")])
     until(lambda: gate.began == ["next"])
     gate.go.set()

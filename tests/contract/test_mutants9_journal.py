@@ -14,7 +14,7 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import head_loader
+from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import ConcurrentUpdate, NewCheckpoint, RunUpdate
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -151,7 +151,7 @@ def test_of_two_attempts_that_began_each_has_its_row_or_nothing_is_done(lease: L
 
 
 def test_an_intent_follows_a_log_that_moved_and_its_hold_says_so(lease: Lease) -> None:
-    ledger.append_locked(Run.objects.get(id=lease.id), [NewEvent("warning")], at=timezone.now())
+    locked_run.append_locked(Run.objects.get(id=lease.id), [NewEvent("warning")], at=timezone.now())
     lease.moved = False
     journal.write_intents(lease, [_intent()])
     assert lease.moved

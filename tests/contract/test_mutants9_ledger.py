@@ -11,15 +11,16 @@ from django.utils import timezone
 from checkpoints.core.status import Status
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.ledger.commit import ConcurrentUpdate, RunUpdate
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import StaleLease, TamperedRow
 from orchestrator.execution import cancellation
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.contract.test_mutants9_points import large, last
 from tests.forging import tamper
@@ -80,7 +81,7 @@ def test_its_holder_condemns_a_run_and_writes_no_line() -> None:
 
 def test_a_run_that_nobody_holds_is_marked_and_due_no_more() -> None:
     run = started(_one("marked"))
-    ledger.mark_tampered(run.id, TamperedRow("it was changed"))
+    locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     run.refresh_from_db()
     assert (run.status, run.error_code, run.due_at) == ("tampered", "tampered_row", None)
 
@@ -89,14 +90,14 @@ def test_a_run_that_is_held_is_left_to_its_holder() -> None:
     run = started(_one("held"))
     held(run)
     before = columns(run)
-    ledger.mark_tampered(run.id, TamperedRow("it was changed"))
+    locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     assert columns(run) == before
 
 
 def test_a_run_that_has_ended_stays_as_it_ended() -> None:
     run = advanced(_one("ended"))
     before = columns(run)
-    ledger.mark_tampered(run.id, TamperedRow("it was changed"))
+    locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     assert columns(run) == before
 
 
@@ -106,7 +107,7 @@ def test_a_run_that_has_ended_stays_as_it_ended() -> None:
 def _moved(run: Run) -> Lease:
     """A hold whose run's log somebody else has lengthened."""
     lease = held(run)
-    ledger.append_locked(Run.objects.get(id=run.id), [NewEvent("warning")], at=timezone.now())
+    locked_run.append_locked(Run.objects.get(id=run.id), [NewEvent("warning")], at=timezone.now())
     with pytest.raises(ConcurrentUpdate):
         ledger.append_events(lease, [NewEvent("warning")])
     return lease
@@ -226,7 +227,7 @@ def test_nobody_acts_on_a_run_whose_row_was_changed_by_hand(forged: dict[str, An
     run = started(_one("locked"))
     Run.objects.filter(id=run.id).update(**forged)
     with transaction.atomic(), pytest.raises(TamperedRow):
-        ledger.lock_run(run.id)
+        locked_run.lock_run(run.id)
 
 
 def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(settings: Any) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from checkpoints.core import codec
 from checkpoints.core.keyring import ENCRYPTED
-from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import reader
+from checkpoints.ledger import reader, run_error
 from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import pack_json
@@ -119,7 +118,7 @@ def test_no_worker_goes_on_from_what_was_forged(forge: Callable[[Run], None], ru
     stopped = slice_of(run)
     assert (stopped.status, stopped.error_code) == ("tampered", "tampered_row")
     assert Checkpoint.objects.filter(run=run).count() == before
-    assert ledger.stored_error(stopped)
+    assert run_error.stored_error(stopped)
 
 
 def test_a_run_that_nobody_forged_goes_on_from_where_it_was(run: Run) -> None:

@@ -14,9 +14,9 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import FilePayloads
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Graph, Interval, canonical
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 from tests.payloads.backends import Full
 from tests.payloads.conftest import cellar  # noqa: F401
@@ -110,8 +110,8 @@ def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_t
     made = graph("anchors", checkpoints=Interval(2))
     nodes = "abcdefghijkl"
     for node in nodes:
-        said = {"notes": ["n" * 4_900]} if node == "a" else {"letter": node * 1_000}
-        made.node(node)(lambda state, ctx, said=said: said)
+        content = {"notes": ["n" * 4_900]} if node == "a" else {"letter": node * 1_000}
+        made.node(node)(lambda state, ctx, content=content: content)
     for source, target in zip((START, *nodes), (*nodes, END), strict=True):
         made.edge(source, target)
     whole = runs.advance(started(made).id)

@@ -11,10 +11,10 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.models import Run, TaskResult, Worker
+from orchestrator import runs
 from orchestrator.engine import END, START, Graph, NotDone, Retry, Task
 from orchestrator.engine.errors import KeyConflict, WrongStatus
 from orchestrator.execution import executor
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, started
 from tests.forging import rewrite

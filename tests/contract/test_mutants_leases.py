@@ -19,9 +19,9 @@ from checkpoints.ledger.commit import ConcurrentUpdate, NewCheckpoint, RunUpdate
 from checkpoints.models import AuditLine, Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.queue import leases, notify
 from checkpoints.queue.leases import Claimable, Lease
+from orchestrator import runs
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, started
 from tests.forging import rewrite
 

@@ -19,8 +19,8 @@ from checkpoints.journal.intents import Intent
 from checkpoints.models import Run, RunEvent
 from checkpoints.sealing.sealed_columns import unpack_json
 from checkpoints.sealing.sealed_rows import Protection
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.checkpoints.rows import START as AT
 from tests.contract.small import advanced, graph, held, slice_of, started
@@ -94,10 +94,10 @@ def test_a_decision_has_the_number_of_its_line_in_the_log_and_the_chain_has_no_g
     events = {line.seq: line for line in RunEvent.objects.filter(run=run)}
     for decision in Decision.objects.filter(run=run.id):
         line = events[decision.event_seq]
-        said = unpack_json(line.payload)
+        content = unpack_json(line.payload)
         assert (line.type, line.actor) == ("decision_signed", rita.username)
-        assert (said["write"], said["verdict"]) == (str(decision.write), decision.verdict)
-        assert said["revision"] == decision.revision
+        assert (content["write"], content["verdict"]) == (str(decision.write), decision.verdict)
+        assert content["revision"] == decision.revision
     assert Decision.objects.count() == run.decisions == 4
     previous = ""
     for seq in range(1, run.event_seq + 1):

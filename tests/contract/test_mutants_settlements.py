@@ -9,9 +9,9 @@ from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, started
 from tests.runner import desk

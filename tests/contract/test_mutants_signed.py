@@ -15,9 +15,9 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Show
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.checkpoints.rows import START as AT
 from tests.contract.small import advanced, graph

@@ -87,8 +87,8 @@ def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, 
 
     monkeypatch.setattr(BaseDatabaseWrapper, "close", slow)
     run = slice_of(started(made), draining=drain.is_set)
-    said = RunEvent.objects.filter(type="effects_started", node="leaf").values_list("task", flat=True)
-    begun = sum(len(tasks_of(line)) for line in said)
+    content = RunEvent.objects.filter(type="effects_started", node="leaf").values_list("task", flat=True)
+    begun = sum(len(tasks_of(line)) for line in content)
     again = slice_of(run) if run.status == Status.QUEUED else run
     assert begun == len(calls), "an intent was written for a task that never began"
     assert again.status == Status.COMPLETED

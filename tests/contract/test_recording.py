@@ -57,8 +57,8 @@ def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_
     endings = _begun(lease, leaves)
     with CaptureQueriesContext(connection) as seen:
         assert journal.write_results(lease, endings) == []
-    said = [word for one in seen for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])]
-    assert said == ["SELECT", "UPDATE"], "the run's row is locked, the results are written"
+    content = [word for one in seen for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])]
+    assert content == ["SELECT", "UPDATE"], "the run's row is locked, the results are written"
     rows = _rows()
     sealed_rows.verify_rows(rows, lease.protection)
     entries = journal.entries(lease)

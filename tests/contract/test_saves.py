@@ -5,9 +5,10 @@ from django.db import IntegrityError
 
 from checkpoints.core.status import Status
 from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from checkpoints.models import Checkpoint
+from orchestrator import runs
 from orchestrator.engine import END, START
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,7 +28,7 @@ def test_a_save_that_the_database_refuses_fails_the_run_with_its_reason_and_can_
         patch.setattr(ledger, "uuid7", lambda: taken.id)
         run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.FAILED, "save_failed")
-    error = ledger.stored_error(run)
+    error = run_error.stored_error(run)
     assert error is not None
     assert error["type"] == IntegrityError.__name__
     assert Checkpoint.objects.filter(run=run).count() == 1

@@ -6,9 +6,9 @@ import pytest
 from django.db import transaction
 
 from checkpoints.models import Run, RunEvent
+from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import KeyConflict
-from orchestrator.runs import verbs as runs
 from orchestrator.runs.start_for_user import start_for
 from tests import cast
 from tests.contract.small import graph, registered

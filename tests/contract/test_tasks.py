@@ -9,13 +9,13 @@ from django.contrib.auth.models import User
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unpack_json
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Retry, Send, Write
-from orchestrator.runs import verbs as runs
 from orchestrator.runs.labels import progress_of
 from tests import cast
 from tests.contract.small import advanced, graph
 from tests.runner import desk
-from tests.runner.desk import pending, said, sign, state
+from tests.runner.desk import event_payloads, pending, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GATE = Gate(reviewers=["group:claims"])
@@ -186,7 +186,7 @@ def test_each_attempt_is_an_event(attempts: int) -> None:
     made.edge("work", END)
     run = advanced(made)
     assert run.status == Status.COMPLETED
-    assert [line["attempt"] for line in said(run, "retry_planned")] == [1, 2]
+    assert [line["attempt"] for line in event_payloads(run, "retry_planned")] == [1, 2]
 
 
 def test_a_thousand_tasks_of_one_fan_out_do_not_ask_for_a_thousand_threads_at_once() -> None:

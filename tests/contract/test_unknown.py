@@ -9,9 +9,9 @@ from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.models import LateResult, TaskResult
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Retry, Task
 from orchestrator.engine.errors import WrongStatus
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, held, slice_of, started
 from tests.forging import rewrite

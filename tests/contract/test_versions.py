@@ -3,9 +3,9 @@
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.ledger.commit import stored_error
+from checkpoints.ledger.run_error import stored_error
+from orchestrator import runs
 from orchestrator.engine import END, START
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -7,12 +7,12 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.sealing.sealed_columns import unpack_json
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Retry
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph
 from tests.runner import desk
-from tests.runner.desk import said, sign, state
+from tests.runner.desk import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,7 +50,7 @@ def test_a_decision_beside_a_task_that_waits_for_its_next_attempt_does_not_cut_t
     assert run.due_at is not None
     assert due is not None
     assert abs((run.due_at - due).total_seconds()) < 5
-    assert len(said(run, "retry_planned")) == 1
+    assert len(event_payloads(run, "retry_planned")) == 1
 
 
 def test_when_the_pause_is_over_the_task_runs_and_what_was_decided_meanwhile_is_applied(people: cast.People) -> None:

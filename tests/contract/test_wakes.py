@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.execution import commit, loop
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import held
 from tests.runner import desk
@@ -27,7 +27,7 @@ def test_a_gate_settled_between_the_last_look_of_a_worker_and_its_rest_is_applie
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     laid_out = loop._open_session(held(run))
     assert laid_out is not None
-    assert not laid_out.settled()
+    assert not laid_out.has_settled_gate()
     sign(run, rita, ["approve"] * 4)
     commit.commit_rest(laid_out)
     run.refresh_from_db()

@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from checkpoints.db.drivers import sqlite
-from orchestrator.execution import threads as crew
+from orchestrator.execution import threads as node_threads
 
 
 class Aborted(BaseException):
@@ -82,13 +82,13 @@ def _watching_what_is_sent(watch: Watch) -> Iterator[None]:
 def _sending(watch: Watch, send: Any) -> Any:
     """Of a statement that does not wait for its answer: `after` it, it was carried out, answered or not."""
 
-    def sending(link: BaseDatabaseWrapper, said: Any) -> Any:
+    def sending(link: BaseDatabaseWrapper, content: Any) -> Any:
         try:
-            watch.before(link, said[0][0])
-            answer = send(link, said)
+            watch.before(link, content[0][0])
+            answer = send(link, content)
             with suppress(Error):  # whoever asks for the answer is told
                 answer()
-            watch.after(link, said[0][0])
+            watch.after(link, content[0][0])
         except Aborted:
             link.close()
             raise
@@ -121,8 +121,8 @@ def until_threads_rest(others: set[threading.Thread]) -> None:
     until = time.monotonic() + 5
     while time.monotonic() < until:
         threads = [one for one in threading.enumerate() if one.is_alive()]
-        crew_of_nodes = [one for one in threads if getattr(one, "_target", None) is crew._work]
-        if len(crew._idle) == len(crew_of_nodes) and not set(threads) - others - set(crew_of_nodes):
+        crew_of_nodes = [one for one in threads if getattr(one, "_target", None) is node_threads._work]
+        if len(node_threads._idle) == len(crew_of_nodes) and not set(threads) - others - set(crew_of_nodes):
             return
         time.sleep(0.001)
 

@@ -21,11 +21,11 @@ from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue import leases, notify
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Task
 from orchestrator.execution import loop
 from orchestrator.runs import unknown_outcomes
-from orchestrator.runs import verbs as runs
 from tests.crash import graphs
 from tests.processes import calls
 from tests.runner import desk

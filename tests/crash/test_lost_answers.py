@@ -11,8 +11,8 @@ from django.db import OperationalError, connection
 from approvals import reviews
 from approvals.models import Decision, Receipt
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine.errors import AlreadyDecided, WrongStatus
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.crash import graphs, lost, scenarios, test_sweep
 from tests.crash.abort import watching
@@ -78,9 +78,9 @@ def test_a_signature_that_was_not_answered_and_is_sent_again_gives_the_receipt_o
     (receipt,) = Receipt.objects.filter(run=run)
     assert reviews.sign(run.id, decisions, by=rita, idempotency_key="once") == receipt
     assert Decision.objects.filter(run=run.id).count() == 3
-    with pytest.raises(AlreadyDecided) as told:
+    with pytest.raises(AlreadyDecided) as facts:
         reviews.sign(run.id, decisions, by=rita)
-    assert told.value.facts["by"] == [rita.username]
+    assert facts.value.facts["by"] == [rita.username]
 
 
 def test_a_start_that_was_not_answered_and_is_sent_again_gives_the_run_of_the_first(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_a_resume_or_a_cancel_that_was_not_answered_and_is_sent_again_changes_no
         runs.resume(run.id, by=stella)
     _unanswered(lambda: runs.cancel(run.id, by=stella))
     runs.cancel(run.id, by=stella)
-    assert [len(desk.said(run, kind)) for kind in ("run_resumed", "run_cancelled")] == [1, 1]
+    assert [len(desk.event_payloads(run, kind)) for kind in ("run_resumed", "run_cancelled")] == [1, 1]

@@ -89,7 +89,7 @@ def test_columns_of_ones_own_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"\n\n", "line 1 is empty"),
@@ -107,8 +107,8 @@ def test_columns_of_ones_own_are_checked() -> None:
         (HEADER.encode() + b"x" * (1024 * 1024 + 10), "longer than 1 MiB"),
     ],
 )
-def test_what_is_no_such_csv_is_refused_with_place_and_cure(content: bytes, said: str) -> None:
-    with pytest.raises(CsvProblem, match=said):
+def test_what_is_no_such_csv_is_refused_with_place_and_cure(content: bytes, message: str) -> None:
+    with pytest.raises(CsvProblem, match=message):
         checked(content)
 
 

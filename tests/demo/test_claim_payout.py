@@ -34,8 +34,8 @@ def decided(**verdicts: Any) -> Any:
     def decide(request: Any) -> dict[int, Any]:
         answers = {}
         for write in request.writes:
-            said = verdicts.get(write.channel, verdicts.get("rest", "approve"))
-            answers[write.position] = (said, None) if isinstance(said, str) else ("edit", said)
+            content = verdicts.get(write.channel, verdicts.get("rest", "approve"))
+            answers[write.position] = (content, None) if isinstance(content, str) else ("edit", content)
         return answers
 
     return decide

@@ -134,7 +134,7 @@ def test_columns_of_ones_own_are_imported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "the file is empty"),
         (b"name,age\nAnn,3\n", "line 1 must name the columns"),
@@ -142,9 +142,9 @@ def test_columns_of_ones_own_are_imported() -> None:
         (b"\x89PNG\r\n\x1a\n\x00\x00", "line 1"),
     ],
 )
-def test_nonsense_fails_the_run_with_line_and_cure_and_imports_nothing(content: bytes, said: str) -> None:
+def test_nonsense_fails_the_run_with_line_and_cure_and_imports_nothing(content: bytes, message: str) -> None:
     played = play(graph, rows(content))
     assert played.status == "failed"
     assert played.error is not None
-    assert said in played.error.message
+    assert message in played.error.message
     assert table() == {}

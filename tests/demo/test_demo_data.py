@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from approvals import inbox
 from checkpoints.models import Run, Upload
+from orchestrator import runs
 from orchestrator.demo.claims.models import Payment
-from orchestrator.runs import verbs as runs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,11 +13,11 @@ from approvals.models import ApprovalRequest
 from checkpoints import timeline, uploads
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unpack_json
+from orchestrator import runs
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.messy import messy_csv
 from orchestrator.demo.imports.models import ImportedRow
 from orchestrator.demo.people import CLAIMS
-from orchestrator.runs import verbs as runs
 from tests.cast import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,8 +40,8 @@ def slips(run: Run) -> list[Any]:
 
 
 def decision(slip: Any, verdict: str, value: Any = None) -> dict[str, Any]:
-    said = {"write": str(slip.row.write), "hash": slip.row.hash, "verdict": verdict, "reason": "as seen"}
-    return {**said, "value": value} if verdict == "edit" else said
+    content = {"write": str(slip.row.write), "hash": slip.row.hash, "verdict": verdict, "reason": "as seen"}
+    return {**content, "value": value} if verdict == "edit" else content
 
 
 def state_of(run: Run) -> dict[str, Any]:

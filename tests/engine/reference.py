@@ -277,8 +277,8 @@ class Model:
         if answer is None:
             return None
         self.log += [line for n, line in enumerate([entry, entry + " again"]) if answer[n] == "approve"]
-        said = set(answer.values())
-        return "approved" if said == {"approve"} else "rejected" if said == {"reject"} else "partial"
+        content = set(answer.values())
+        return "approved" if content == {"approve"} else "rejected" if content == {"reject"} else "partial"
 
     # What is shown
 

@@ -252,7 +252,7 @@ def _result(compiled: Compiled, start: Any) -> Result:
 
 
 def _some(compiled: Compiled, frontier: Frontier, seed: int) -> list[Settled]:
-    said = ["approved", "rejected", "partial"]
+    content = ["approved", "rejected", "partial"]
     tasks = waiting_tasks(compiled, frontier)
     chosen = tasks[: max(1, len(tasks) // 2)] if tasks else []
-    return [Settled(task, (), said[(seed + task.visit + task.index) % 3]) for task in chosen]
+    return [Settled(task, (), content[(seed + task.visit + task.index) % 3]) for task in chosen]

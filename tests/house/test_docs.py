@@ -80,11 +80,11 @@ def test_every_test_that_the_documentation_names_exists() -> None:
 
 
 def test_every_variable_of_the_settings_is_documented() -> None:
-    told = (ROOT / "docs" / "configuration.md").read_text()
+    facts = (ROOT / "docs" / "configuration.md").read_text()
     code = (ROOT / "orchestrator" / "settings.py").read_text() + (ROOT / "orchestrator" / "environment.py").read_text()
     read = set(re.findall(r'"(COUNTERSIGN_[A-Z_]+[A-Z]|DATABASE_URL)"', code))
     read |= {f"COUNTERSIGN_{name}" for name in re.findall(r"^        ([A-Z_]+)=env\.", code, re.MULTILINE)}
-    assert {name for name in read if not re.search(rf"`{name}\b", told)} == set()
+    assert {name for name in read if not re.search(rf"`{name}\b", facts)} == set()
 
 
 def test_no_page_names_a_place_on_somebodys_machine() -> None:
@@ -139,14 +139,14 @@ def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
 
 
 def test_every_reducer_is_in_its_table_with_what_binds() -> None:
-    told = {name: row.split("|")[3].strip() for name, row in _rows("reducer").items() if hasattr(engine, name)}
+    facts = {name: row.split("|")[3].strip() for name, row in _rows("reducer").items() if hasattr(engine, name)}
     known = {name: one for name, one in vars(engine).items() if type(one).__name__ == "Reducer"}
     bound = {name: one.bound for name, one in known.items()} | {"Custom": Custom(max, commutes=True).bound}
-    assert told == {name: "yes" if binds else "no" for name, binds in bound.items()}
+    assert facts == {name: "yes" if binds else "no" for name, binds in bound.items()}
 
 
 def test_everything_that_a_node_finds_in_its_context_is_documented() -> None:
     context = Context(run_id=UUID(int=0), key="k", line=1, task=Task("n", 1), read_input=str, open_log=str)
     (table,) = re.findall(r"^## What `ctx` has\n\n(\|.*(?:\n\|.*)*)", GRAPHS, re.MULTILINE)
-    told = {name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])}
-    assert told == {name for name in {*vars(context), *dir(type(context))} if not name.startswith("_")}
+    facts = {name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])}
+    assert facts == {name for name in {*vars(context), *dir(type(context))} if not name.startswith("_")}

@@ -50,7 +50,6 @@ def test_no_storey_says_everybody_may_call_everybody() -> None:
     assert [s for s in storeys if s.count(":") >= WIDEST_STOREY] == []
 
 
-@pytest.mark.xfail(strict=True, reason="the move came first")
 def test_a_module_is_called_by_a_noun() -> None:
     odd = [str(p) for p in modules() if re.search(r"(ing|ed|en)$", p.stem) and p.stem not in ALLOWED_FORMS]
     assert odd == []

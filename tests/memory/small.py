@@ -7,8 +7,8 @@ from django.db.models import F
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered
 
 GATE = Gate(reviewers=["group:claims"])

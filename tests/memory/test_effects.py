@@ -10,12 +10,12 @@ from checkpoints.core.status import Status
 from checkpoints.memory import landings
 from checkpoints.models import MemoryRecord, MemoryTrace, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
 from orchestrator.engine import Task
 from orchestrator.engine.trace import Landing
-from orchestrator.runs import verbs as runs
 from tests.contract.small import held, started
 from tests.memory.small import chain, forget, gone, landed, lose_the_lease, memory, remember, side_by_side
-from tests.runner.desk import said
+from tests.runner.desk import event_payloads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EXTERNAL = {"effect": "external"}
@@ -53,7 +53,7 @@ def test_what_an_effect_wishes_lands_on_what_is_there_and_says_what_it_overtook(
 
     run = gone(chain("pays-late", pay, options=[options]))
     assert (run.status, calls, memory()) == (Status.COMPLETED, ["open"], {"facts/invoice": "paid"})
-    (line,) = said(run, "memory_written")
+    (line,) = event_payloads(run, "memory_written")
     assert (line["version"], line["made_on"]) == (3, 1)
 
 

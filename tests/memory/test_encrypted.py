@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 
 from checkpoints.core.status import Status
-from checkpoints.ledger.commit import stored_error
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import MemoryRecord, MemoryTrace
 from checkpoints.sealing.sealed_columns import read_value

@@ -14,14 +14,14 @@ from checkpoints.core.status import Status
 from checkpoints.ledger.pending_writes import base_of
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import graph, registered
 from tests.memory.small import GATE, chain, forget, gone, landed, memory, remember, side_by_side
 from tests.runner import desk
-from tests.runner.desk import log, pending, said, sign, state
+from tests.runner.desk import event_payloads, log, pending, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HUMAN = {"effect": "human", "gate": GATE}
@@ -100,7 +100,7 @@ def test_a_trace_that_changed_since_comes_back_to_the_people_who_decided(rita: U
     again = pending(run)[1]
     assert (again.revision, again.reason) == (2, "rebase")
     assert base_of(again).value == {"content": 20, "strength": 1.0}
-    assert [line["channel"] for line in said(run, "write_rebased")] == ["$memory:rules/limit"]
+    assert [line["channel"] for line in event_payloads(run, "write_rebased")] == ["$memory:rules/limit"]
     sign(run, rita, [None, "approve"])
     assert runs.advance(run.id).status == Status.COMPLETED
     assert memory() == {"rules/limit": 100}

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
+from orchestrator import runs
 from orchestrator.engine import END, START, Send
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, registered
 from tests.memory.small import chain, forget, gone, landed, memory, remember, side_by_side, versions
-from tests.runner.desk import log, said, state
+from tests.runner.desk import event_payloads, log, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,8 +46,10 @@ def test_forgetting_what_is_not_there_is_no_error_and_lands_nothing() -> None:
 
 def test_each_landing_is_a_line_of_the_log_without_its_value() -> None:
     run = remember("sky", "blue")
-    assert said(run, "memory_written") == [{"namespace": "facts", "key": "sky", "version": 1, "n": 0}]
-    assert said(forget("sky"), "memory_deleted") == [{"namespace": "facts", "key": "sky", "version": 2, "n": 0}]
+    assert event_payloads(run, "memory_written") == [{"namespace": "facts", "key": "sky", "version": 1, "n": 0}]
+    assert event_payloads(forget("sky"), "memory_deleted") == [
+        {"namespace": "facts", "key": "sky", "version": 2, "n": 0}
+    ]
     assert log(run).index("checkpoint_saved") < log(run).index("memory_written")
 
 
@@ -148,7 +150,7 @@ def test_a_task_whose_memory_changed_runs_again_in_the_same_superstep_on_what_is
     run = gone(side_by_side("adds", add, other))
     assert (run.status, run.superstep, seen, beside) == (Status.COMPLETED, 1, [1, 10], ["ran"])
     assert (memory(), state(run)["notes"]) == ({"facts/count": 11}, ["10"])
-    assert [line["type"] for line in said(run, "retry_planned")] == ["MemoryConflict"]
+    assert [line["type"] for line in event_payloads(run, "retry_planned")] == ["MemoryConflict"]
 
 
 @pytest.mark.parametrize("meanwhile", [lambda: remember("sky", "red"), lambda: forget("sky")])

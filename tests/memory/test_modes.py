@@ -7,13 +7,13 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, MemoryRecord
+from orchestrator import runs
 from orchestrator.engine import Retry
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.runs import verbs as runs
 from tests.crash.abort import watching
 from tests.memory.small import chain, forget, gone, landed, lose_the_lease, memory, records, remember, side_by_side
 from tests.memory.statements import Breaks, counted
-from tests.runner.desk import said, state
+from tests.runner.desk import event_payloads, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 KEPT = ["snapshot", "journaled"]
@@ -104,7 +104,7 @@ def test_a_call_without_a_record_reads_live_and_is_flagged() -> None:
     run = gone(chain("flagged", read, memory="snapshot"))
     assert seen == ["blue", "blue", "black"]
     assert [(asked[2], anew) for _, _, asked, anew in records(run)] == [("sky", False), ("sea", True)]
-    assert said(run, "warning") == [{"code": "memory_read_anew", "reads": 1}]
+    assert event_payloads(run, "warning") == [{"code": "memory_read_anew", "reads": 1}]
 
 
 @pytest.mark.parametrize("mode", ["live", *KEPT])

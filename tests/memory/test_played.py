@@ -110,7 +110,7 @@ def test_two_tasks_of_one_superstep_that_change_one_key_conflict_by_name() -> No
 
 
 @pytest.mark.parametrize(
-    ("use", "said"),
+    ("use", "content"),
     [
         (lambda m: m.put("", 1, "n"), "key"),
         (lambda m: m.put("k" * 121, 1, "n"), "key"),
@@ -130,7 +130,7 @@ def test_two_tasks_of_one_superstep_that_change_one_key_conflict_by_name() -> No
         (lambda m: m.search("x", ""), "namespace"),
     ],
 )
-def test_what_memory_cannot_take_is_refused_by_its_place(use: Any, said: str) -> None:
+def test_what_memory_cannot_take_is_refused_by_its_place(use: Any, content: str) -> None:
     found: list[CountersignError] = []
 
     def node(state: Any, ctx: Any) -> None:
@@ -139,7 +139,7 @@ def test_what_memory_cannot_take_is_refused_by_its_place(use: Any, said: str) ->
         found.append(refused.value)
 
     assert run(graph_of(chain("a"), {"a": {"fn": node}})).status == "completed"
-    assert said in found[0].message
+    assert content in found[0].message
 
 
 def test_no_node_can_write_to_memory_round_its_verbs() -> None:

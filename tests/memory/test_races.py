@@ -8,7 +8,7 @@ from django.db import connections
 
 from checkpoints.core.status import Status
 from checkpoints.models import MemoryLanding
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.memory.small import chain, memory, versions
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from orchestrator.engine import END, START
 from tests.contract.small import advanced, graph
 
@@ -26,4 +26,4 @@ def test_a_search_for_text_that_no_row_can_hold_fails_the_run_by_name(text: str,
     made.edge("asks", END)
     run = advanced(made)
     assert run.status == (Status.FAILED if effect == "pure" else Status.UNKNOWN)
-    assert "text holds" in str(ledger.stored_error(run))
+    assert "text holds" in str(run_error.stored_error(run))

@@ -10,7 +10,7 @@ from checkpoints.memory.read_records import memory_at
 from checkpoints.models import MemoryRecord, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.memory.small import GATE, chain, gone, remember
 from tests.runner import desk

@@ -13,8 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from checkpoints.models import Run, Upload
-from orchestrator import tokens
-from orchestrator.runs import verbs as runs
+from orchestrator import runs, tokens
 from tests.api import graphs
 from tests.cast import People
 
@@ -42,11 +41,11 @@ def call_json(name: str, *args: str) -> dict[str, Any]:
 def test_a_run_is_started_from_a_file_and_from_single_fields(tmp_path: Path, people: People) -> None:
     path = tmp_path / "claim.json"
     path.write_text('{"claim_id": "CLM-1", "amount": 5}')
-    told = call_json(
+    facts = call_json(
         "start_run", "gated", str(path), "--set", "amount=7", "--key", "A", "--by", people.starter.username
     )
     run = Run.objects.get(key="A")
-    assert (told["id"], told["status"], run.started_by) == (str(run.id), "queued", people.starter)
+    assert (facts["id"], facts["status"], run.started_by) == (str(run.id), "queued", people.starter)
     assert runs.input_of(run) == {"claim_id": "CLM-1", "amount": 7, "evidence": None}
 
 
@@ -60,8 +59,8 @@ def test_starting_again_under_the_key_gives_the_same_run() -> None:
 def test_a_file_is_copied_into_storage_and_named_by_reference(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"a,b\n")
-    told = call_json("start_run", "gated", "--set", "claim_id=C", "--file", f"evidence={path}")
-    evidence = runs.input_of(Run.objects.get(id=told["id"]))["evidence"]
+    facts = call_json("start_run", "gated", "--set", "claim_id=C", "--file", f"evidence={path}")
+    evidence = runs.input_of(Run.objects.get(id=facts["id"]))["evidence"]
     assert (evidence["name"], evidence["size"]) == ("rows.csv", 4)
     assert str(Upload.objects.get().id) == evidence["file"]
 
@@ -92,8 +91,8 @@ def test_the_status_says_where_a_run_is_and_what_it_waits_for() -> None:
     text = call("run_status", "A")
     assert "paused" in text
     assert "Pay the claim?" in text
-    told = call_json("run_status", str(run.id))
-    assert (told["status"], told["waiting"][0]["task"]) == ("paused", "propose:1:0")
+    facts = call_json("run_status", str(run.id))
+    assert (facts["status"], facts["waiting"][0]["task"]) == ("paused", "propose:1:0")
     with pytest.raises(CommandError, match="there is no run"):
         call("run_status", "B")
 
@@ -110,16 +109,16 @@ def test_the_status_of_a_stopped_run_is_an_exit_code_and_resuming_queues_it() ->
 
 
 def test_waiting_follows_a_run_until_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.management import run_watch as watching
+    from orchestrator.management import run_watch
 
     # The worker of this test: it takes its turn while the command sleeps. (The command alone: others sleep here too.)
     clock = SimpleNamespace(sleep=lambda _: runs.advance(Run.objects.get().id), monotonic=time.monotonic)
-    monkeypatch.setattr(watching, "time", clock)
-    told = call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait").splitlines()
-    assert told[0] == "A  gated"
-    assert told[1] == "queued, superstep 0"
-    assert told[2] == "paused, superstep 2 at propose"
-    assert "Pay the claim?" in told[-1]
+    monkeypatch.setattr(run_watch, "time", clock)
+    facts = call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait").splitlines()
+    assert facts[0] == "A  gated"
+    assert facts[1] == "queued, superstep 0"
+    assert facts[2] == "paused, superstep 2 at propose"
+    assert "Pay the claim?" in facts[-1]
 
 
 def test_settling_what_is_not_unknown_fails_with_one_clear_line(tmp_path: Path) -> None:
@@ -138,10 +137,10 @@ def test_an_unknown_outcome_is_settled_with_the_output_of_a_file(tmp_path: Path)
     assert run.status == "unknown"
     output = tmp_path / "output.json"
     output.write_text('{"payout": {"amount": 7}}')
-    told = call_json(
+    facts = call_json(
         "settle_run", "P", "pay:1:0", "--happened", "--output", str(output), "--reason", "the bank says so"
     )
-    assert told["status"] == "queued"
+    assert facts["status"] == "queued"
     assert runs.advance(run.id).status == "completed"
 
 
@@ -158,8 +157,8 @@ def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(people: 
 
 def test_a_run_is_cancelled_by_its_key_with_a_reason(people: People) -> None:
     runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)
-    told = call_json("cancel_run", "A", "--reason", "withdrawn", "--by", people.starter.username)
-    assert (told["status"], told["waiting"]) == ("cancelled", [])
+    facts = call_json("cancel_run", "A", "--reason", "withdrawn", "--by", people.starter.username)
+    assert (facts["status"], facts["waiting"]) == ("cancelled", [])
     assert "cancelled" in call("cancel_run", "A")
     with pytest.raises(CommandError, match="there is no run"):
         call("cancel_run", "B")

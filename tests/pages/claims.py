@@ -10,8 +10,8 @@ from django.contrib.auth.models import Group, User
 from pydantic import BaseModel, Field
 
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine import END, START, Append, Fact, FileRef, Gate, Graph, Show, Write, registry
-from orchestrator.runs import verbs as runs
 
 
 class Cause(StrEnum):

@@ -11,7 +11,7 @@ from django.urls import reverse
 from approvals import reviews
 from approvals.models import Decision, Receipt
 from checkpoints.models import AuditLine, PendingWrite, Run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.cast import People
 from tests.pages import claims
 

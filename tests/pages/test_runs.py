@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.models import AuditLine, Run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.cast import People
 from tests.checkpoints.rows import a_checkpoint, a_run
 from tests.pages import claims

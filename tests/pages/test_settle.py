@@ -90,7 +90,7 @@ def test_it_did_not_happen(lost: Run, people: People, browse: Browse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "status", "said"),
+    ("changed", "status", "content"),
     [
         ({"reason": " "}, 422, "needs a reason"),
         ({"answer": ""}, 422, "Choose which is true"),
@@ -100,11 +100,11 @@ def test_it_did_not_happen(lost: Run, people: People, browse: Browse) -> None:
     ],
 )
 def test_what_cannot_stand_changes_nothing_and_says_why(
-    changed: dict[str, str], status: int, said: str, lost: Run, people: People, browse: Browse
+    changed: dict[str, str], status: int, content: str, lost: Run, people: People, browse: Browse
 ) -> None:
     answer = browse(people.starter).post(reverse("settle", args=[lost.id]), answer_of(**changed))
     assert answer.status_code == status
-    assert said in answer.content.decode()
+    assert content in answer.content.decode()
     assert TaskResult.objects.get().outcome == "unknown"
 
 

@@ -92,7 +92,7 @@ def test_a_script_that_asks_for_parts_gets_no_bar(run: Run, people: People, brow
 def test_the_workers_page_says_when_nobody_has_been_heard_from(
     claim_graph: None, people: People, browse: Browse
 ) -> None:
-    from orchestrator.runs import verbs as runs
+    from orchestrator import runs
 
     runs.start("page_claim", {"claim_id": "CLM-1", "amount": "1"}, by=people.starter)
     html = browse(people.starter).get(reverse("workers")).content.decode()

@@ -56,7 +56,7 @@ def test_what_is_added_to_a_list_is_shown_without_what_is_there() -> None:
 def test_a_value_that_says_what_it_changes_is_shown_as_that_change() -> None:
     correction = {"row": 7, "before": {"email": " a@b "}, "after": {"email": "a@b"}}
     shown = comparison.compare([], [correction], adds=True)
-    assert shown.told
+    assert shown.states_before
     assert [(row.label, row.now, row.proposed) for row in shown.rows] == [("Email", "␣a@b␣", "a@b"), ("Row", "", "7")]
 
 

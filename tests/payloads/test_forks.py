@@ -14,9 +14,9 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.store import CheckpointStore
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
 from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, registered, started
 from tests.forging import tamper
@@ -38,7 +38,7 @@ def test_a_fork_that_is_resumed_gets_its_row_and_goes_on_from_its_point(people: 
     )  # fmt: skip
     run = runs.advance(run.id)
     assert (run.status, notes(run), desk.state(run)["total"]) == (Status.COMPLETED, [*"abc"], 7)
-    assert desk.said(run, "run_started")[0]["origin"] == str(before[1]["id"])
+    assert desk.event_payloads(run, "run_started")[0]["origin"] == str(before[1]["id"])
     assert list(verify_run(run.id)) == []
     assert list(verify_run(origin.id)) == []
     assert list(Checkpoint.objects.filter(run=origin).order_by("seq").values()) == before

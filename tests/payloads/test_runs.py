@@ -8,14 +8,13 @@ import pytest
 from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import reader
+from checkpoints.ledger import reader, run_error
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.api.problems import status_of
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import PayloadLost, SaveFailed, UnknownBackend
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, registered, slice_of, started
 from tests.payloads.backends import Full
 
@@ -107,7 +106,7 @@ def test_a_run_whose_backend_the_settings_forgot_stops_by_name_and_goes_on_when_
     run, known = started(chain("waits", "a")), settings.COUNTERSIGN
     settings.COUNTERSIGN = {}
     run = runs.advance(run.id)
-    error = ledger.stored_error(run)
+    error = run_error.stored_error(run)
     assert error is not None
     assert (run.status, error["code"]) == (Status.FAILED, "unknown_backend")
     assert "'cellar'" in error["message"]
@@ -127,7 +126,7 @@ def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(ce
         data = snapshot.read_bytes()
         snapshot.write_bytes(data[:-3] if harm == "cut" else data[:-3] + b"xyz")
     run = runs.advance(run.id)
-    error = ledger.stored_error(run)
+    error = run_error.stored_error(run)
     assert error is not None
     assert (run.status, error["code"]) == (Status.TAMPERED, "payload_lost")
     assert f"{run.id}/{run.head}/snapshot" in error["message"]

@@ -13,12 +13,12 @@ from django.db.backends.signals import connection_created
 
 from checkpoints import timeline
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from checkpoints.models import Checkpoint, Run, TaskResult
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.execution import failed_save
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, slice_of, started
 from tests.payloads.backends import Full
 from tests.payloads.test_runs import chain, columns, kept_files, notes
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def failed(run: Run) -> dict[str, Any]:
     """The run has failed because of its save; why."""
-    error = ledger.stored_error(run)
+    error = run_error.stored_error(run)
     assert error is not None
     assert (run.status, run.error_code) == (Status.FAILED, "save_failed")
     return error
@@ -108,9 +108,9 @@ def test_a_run_that_may_go_on_does_so_without_claiming_the_point(cellar: Path) -
     assert notes(run) == ["a", "b", "c"]
     found = [change for change in timeline.changes(rows[-1]) if change.partition == "scratch"]
     assert [(change.path, change.after) for change in found] == [("notes[1]", "b"), ("notes[2]", "c")]
-    (said,) = desk.said(run, "warning")
-    assert (said["code"], said["superstep"]) == ("not_saved", 2)
-    assert "No space left" in said["message"]
+    (content,) = desk.event_payloads(run, "warning")
+    assert (content["code"], content["superstep"]) == ("not_saved", 2)
+    assert "No space left" in content["message"]
 
 
 def test_the_mark_is_there_as_soon_as_the_point_is_missing(cellar: Path) -> None:
@@ -143,7 +143,7 @@ def test_two_points_may_be_missing_one_after_another(cellar: Path) -> None:
     assert (run.status, run.durable) == (Status.COMPLETED, False)
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 1, 4]
     assert notes(run) == [*"abcd"]
-    assert [said["superstep"] for said in desk.said(run, "warning")] == [2, 3]
+    assert [content["superstep"] for content in desk.event_payloads(run, "warning")] == [2, 3]
 
 
 def _two(node: str) -> Callable[[Any, Any], dict[str, Any]]:
@@ -353,7 +353,7 @@ def test_a_run_that_may_go_on_does_so_where_the_database_is_full_and_is_marked_b
         run = runs.advance(run.id)
     assert (run.status, run.durable, notes(run)) == (Status.COMPLETED, False, ["a", "b"])
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 2]
-    assert [said["superstep"] for said in desk.said(run, "warning")] == [1]
+    assert [content["superstep"] for content in desk.event_payloads(run, "warning")] == [1]
 
 
 def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeated(settings: Any) -> None:

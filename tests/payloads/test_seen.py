@@ -9,7 +9,7 @@ from django.test import Client
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.contract.small import advanced, started
 from tests.payloads.backends import Full

@@ -267,20 +267,20 @@ def test_any_order_of_acts_leaves_the_same_in_memory_and_in_rows(acts: list[Any]
 
 
 def _done(store: Any, acts: list[Any]) -> list[Any]:
-    said: list[Any] = []
+    content: list[Any] = []
     for verb, key, what in acts:
         try:
             if verb == "save":
                 made = store.save(key, {"scratch": what})
-                said.append((made.seq, made.superstep, made.source, made.stored_size > 0))
+                content.append((made.seq, made.superstep, made.source, made.stored_size > 0))
             elif verb == "fork":
                 made = store.fork(f"{key}:initial", {"scratch": what})
-                said.append((made.seq, made.superstep, store.get(made.id).state))
+                content.append((made.seq, made.superstep, store.get(made.id).state))
             elif verb == "delete":
                 store.delete(f"{key}:at-{what}")
             else:
-                said.append(store.clear(key))
+                content.append(store.clear(key))
         except UnknownThing as error:
-            said.append(error.code)
+            content.append(error.code)
     keys = ("a", "a%", "a_", "A")
-    return [said, [[(one.seq, store.get(one.id).state) for one in store.list(run=key)] for key in keys]]
+    return [content, [[(one.seq, store.get(one.id).state) for one in store.list(run=key)] for key in keys]]

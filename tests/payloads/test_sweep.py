@@ -20,9 +20,9 @@ from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Job, Run
 from checkpoints.payloads import FilePayloads, orphans
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.execution import loop
 from orchestrator.jobs import kinds
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, started
 from tests.crash.abort import Points
 from tests.payloads.test_runs import chain, columns, kept_files, notes

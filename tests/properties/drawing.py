@@ -100,7 +100,7 @@ def people(seed: int) -> Any:
 
 def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     task = (request.node, request.visit, request.index)
-    answer = next(said for n in range(100) if (said := reference.verdicts(seed, task, n)))
+    answer = next(content for n in range(100) if (content := reference.verdicts(seed, task, n)))
     rows = pending_writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
     return [
         {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}

@@ -102,13 +102,13 @@ def _receipts_agree(run: Run) -> None:
     decided = Decision.objects.filter(run=run.id)
     assert run.decisions == decided.count()
     rows = {(one.receipt_id, str(one.write), one.revision, one.verdict) for one in decided}
-    told = {
+    facts = {
         (receipt.id, line["write"], line["revision"], line["verdict"])
         for receipt in Receipt.objects.filter(run=run)
         for line in receipt.lines
         if line["result"] == "counted"
     }
-    assert rows == told
+    assert rows == facts
 
 
 def settled_by(met: list[Any], people: list[User]) -> User:

@@ -12,13 +12,13 @@ from django.contrib.auth.models import User
 from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.processes import calls
 from tests.races.meeting import TRIALS, Thread, whole, work
 from tests.runner import desk
-from tests.runner.desk import said, sign, state
+from tests.runner.desk import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,7 +57,7 @@ def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_to
         assert Decision.objects.filter(run=run.id).count() == (4 if signed else 0)
         assert desk.request(run).status == (RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN)
         assert runs.advance(run.id).status == Status.CANCELLED
-        assert len(said(run, "run_cancelled")) == 1
+        assert len(event_payloads(run, "run_cancelled")) == 1
         whole(run, tmp_path)
     assert calls(tmp_path, "released") == [], "nothing that was decided in a cancelled run is done"
     enough = TRIALS >= 30
@@ -77,7 +77,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
         assert run.status in ENDS, f"trial {trial}: {run.status}"
         assert (run.lease_until, run.leased_by) == (None, None)
         assert state(run)["total"] == run.superstep
-        assert len(said(run, "run_cancelled")) + len(said(run, "run_completed")) == 1
+        assert len(event_payloads(run, "run_cancelled")) + len(event_payloads(run, "run_completed")) == 1
         ends.add(run.status)
         before = (run.event_seq, run.superstep)
         run = runs.advance(run.id)
@@ -98,4 +98,4 @@ def test_of_many_cancels_at_once_one_is_written_down(tmp_path: Path, people: cas
         users = (people.starter, people.reviewer, people.second_reviewer)
         together = [Thread(lambda by=by, act=cancel: act(by)) for by in users]
         assert {one.outcome() for one in together} == {Status.CANCELLED}
-        assert len(said(run, "cancel_requested")) == len(said(run, "run_cancelled")) == 1
+        assert len(event_payloads(run, "cancel_requested")) == len(event_payloads(run, "run_cancelled")) == 1

@@ -16,16 +16,16 @@ from approvals.models import Decision, RequestStatus
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract import small
 from tests.graphs_app.graphs import hooked
 from tests.processes import calls, until
 from tests.races.meeting import TRIALS, Thread, meet, settled_by, whole, winner_of, work
 from tests.runner import desk
-from tests.runner.desk import said, sign, state
+from tests.runner.desk import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EDITS = [("edit", {"amount": "7"}), ("edit", "Dear friend"), ("edit", ["third"]), ("edit", ["fourth"])]
@@ -56,7 +56,7 @@ def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
         notes = state(run)["notes"]
         assert notes.count("from the gate") == 1, f"trial {trial}: {notes}"
         assert notes.count("after the gate") == 1
-        assert len(said(run, "gate_applied")) == 1
+        assert len(event_payloads(run, "gate_applied")) == 1
         whole(run)
 
 
@@ -104,7 +104,7 @@ def test_of_two_people_who_decide_one_write_at_once_one_wins_and_the_other_is_to
         assert run.status == Status.COMPLETED
         assert state(run)["letter"] == ("Dear customer" if winner is both[0] else "")
         assert Decision.objects.filter(run=run.id).count() == 4
-        assert len(said(run, "gate_applied")) == 1
+        assert len(event_payloads(run, "gate_applied")) == 1
         whole(run, tmp_path)
     assert len(calls(tmp_path, "released")) <= TRIALS
 

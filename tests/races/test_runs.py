@@ -9,16 +9,16 @@ import pytest
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.engine.errors import KeyConflict, WrongStatus
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from orchestrator.worker import claimable
 from tests import cast
 from tests.crash import graphs
 from tests.processes import calls
 from tests.races.meeting import TRIALS, meet, whole, winner_of
 from tests.runner import desk
-from tests.runner.desk import said, state
+from tests.runner.desk import event_payloads, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,7 +34,7 @@ def test_two_starts_with_one_key_give_one_run(tmp_path: Path) -> None:
         assert both[0][0] == both[1][0]
         run = runs.advance(both[0][0].id)
         assert run.status == Status.COMPLETED
-        assert len(said(run, "run_started")) == 1
+        assert len(event_payloads(run, "run_started")) == 1
         whole(run, tmp_path)
     assert (Run.objects.count(), len(calls(tmp_path, "sent"))) == (TRIALS, TRIALS)
 
@@ -128,13 +128,13 @@ def test_of_two_people_who_settle_one_outcome_at_once_one_is_believed_and_the_ot
         assert met[1 - place].facts["by"] == [stella, olive][place].username
         run = runs.advance(run.id)
         assert state(run)["notes"] == [["hers", "his"][place], "after 1"]
-        assert len(said(run, "task_settled")) == 1
+        assert len(event_payloads(run, "task_settled")) == 1
         assert TaskResult.objects.filter(run=run, node="post").count() == 1
         whole(run, tmp_path)
 
 
-def _settles(run: Run, by: Any, **said: Any) -> Run:
-    return runs.settle(run.id, "post:1:0", by=by, reason="looked", **said)
+def _settles(run: Run, by: Any, **content: Any) -> Run:
+    return runs.settle(run.id, "post:1:0", by=by, reason="looked", **content)
 
 
 def test_of_two_resumes_at_once_one_queues_the_run_and_the_other_is_told_that_it_is_queued(
@@ -153,5 +153,5 @@ def test_of_two_resumes_at_once_one_queues_the_run_and_the_other_is_told_that_it
         assert refused.facts["status"] == Status.QUEUED
         run = runs.advance(run.id)
         assert run.status == Status.COMPLETED
-        assert len(said(run, "run_resumed")) == 1
+        assert len(event_payloads(run, "run_resumed")) == 1
         whole(run, tmp_path)

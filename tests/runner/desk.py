@@ -11,7 +11,7 @@ from checkpoints import timeline
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
 from checkpoints.sealing.sealed_columns import unpack_json
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 
 
 def reviewer(user: User) -> User:
@@ -73,6 +73,6 @@ def log(run: Run) -> list[str]:
     return list(RunEvent.objects.filter(run=run).order_by("seq").values_list("type", flat=True))
 
 
-def said(run: Run, kind: str) -> list[dict[str, Any]]:
+def event_payloads(run: Run, kind: str) -> list[dict[str, Any]]:
     """The payloads of all lines of one type."""
     return [unpack_json(e.payload) for e in RunEvent.objects.filter(run=run, type=kind).order_by("seq")]

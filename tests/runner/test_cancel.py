@@ -19,10 +19,10 @@ from checkpoints.models import Job, Run, RunEvent, TaskResult
 from checkpoints.queue import jobs, leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Retry, Task
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import advanced, graph, held, registered, slice_of, started
 from tests.forging import tamper
@@ -30,7 +30,7 @@ from tests.graphs_app import graphs
 from tests.processes import calls
 from tests.races.meeting import Thread
 from tests.runner import desk
-from tests.runner.desk import log, said, sign, start, state
+from tests.runner.desk import event_payloads, log, sign, start, state
 from tests.sealing import secret_claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,7 +65,7 @@ def test_a_queued_run_is_cancelled_at_once_and_nothing_of_it_runs(tmp_path: Path
     run = runs.start("effects", {"folder": str(tmp_path)})
     run = runs.cancel(run.id, by=people.starter, reason="twice the same order")
     assert (run.status, run.due_at, run.ended_at is not None) == (Status.CANCELLED, None, True)
-    assert said(run, "cancel_requested") == [{"was": "queued", "reason": "twice the same order"}]
+    assert event_payloads(run, "cancel_requested") == [{"was": "queued", "reason": "twice the same order"}]
     assert log(run)[-1] == "run_cancelled"
     assert runs.advance(run.id).status == Status.CANCELLED
     assert calls(tmp_path) == []
@@ -78,7 +78,7 @@ def test_what_a_cancelled_run_asks_is_withdrawn_and_a_decision_after_it_is_told_
     run = start("gated", tmp_path)
     runs.cancel(run.id, by=people.starter)
     assert desk.request(run).status == RequestStatus.WITHDRAWN
-    assert len(said(run, "request_withdrawn")) == 1
+    assert len(event_payloads(run, "request_withdrawn")) == 1
     with pytest.raises(WrongStatus, match=f"cancelled by {people.starter.username}") as refused:
         sign(run, rita, ["approve"] * 4)
     assert refused.value.facts["by"] == [people.starter.username]

@@ -14,15 +14,15 @@ from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing.sealed_columns import unpack_json
+from orchestrator import runs
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue, StaleLease, UnknownThing, WrongStatus
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.forging import rewrite
 from tests.graphs_app import graphs
 from tests.processes import calls
-from tests.runner.desk import log, said, start, state
+from tests.runner.desk import event_payloads, log, start, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -125,7 +125,7 @@ def test_settling_that_it_happened_uses_the_given_output_and_never_calls(tmp_pat
     assert run.status == Status.COMPLETED
     assert state(run)["sent"] == "by hand"
     assert not calls(tmp_path, "sent")
-    assert said(run, "task_settled")[0]["reason"] == "seen"
+    assert event_payloads(run, "task_settled")[0]["reason"] == "seen"
 
 
 def test_settling_that_it_did_not_is_refused_while_the_attempt_may_go_on_and_needs_an_extra_yes_after(

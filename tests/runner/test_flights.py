@@ -15,12 +15,12 @@ from django.utils import timezone
 from checkpoints.core.status import Status
 from checkpoints.db import fenced_transaction
 from checkpoints.event_log import NewEvent
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Retry
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, slice_of, started
 from tests.runner import desk
 
@@ -183,7 +183,7 @@ def _wake(run: Run) -> None:
 
 def _note(run: Run) -> None:
     with transaction.atomic():
-        ledger.append_locked(ledger.lock_run(run.id), [NewEvent("noted", {})] * 2, at=timezone.now())
+        locked_run.append_locked(locked_run.lock_run(run.id), [NewEvent("noted", {})] * 2, at=timezone.now())
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
@@ -222,8 +222,8 @@ def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
     _Around(monkeypatch, 1, before=(lambda: elsewhere(lambda: _wake(run))) if disturbed else None)
     runs.advance(run.id)
     assert tries == [1, 2]
-    told = ["run_started", "retry_planned", "run_completed"]
-    assert [line for line in desk.log(run) if line != "checkpoint_saved"] == told
+    facts = ["run_started", "retry_planned", "run_completed"]
+    assert [line for line in desk.log(run) if line != "checkpoint_saved"] == facts
 
 
 def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(monkeypatch: pytest.MonkeyPatch) -> None:

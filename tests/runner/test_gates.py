@@ -11,6 +11,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import pack_json, unpack_json
+from orchestrator import runs
 from orchestrator.engine.errors import (
     AlreadyDecided,
     InvalidValue,
@@ -21,7 +22,6 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.execution import loop
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.graphs_app import graphs
 from tests.processes import calls

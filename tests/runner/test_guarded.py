@@ -9,9 +9,9 @@ from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.models import Run
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Task, registry
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.graphs_app.graphs import Ledger, Order
 from tests.runner import desk

@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.execution import heartbeat
 from orchestrator.execution.heartbeat import Heartbeat
-from orchestrator.runs import verbs as runs
 from tests.contract.small import graph, held, registered, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,13 +95,13 @@ def test_a_report_costs_the_node_nothing(short_of_threads):
 def test_a_forked_child_keeps_no_lease_of_its_parent(settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
     lease = held(started(simple()))
-    told, tells = os.pipe()
+    facts, tells = os.pipe()
     with Heartbeat(lease):
         if os.fork() == 0:
             os.write(tells, str(len(heartbeat._watch._young)).encode())
             os._exit(0)
         os.wait()
-    assert os.read(told, 10) == b"0"
+    assert os.read(facts, 10) == b"0"
 
 
 def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its_lease(monkeypatch):

@@ -14,11 +14,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine import END, START, Graph, Retry, Send, registry
 from orchestrator.execution import inline
-from orchestrator.runs import verbs as runs
 from tests.contract.small import advanced, graph, registered, slice_of, started
 from tests.processes import until, worker
 from tests.runner import desk
@@ -312,7 +312,7 @@ def test_a_run_whose_quick_node_never_returns_is_given_back_and_fails_by_its_tim
     runs.advance(run.id)
     run.refresh_from_db()
     assert (run.status, run.superstep) == (Status.FAILED, 4)
-    assert "no result within 1 s" in (ledger.stored_error(run) or {})["message"]
+    assert "no result within 1 s" in (run_error.stored_error(run) or {})["message"]
     release.set()
     first.join(10)
     assert not first.is_alive()
@@ -333,7 +333,7 @@ def test_a_worker_that_is_stuck_in_one_ends_and_its_place_is_taken(tmp_path: Pat
         run = runs.start("sticky", {"amount": 8, "seconds": 60})
         until(lambda: Run.objects.get(id=run.id).status == Status.FAILED, what=f"the timeout, see {log}")
         run.refresh_from_db()
-        assert "no result within 1 s" in (ledger.stored_error(run) or {})["message"]
+        assert "no result within 1 s" in (run_error.stored_error(run) or {})["message"]
         assert run.superstep == 8
         other = runs.start("sticky", {"amount": 99})
         until(lambda: Run.objects.get(id=other.id).status == Status.COMPLETED, what=f"the next run, see {log}")

@@ -9,7 +9,7 @@ from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.sealing.sealed_rows import Protection
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.runner.desk import log, sources, start, state
 

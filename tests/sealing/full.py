@@ -15,8 +15,8 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
 from checkpoints.models import Run
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task, registry
-from orchestrator.runs import verbs as runs
 from tests.graphs_app.graphs import Ledger, Order, propose, refuse, release
 from tests.runner import desk
 from tests.sealing.covered import run_sql

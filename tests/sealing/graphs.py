@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.engine import END, START, Append, Gate, Graph, Write, registry
-from orchestrator.runs import verbs as runs
 from tests.graphs_app.graphs import Order, outside
 
 

@@ -10,12 +10,12 @@ from pydantic import BaseModel
 from approvals import reviews
 from approvals.models import Decision, Receipt
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from checkpoints.models import Checkpoint, MemoryTrace, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write, registry
 from orchestrator.engine.errors import CountersignError
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.api.conftest import Client
 from tests.runner import desk
@@ -89,7 +89,7 @@ def test_as_a_nodes_return_it_fails_the_run_and_applies_nothing(bad: str) -> Non
     _graph(lambda state, ctx: {"free": {"place": BAD[bad]()}})
     run = runs.advance(runs.start("free", {}).id)
     assert run.status == Status.FAILED
-    _said(ledger.stored_error(run), "free")
+    _said(run_error.stored_error(run), "free")
     assert desk.state(run) == {"free": {}}
     assert verify_run(run.id) == []
 
@@ -102,7 +102,7 @@ def test_as_memory_it_fails_the_run_and_nothing_is_remembered(bad: str) -> None:
     _graph(node)
     run = runs.advance(runs.start("free", {}).id)
     assert run.status == Status.FAILED
-    _said(ledger.stored_error(run), "$memory:n/key")
+    _said(run_error.stored_error(run), "$memory:n/key")
     assert not MemoryTrace.objects.exists()
 
 
@@ -122,9 +122,9 @@ def test_as_an_input_by_the_api_it_is_refused_and_no_run_is_there(bad: str, peop
     body = f'{{"graph": "free", "input": {{"what": {{"place": {AS_JSON[bad]}}}}}}}'
     http = Client(people.starter).http
     answer = http.generic("POST", "/api/v1/runs/", body, content_type="application/json")
-    told = answer.json()
-    assert (answer.status_code, told["code"]) in REFUSED, told
-    assert any(word in told["detail"] for word in ("what", "the input has", "malformed JSON")), told
+    facts = answer.json()
+    assert (answer.status_code, facts["code"]) in REFUSED, facts
+    assert any(word in facts["detail"] for word in ("what", "the input has", "malformed JSON")), facts
     assert not Run.objects.exists()
 
 

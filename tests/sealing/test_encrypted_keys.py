@@ -22,11 +22,10 @@ from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
-from orchestrator import checks, environment
+from orchestrator import checks, environment, runs
 from orchestrator.engine import registry
 from orchestrator.engine.errors import TamperedRow, WrongKey
-from orchestrator.management import command_line as told
-from orchestrator.runs import verbs as runs
+from orchestrator.management import command_line
 from tests import cast
 from tests.api.conftest import Client
 from tests.processes import calls
@@ -58,7 +57,7 @@ def rita(people: cast.People) -> User:
 
 @pytest.mark.parametrize("setting", ["SIGNING_KEYS", "ENCRYPTION_KEYS"])
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "content"),
     [
         (b"short", "must be 32 bytes, not 5 bytes"),
         (b"l" * 33, "must be 32 bytes, not 33 bytes"),
@@ -69,10 +68,10 @@ def rita(people: cast.People) -> User:
     ],
 )
 def test_what_cannot_be_a_key_is_refused_naming_the_setting_and_never_the_key(
-    setting: str, key: Any, said: str, keys: Any
+    setting: str, key: Any, content: str, keys: Any
 ) -> None:
     keys(**{setting: {"k1": key}})
-    with pytest.raises(ImproperlyConfigured, match=rf"COUNTERSIGN\['{setting}'\]\['k1'\] {said}") as refused:
+    with pytest.raises(ImproperlyConfigured, match=rf"COUNTERSIGN\['{setting}'\]\['k1'\] {content}") as refused:
         keyring()
     assert not isinstance(key, str) or key not in str(refused.value)
     assert [error.id for error in checks.check_settings(None)] == ["orchestrator.E001"]
@@ -101,20 +100,20 @@ def test_the_last_key_makes_and_all_of_them_open(keys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "content"),
     [
         ({}, "input of checkpoints_run .* encryption key 'old' is not configured"),
         ({"old": B}, "encryption key 'old' is not the one that made this"),
     ],
 )
 def test_a_missing_key_and_another_one_under_its_id_are_told_by_name(
-    given: dict[str, bytes], said: str, keys: Any
+    given: dict[str, bytes], content: str, keys: Any
 ) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": A})
     kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
     keys(ENCRYPTION_KEYS=given)
-    with pytest.raises(WrongKey, match=said):
+    with pytest.raises(WrongKey, match=content):
         sealed_rows.decrypted(row, "input", kept)
 
 
@@ -150,7 +149,7 @@ def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "said"),
+    ("given", "code", "content"),
     [
         ({"k1": base64.b64encode(A).decode()}, 0, "no issues"),
         ({"k1": "c2hvcnQ="}, 1, "COUNTERSIGN['ENCRYPTION_KEYS']['k1'] must be 32 bytes, not 5 bytes"),
@@ -159,7 +158,7 @@ def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
     ],
 )
 def test_a_key_of_the_environment_that_cannot_be_one_ends_every_command_with_one_sentence(
-    given: Any, code: int, said: str, tmp_path: Path
+    given: Any, code: int, content: str, tmp_path: Path
 ) -> None:
     mode = {"COUNTERSIGN_DEMO": "true", "COUNTERSIGN_DATA_DIR": str(tmp_path)}
     asked = subprocess.run(
@@ -171,7 +170,7 @@ def test_a_key_of_the_environment_that_cannot_be_one_ends_every_command_with_one
         check=False,
     )
     output = asked.stdout + asked.stderr
-    assert (asked.returncode, said in output, "Traceback" in output) == (code, True, False), output
+    assert (asked.returncode, content in output, "Traceback" in output) == (code, True, False), output
 
 
 # --- graphs and runs -------------------------------------------------------------------------------------------------
@@ -299,7 +298,7 @@ def test_the_page_of_a_run_that_stopped_for_a_missing_key_says_what_to_do(
     html = browser.get(reverse("run", args=[run.id])).content.decode()
     assert "A key is missing" in html
     assert "Put the key back into the settings" in html
-    assert told.as_dict(Run.objects.get(id=run.id))["error"]["code"] == "wrong_key"
+    assert command_line.as_dict(Run.objects.get(id=run.id))["error"]["code"] == "wrong_key"
 
 
 def test_where_a_key_is_missing_the_api_names_the_row(keys: Any, tmp_path: Path, rita: User) -> None:

@@ -12,9 +12,9 @@ from approvals.models import ApprovalRequest
 from checkpoints.core.keyring import ENCRYPTED
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult, Run
+from orchestrator import runs
 from orchestrator.engine import END, START, Graph, registry
 from orchestrator.models import IdempotencyRecord
-from orchestrator.runs import verbs as runs
 from orchestrator.runs.labels import progress_of
 from tests import cast
 from tests.api.conftest import Client
@@ -62,12 +62,12 @@ def decide(rita: Client, run: Run) -> Any:
     """Edit the payout, approve the letter, reject the note."""
     (asked,) = rita.get("requests/", run=str(run.id), waiting="me").json()["results"]
     writes = rita.get(f"requests/{asked['id']}/").json()["writes"]
-    said = [
+    content = [
         {"verdict": "edit", "value": {"to": "Ada", "memo": marked("edit")}, "reason": marked("why")},
         {"verdict": "approve", "reason": marked("reason")},
         {"verdict": "reject", "reason": marked("refusal")},
     ]
-    decisions = [{"write": w["id"], "hash": w["hash"], **one} for w, one in zip(writes, said, strict=True)]
+    decisions = [{"write": w["id"], "hash": w["hash"], **one} for w, one in zip(writes, content, strict=True)]
     return rita.post(f"runs/{run.id}/signatures/", {"decisions": decisions})
 
 
@@ -123,16 +123,16 @@ def test_what_a_node_of_an_encrypted_run_reports_is_encrypted_while_it_is_shown(
     made.edge("work", END)
     registry.replace(made)
     assert runs.advance(runs.start("reporting", {}).id).status == Status.COMPLETED
-    ((kept, told),) = seen
+    ((kept, facts),) = seen
     assert kept[:1] == ENCRYPTED
-    assert (told or {})["note"] == marked("report")
+    assert (facts or {})["note"] == marked("report")
 
 
 def test_an_encrypted_run_goes_through_the_api_as_any_other(olive: Client, rita: Client, people: cast.People) -> None:
     run = whole_story(olive, rita, people)
-    told = olive.get(f"runs/{run.id}/").json()
-    assert told["input"] == INPUT
-    assert (told["label"], told["facts"]) == (f"secret_claim · {run.key}", {"Branch": marked("fact")})
+    facts = olive.get(f"runs/{run.id}/").json()
+    assert facts["input"] == INPUT
+    assert (facts["label"], facts["facts"]) == (f"secret_claim · {run.key}", {"Branch": marked("fact")})
     point = olive.get(f"checkpoints/{run.key}:at-{run.head_seq}/").json()
     assert point["state"]["scratch"] == {
         "notes": [marked("state"), marked("node"), marked("result")],

@@ -15,8 +15,8 @@ from checkpoints.key_rotation import Rotated
 from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run
 from checkpoints.queue import jobs as job_queue
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.jobs import kinds
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.runner import desk
 from tests.sealing import full
@@ -60,8 +60,8 @@ def test_the_command_rotates_a_whole_run_which_verifies_before_and_after(
     behind = json.loads(capsys.readouterr().out)["behind"]
     assert behind["checkpoints_checkpoint"] == Checkpoint.objects.count()
     call_command("rotate_keys", "--json")
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"key": "new", "rows": behind, "failed": 0}
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == {"key": "new", "rows": behind, "failed": 0}
     assert (_under(completed), verify_run(completed.id)) == ({"new"}, [])
     call_command("rotate_keys")
     assert capsys.readouterr().out.splitlines()[-1] == "Nothing was behind."
@@ -79,9 +79,9 @@ def test_the_command_prints_progress_and_counts_per_table(completed: Run, settin
     _keys(settings, TWO_KEYS)
     total = sum(key_rotation.behind().values())
     call_command("rotate_keys")
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"{total} of {total}"
-    assert "approvals_decision: 4" in told
+    facts = capsys.readouterr().out.splitlines()
+    assert facts[0] == f"{total} of {total}"
+    assert "approvals_decision: 4" in facts
 
 
 def test_a_rotation_can_be_left_to_the_workers_and_there_is_only_one_at_a_time(

@@ -15,8 +15,8 @@ from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator import runs
 from orchestrator.engine.errors import NotAReviewer, TamperedRow, WrongStatus
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.forging import remove, tamper
 from tests.processes import calls

@@ -18,9 +18,9 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator import runs
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract.small import held
 from tests.forging import remove, tamper

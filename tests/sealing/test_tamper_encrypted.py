@@ -11,7 +11,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.verification import verify_run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.runner import desk
 from tests.sealing import full

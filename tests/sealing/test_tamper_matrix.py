@@ -9,7 +9,7 @@ from django.db.models import Model
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.verification import verify_run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.runner import desk
 from tests.sealing import full

@@ -104,7 +104,7 @@ def test_a_run_row_put_back_with_the_rows_behind_it_deleted_is_named(run: Run) -
 def test_a_run_row_put_back_to_an_earlier_seal_is_named_while_later_rows_are_there(
     tmp_path: Path, people: cast.People
 ) -> None:
-    from orchestrator.runs import verbs as runs
+    from orchestrator import runs
     from tests.runner import desk
 
     run = desk.start("gated", tmp_path)

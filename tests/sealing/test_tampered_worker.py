@@ -14,11 +14,11 @@ from django.urls import reverse
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from checkpoints.models import AuditLine, Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.api.conftest import Client
 from tests.graphs_app import graphs
@@ -155,10 +155,10 @@ def test_a_run_whose_row_was_put_back_while_later_rows_are_there_is_tampered_and
 def test_a_tampered_run_says_what_is_wrong_and_the_ways_out(decided: Run, people: cast.People) -> None:
     _changed(PendingWrite, "value")(decided)
     runs.advance(decided.id)
-    told = Client(people.steward).get(f"runs/{decided.id}/").json()
-    assert (told["status"], told["error"]["code"]) == ("tampered", "tampered_row")
-    assert "is not as it was sealed" in told["error"]["message"]
-    assert "Restore it from a backup, then resume the run" in told["error"]["cure"]
+    facts = Client(people.steward).get(f"runs/{decided.id}/").json()
+    assert (facts["status"], facts["error"]["code"]) == ("tampered", "tampered_row")
+    assert "is not as it was sealed" in facts["error"]["message"]
+    assert "Restore it from a backup, then resume the run" in facts["error"]["cure"]
 
 
 def test_a_tampered_run_is_not_resumed_while_a_fault_is_left(decided: Run, people: cast.People) -> None:
@@ -196,7 +196,7 @@ def test_nobody_decides_in_a_run_whose_row_was_put_back(tmp_path: Path, people: 
 def test_a_tampered_run_keeps_what_was_found(decided: Run) -> None:
     _changed(Decision, "verdict")(decided)
     run = runs.advance(decided.id)
-    error = ledger.stored_error(run)
+    error = run_error.stored_error(run)
     assert error is not None
     assert error["message"].startswith("approvals_decision")
 

@@ -8,8 +8,8 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, Run
+from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.runs import verbs as runs
 from tests.runner import desk
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -12,7 +12,7 @@ from checkpoints.conf import keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.verification import verify_run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.runner import desk
 

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Graph, registry
-from orchestrator.runs import verbs as runs
 from tests.sealing import full
 
 pytestmark = pytest.mark.django_db(transaction=True)

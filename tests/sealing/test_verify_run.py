@@ -14,9 +14,9 @@ from checkpoints import timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.queue import jobs as job_queue
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.jobs import integrity, kinds
-from orchestrator.runs import verbs as runs
 from tests import cast
 from tests.contract import small
 from tests.forging import rewrite
@@ -36,12 +36,12 @@ def test_a_run_that_completed_verifies(graph: str, tmp_path: Path) -> None:
 def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
     run = desk.start("effects", tmp_path)
     rows = Checkpoint.objects.filter(run=run)
-    said = {
+    content = {
         facts["checkpoint"]: facts["change"]
         for facts in map(timeline.payload_of, timeline.events_after(run.id, 0))
         if "change" in facts
     }
-    assert said == {str(row.id): row.change_hash for row in rows}
+    assert content == {str(row.id): row.change_hash for row in rows}
     rewrite(rows.order_by("-seq")[0], change_hash="0" * 64)
     assert any("changed otherwise" in fault.reason for fault in verify_run(run.id))
 
@@ -107,9 +107,9 @@ def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_wi
     with pytest.raises(CommandError, match="1 of 2 runs are not as they were written") as raised:
         call_command("verify_runs", "--json")
     assert raised.value.returncode == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["checked"] == 2
-    [one] = told["bad"]
+    details = json.loads(capsys.readouterr().out)
+    assert details["checked"] == 2
+    [one] = details["bad"]
     assert (one["run"], one["checkpoint"], one["faults"]) == (str(bad.id), str(third.id), 1)
     assert one["reason"] == f"checkpoints_checkpoint {bad.id} {third.id} is not as it was sealed"
     call_command("verify_runs", good.key)

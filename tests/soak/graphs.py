@@ -69,10 +69,10 @@ def tell(state: Book, ctx: Any) -> dict[str, Any]:
     _dawdle(ctx)
     service.call("tell", str(ctx.run_id), ctx.idempotency_key)
     _dawdle(ctx)
-    return told(ctx.visit)
+    return facts(ctx.visit)
 
 
-def told(visit: int) -> dict[str, Any]:
+def facts(visit: int) -> dict[str, Any]:
     """What `tell` returns; the operator gives the same where it happened. No gate guards that channel."""
     return {"notes": [f"tell {visit}"]}
 

@@ -10,7 +10,7 @@ from typing import Any
 from approvals.models import Decision
 from checkpoints import timeline
 from checkpoints.core.status import Status
-from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import run_error
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.demo.claims.models import ClaimCase
@@ -70,9 +70,9 @@ def judge(run: str, found: Findings, verdict: Verdict) -> None:
 
 def _of_the_gate(found: Findings) -> list[str]:
     """The answers that the decisions stand for."""
-    said = [values[-1] for values in found.decided.values()]
-    notes = [note for one in said if isinstance(one, list) for note in one]
-    return [*notes, "answered"] if any(one is not None for one in said) else []
+    content = [values[-1] for values in found.decided.values()]
+    notes = [note for one in content if isinstance(one, list) for note in one]
+    return [*notes, "answered"] if any(one is not None for one in content) else []
 
 
 def _compare(run: str, have: Sequence[str], want: Sequence[str], verdict: Verdict) -> None:
@@ -88,7 +88,7 @@ def judge_all(calls: Mapping[tuple[str, str, str], int]) -> Verdict:
     verdict, by_run = Verdict(), _by_run(calls)
     for run in Run.objects.filter(graph="soak").order_by("created_at"):
         if run.status != Status.COMPLETED:
-            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node}: {ledger.stored_error(run)}")
+            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node}: {run_error.stored_error(run)}")
             continue
         judge(run.key, findings_of(run, by_run.pop(str(run.id), {})), verdict)
     known = set(map(str, Run.objects.values_list("id", flat=True)))

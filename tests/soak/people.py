@@ -26,10 +26,10 @@ from approvals.models import ApprovalRequest  # noqa: E402
 from checkpoints.core.status import ENDS, Status  # noqa: E402
 from checkpoints.ledger import pending_writes  # noqa: E402
 from checkpoints.models import PendingWrite, Run, TaskResult  # noqa: E402
+from orchestrator import runs
 from orchestrator.engine import Task, idempotency_key  # noqa: E402
 from orchestrator.engine.errors import AlreadyDecided, CountersignError, StaleProposal  # noqa: E402
 from orchestrator.runs import unknown_outcomes
-from orchestrator.runs import verbs as runs  # noqa: E402
 from tests.soak import graphs, service  # noqa: E402
 
 GRAPH = "soak"
@@ -96,8 +96,8 @@ class Signer:
 
     def _decision(self, row: PendingWrite, verdict: str) -> dict[str, Any]:
         edits = verdict == "edit" and row.channel == "answers"
-        said = {"write": str(row.write), "hash": row.hash, "verdict": "approve" if verdict == "edit" else verdict}
-        return {**said, "verdict": "edit", "value": ["edited"]} if edits else said
+        content = {"write": str(row.write), "hash": row.hash, "verdict": "approve" if verdict == "edit" else verdict}
+        return {**content, "verdict": "edit", "value": ["edited"]} if edits else content
 
 
 class Operator:
@@ -124,7 +124,7 @@ class Operator:
             return
         key = idempotency_key(run.id, run.line, Task(row.node, row.visit, row.index))
         happened = service.count(row.node, str(run.id), key) > 0
-        output = graphs.told(row.visit) if happened else None
+        output = graphs.facts(row.visit) if happened else None
         runs.settle(run.id, row.task, happened=happened, output=output, reason="looked outside")
         self.counted["settled as happened" if happened else "settled as not happened"] += 1
 

@@ -27,19 +27,19 @@ def _soak(*words: str, **env: str) -> tuple[int, str]:
 
 
 def test_a_soak_of_half_a_minute_loses_nothing_doubles_nothing_and_leaves_nothing_stuck() -> None:
-    code, said = _soak("--minutes=0.5", "--pause=0.8", "--seed=5")
-    assert said.splitlines()[-1] == "lost 0 / doubled 0 / stuck 0"
+    code, content = _soak("--minutes=0.5", "--pause=0.8", "--seed=5")
+    assert content.splitlines()[-1] == "lost 0 / doubled 0 / stuck 0"
     assert code == 0
-    assert len(re.findall(r"× SIG(KILL|STOP|TERM)", said)) >= 3
+    assert len(re.findall(r"× SIG(KILL|STOP|TERM)", content)) >= 3
 
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="that a soak can fail is shown once, on SQLite")
 def test_a_soak_without_the_guard_of_the_journal_finds_what_is_doubled_and_fails() -> None:
     words = ("--minutes=0.6", "--pause=0.6", "--seed=7", "--kill-workers", "--dawdle=0.3")
-    code, said = _soak(*words, COUNTERSIGN_SOAK_BREAK="journal")
-    told = LAST_LINE.search(said.splitlines()[-1])
-    assert told
-    assert int(told[2]) > 0, "an effect that happened twice was not found"
+    code, content = _soak(*words, COUNTERSIGN_SOAK_BREAK="journal")
+    facts = LAST_LINE.search(content.splitlines()[-1])
+    assert facts
+    assert int(facts[2]) > 0, "an effect that happened twice was not found"
     assert code == 1
 
 
@@ -73,7 +73,7 @@ CALLS = dict(_findings().calls)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "facts"),
     [
         ({"notes": graphs.expected()[:-1]}, (1, 0, 0)),
         ({"notes": [*graphs.expected(), "tell 1"]}, (0, 1, 0)),
@@ -92,8 +92,8 @@ CALLS = dict(_findings().calls)
         ({"lines": [1, 3]}, (1, 0, 0)),
     ],
 )
-def test_the_judge_finds_whatever_is_lost_or_doubled(changed: dict[str, Any], told: tuple[int, int, int]) -> None:
-    assert _counts(_findings(**changed)) == told
+def test_the_judge_finds_whatever_is_lost_or_doubled(changed: dict[str, Any], facts: tuple[int, int, int]) -> None:
+    assert _counts(_findings(**changed)) == facts
 
 
 def test_the_judge_knows_what_a_run_of_the_soak_must_leave() -> None:

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests import cast
 from tests.processes import calls, until, with_mark, worker
 

@@ -7,7 +7,7 @@ import pytest
 
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, Run
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.processes import until
 from tests.worker.clusters import begun, cluster, ended, send, slow
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from django.db import connections
 
 from checkpoints.models import Run, Worker
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.processes import ROOT, environment, until
 
 MARK = "COUNTERSIGN_TEST_MARK"

@@ -10,7 +10,7 @@ from django_q.signing import SignedPackage
 from checkpoints.models import Run, Worker
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Claim
-from orchestrator.worker import broker as brokers
+from orchestrator.worker import broker as run_broker
 from orchestrator.worker import registration, tasks
 from orchestrator.worker.broker import RunBroker
 from tests.processes import until
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def broker(monkeypatch, settings):
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "POLL_SECONDS": 0.001}
     monkeypatch.setattr("orchestrator.worker.wait.NET_SECONDS", 0.0)
-    monkeypatch.setattr(brokers, "NO_SLOT_SECONDS", 0.0)
+    monkeypatch.setattr(run_broker, "NO_SLOT_SECONDS", 0.0)
     made = RunBroker()
     yield made
     made._listener.close()
@@ -104,7 +104,7 @@ def test_a_task_works_on_its_run_and_leaves_its_slot(broker):
 def test_a_cluster_whose_workers_read_nothing_gives_itself_up(broker, monkeypatch):
     run = slow()
     broker.dequeue()
-    monkeypatch.setattr(brokers, "UNBEGUN_SECONDS", -1.0)
+    monkeypatch.setattr(run_broker, "UNBEGUN_SECONDS", -1.0)
     broker._renew_at = 0.0
     with pytest.raises(SystemExit):
         broker.dequeue()
@@ -124,7 +124,7 @@ def test_it_tells_how_many_runs_want_a_worker_and_how_many_have_one(broker):
 
 
 def test_a_lost_database_is_survived(broker, monkeypatch):
-    monkeypatch.setattr(brokers, "NO_DATABASE_SECONDS", 0.0)
+    monkeypatch.setattr(run_broker, "NO_DATABASE_SECONDS", 0.0)
     broker.dequeue()
     _break_connections(broker)
     run = slow()
@@ -163,7 +163,7 @@ def test_a_server_that_cuts_the_listening_connection_is_a_lost_database_and_not_
 ):
     if connection.vendor != "postgresql":
         pytest.skip("only PostgreSQL has a connection that listens")
-    monkeypatch.setattr(brokers, "NO_DATABASE_SECONDS", 0.0)
+    monkeypatch.setattr(run_broker, "NO_DATABASE_SECONDS", 0.0)
     broker.dequeue()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [broker._listener._link.connection.info.backend_pid])

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from checkpoints.models import Run, TaskResult
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from tests.processes import ROOT, environment, until
 from tests.stories.test_worker_races import everything
 from tests.worker.clusters import begun, cluster, ended, slow, status
@@ -27,8 +27,8 @@ AHEAD, BEHIND = {"COUNTERSIGN_TEST_CLOCK": "3600"}, {"COUNTERSIGN_TEST_CLOCK": "
 def started_by_a_host(clock, *words):
     """A run that a process with another clock starts."""
     command = [sys.executable, "manage.py", "start_run", "loop_every", "--json", *words]
-    told = subprocess.run(command, cwd=ROOT, env=environment(**clock), capture_output=True, check=True, text=True)
-    return Run.objects.get(id=json.loads(told.stdout)["id"])
+    facts = subprocess.run(command, cwd=ROOT, env=environment(**clock), capture_output=True, check=True, text=True)
+    return Run.objects.get(id=json.loads(facts.stdout)["id"])
 
 
 @pytest.fixture
@@ -43,13 +43,13 @@ def skewed(tmp_path):
 def test_the_clocks_of_the_test_are_really_apart():
     code = "from django.utils import timezone; import time; print(time.time(), timezone.now().timestamp())"
     code = f"import django; django.setup(); {code}"
-    said = [
+    content = [
         subprocess.run(
             [sys.executable, "-c", code], env=environment(**clock), capture_output=True, check=True, text=True
         )
         for clock in (AHEAD, BEHIND)
     ]
-    (ahead, also_ahead), (behind, also_behind) = (map(float, one.stdout.split()) for one in said)
+    (ahead, also_ahead), (behind, also_behind) = (map(float, one.stdout.split()) for one in content)
     assert 7100 < ahead - behind < 7300
     assert 7100 < also_ahead - also_behind < 7300
 

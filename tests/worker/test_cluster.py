@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from checkpoints.models import Run, Worker
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
 from orchestrator.worker.cluster import MARGIN_SECONDS
 from tests.processes import calls, until
 from tests.worker.clusters import begun, children, cluster, ended, send, slow, status
@@ -125,10 +125,10 @@ def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("role", "said"),
+    ("role", "content"),
     [("pusher", "nothing was claimed"), ("sentinel", "has not looked after"), ("idle workers", "queue_wedged")],
 )
-def test_a_wedged_cluster_is_noticed_and_works_again_within_thirty_seconds(tmp_path, role, said):
+def test_a_wedged_cluster_is_noticed_and_works_again_within_thirty_seconds(tmp_path, role, content):
     with cluster(tmp_path) as started:
         first = started.sentinel()
         frozen = {"pusher": [started.pusher()], "sentinel": [first], "idle workers": started.workers()}[role]
@@ -138,7 +138,7 @@ def test_a_wedged_cluster_is_noticed_and_works_again_within_thirty_seconds(tmp_p
         until(lambda: first not in children(started.main.pid), seconds=30, what="the watchdog")
         ended(run, seconds=10)
         assert time.monotonic() - wedged < 30.0
-        assert said in started.log.read_text()
+        assert content in started.log.read_text()
 
 
 def test_a_run_that_takes_its_workers_down_is_parked_and_the_others_go_on(tmp_path):

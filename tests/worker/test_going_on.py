@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def told(broker):  # noqa: F811
+def facts(broker):  # noqa: F811
     """What a worker process does that is told of one run: call it when others are due."""
     first = slow()
     (claim,) = handed_out(broker)
@@ -42,31 +42,31 @@ def hold_next():
     return leases.begin_next(worker=None, only=claimable.claimable())
 
 
-def test_a_worker_goes_on_to_what_is_due_and_then_leaves_its_slot(broker, told):  # noqa: F811
+def test_a_worker_goes_on_to_what_is_due_and_then_leaves_its_slot(broker, facts):  # noqa: F811
     others = [slow() for _ in range(3)]
-    told()
+    facts()
     assert statuses(*others) == ["completed"] * 3
     assert broker.state.slots.free() == len(broker.state.slots)
     assert set(Run.objects.values_list("epoch", "leased_by")) == {(2, None)}, "each was claimed and begun once"
 
 
-def test_it_takes_the_most_urgent_first_and_leaves_what_is_not_due_and_what_it_does_not_know(broker, told):  # noqa: F811
+def test_it_takes_the_most_urgent_first_and_leaves_what_is_not_due_and_what_it_does_not_know(broker, facts):  # noqa: F811
     later, foreign = slow(), slow()
     Run.objects.filter(id=later.id).update(due_at=timezone.now() + timedelta(hours=1))
     Run.objects.filter(id=foreign.id).update(graph="elsewhere", fingerprint="0" * 64)
     common, urgent = slow(), slow()
     Run.objects.filter(id=urgent.id).update(priority=5)
-    told()
+    facts()
     assert statuses(common, urgent, later, foreign) == ["completed", "completed", "queued", "queued"]
     urgent.refresh_from_db()
     common.refresh_from_db()
     assert urgent.started_at < common.started_at
 
 
-def test_it_goes_on_for_so_long_only_that_the_cluster_sees_it_live(monkeypatch, told):
+def test_it_goes_on_for_so_long_only_that_the_cluster_sees_it_live(monkeypatch, facts):
     other = slow()
     monkeypatch.setattr(tasks, "GOING_ON_SECONDS", 0.0)
-    told()
+    facts()
     assert status(other) == "queued"
 
 
@@ -89,23 +89,23 @@ def at_work(monkeypatch):
     return between
 
 
-def test_a_worker_that_drains_goes_on_to_nothing(broker, told, at_work):  # noqa: F811
+def test_a_worker_that_drains_goes_on_to_nothing(broker, facts, at_work):  # noqa: F811
     at_work(after=broker.state.drain)
     other = slow()
-    told()
+    facts()
     other.refresh_from_db()
     assert (other.status, other.epoch) == ("queued", 0)
 
 
-def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, told, at_work):  # noqa: F811
+def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, facts, at_work):  # noqa: F811
     at_work(before=broker.state.drain)
     other = slow()
-    told()
+    facts()
     other.refresh_from_db()
     assert (other.status, other.epoch, other.claims_since_progress) == ("queued", 2, 0)
 
 
-def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(broker, told, monkeypatch):  # noqa: F811
+def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(broker, facts, monkeypatch):  # noqa: F811
     def long(lease):
         broker.state.drain()
         yield Step(1, 2, "half", place=1)
@@ -113,37 +113,37 @@ def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(brok
 
     monkeypatch.setitem(kinds.KINDS, "long", long)
     job_id = jobs.add_job("long")
-    told()
+    facts()
     job = Job.objects.get(id=job_id)
     assert (job.status, job.progress["place"]) == ("queued", 1)
 
 
-def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, told, at_work):  # noqa: F811
+def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, facts, at_work):  # noqa: F811
     leased = []
     holds = at_work(before=lambda: leased.extend(Run.objects.filter(status="running").values_list("leased_by")))
     slow()
-    told()
+    facts()
     assert [lease.worker for lease in holds] == [broker.state.worker] * 2
     assert leased == [(broker.state.worker,)]
 
 
 @pytest.mark.parametrize("broken", ["runner.work_on", "leases.begin_next"])
-def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(broker, told, monkeypatch, broken):  # noqa: F811
+def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(broker, facts, monkeypatch, broken):  # noqa: F811
     def fail(*given, **how):
         raise OperationalError("gone")
 
     slow()
     where, name = {"runner.work_on": (loop, "work_on"), "leases.begin_next": (leases, "begin_next")}[broken]
     monkeypatch.setattr(where, name, fail)
-    told()
+    facts()
     assert broker.state.slots.free() == len(broker.state.slots)
 
 
-def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, told):  # noqa: F811
+def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, facts):  # noqa: F811
     for _ in range(8):
         slow()
         jobs.add_job("count")
-    told()
+    facts()
     ended = sorted(
         [(at, "run") for at in Run.objects.values_list("ended_at", flat=True)]
         + [(at, "job") for at in Job.objects.filter(kind="count").values_list("ended_at", flat=True)]

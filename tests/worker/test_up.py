@@ -80,9 +80,9 @@ def test_a_port_in_use_is_one_clear_line(tmp_path):
         number = taken.getsockname()[1]
         command = Command("up", "--port", str(number), log=tmp_path / "up.log")
         assert command.main.wait(20) == 1
-        said = command.log.read_text()
-    assert f"Cannot listen on 127.0.0.1 port {number}" in said
-    assert "Traceback" not in said
+        content = command.log.read_text()
+    assert f"Cannot listen on 127.0.0.1 port {number}" in content
+    assert "Traceback" not in content
 
 
 def test_it_brings_a_postgresql_of_its_own(tmp_path, port):

@@ -18,7 +18,7 @@ VENDORS = ("postgresql", "sqlite")
 class Driver(Protocol):
     """What a module here offers."""
 
-    def send(self, now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+    def send(self, now: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
         """Do these statements in one transaction, those after the first only where it met a row. Gives what waits for
         the end, and gives how many rows the first met. Raises what Django raises, now or then.
         """

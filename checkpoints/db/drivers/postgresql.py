@@ -20,12 +20,12 @@ _prepared: "WeakKeyDictionary[Connection[Any], dict[tuple[bytes, tuple[int, ...]
 """By connection of the driver: the names of its prepared statements, by text and types of parameters."""
 
 
-def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+def send(now: BaseDatabaseWrapper, text_to_send: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
     """Send a statement, one alone. Gives what waits for its end and gives the number of rows that it met. Both raise
     what Django raises. Whoever uses the connection before that was called waits for the end too, and learns nothing of
     it.
     """
-    [(text, params)] = said
+    [(text, params)] = text_to_send
     raw: Connection[Any] = now.connection
     adapting = Transformer(raw)
     # A number as text fits a column of any width; the driver would name the type that fits the number.
@@ -86,14 +86,14 @@ def _checked(raw: Connection[Any], result: Any) -> int:
     return int(result.command_tuples or 0)
 
 
-def _name(raw: Connection[Any], said: bytes, types: tuple[int, ...]) -> bytes | None:
+def _name(raw: Connection[Any], text_to_send: bytes, types: tuple[int, ...]) -> bytes | None:
     """The name of the prepared statement, which is prepared first where need be; None where there are enough."""
     names = _prepared.setdefault(raw, {})
-    name = names.get((said, types))
+    name = names.get((text_to_send, types))
     if name is None and len(names) < MOST_PREPARED:
         name = b"countersign_%d" % len(names)
-        _checked(raw, raw.pgconn.prepare(name, said, types))
-        names[said, types] = name
+        _checked(raw, raw.pgconn.prepare(name, text_to_send, types))
+        names[text_to_send, types] = name
     return name
 
 
@@ -101,5 +101,5 @@ def _name(raw: Connection[Any], said: bytes, types: tuple[int, ...]) -> bytes | 
 def _numbered(text: str) -> bytes:
     """The statement with its placeholders as the server knows them: $1, $2, …"""
     numbers = count(1)
-    said = re.sub("%[s%]", lambda one: "%" if one[0] == "%%" else f"${next(numbers)}", text)
-    return said.encode()
+    text_to_send = re.sub("%[s%]", lambda one: "%" if one[0] == "%%" else f"${next(numbers)}", text)
+    return text_to_send.encode()

@@ -9,7 +9,7 @@ from django.db.backends.sqlite3.base import FORMAT_QMARK_REGEX
 from django.db.transaction import TransactionManagementError
 
 
-def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+def send(now: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
     """Do these statements in one transaction, those after the first only where it met a row; the first is an UPDATE
     that returns nothing. Raises what Django raises; the transaction is over all the same.
     """
@@ -19,7 +19,7 @@ def send(now: BaseDatabaseWrapper, said: Sequence[tuple[str, list[Any]]]) -> Cal
     with now.wrap_database_errors, now.connection:
         # Whatever the settings say: the first statement writes.
         _do(now, "BEGIN IMMEDIATE")
-        (first, values), *others = said
+        (first, values), *others = batch
         met: int = _do(now, _asked(first), values).rowcount
         if met > 0:
             for text, params in others:

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from orchestrator.management import command_line as told
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
+from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
@@ -17,10 +17,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run", help="id or key")
         parser.add_argument("--reason", default="", help="why; stands in its log")
-        told.add_by(parser)
-        told.add_json(parser)
+        command_line.add_by(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with told.one_clear_line():
-            run = runs.cancel(options["run"], by=told.person(options["by"]), reason=options["reason"])
-        self.stdout.write(told.as_json(run) if options["as_json"] else told.as_text(run))
+        with command_line.one_clear_line():
+            run = runs.cancel(options["run"], by=command_line.person(options["by"]), reason=options["reason"])
+        self.stdout.write(command_line.as_json(run) if options["as_json"] else command_line.as_text(run))

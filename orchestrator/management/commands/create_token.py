@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from orchestrator import tokens
-from orchestrator.management import command_line as told
+from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
@@ -22,13 +22,13 @@ class Command(BaseCommand):
         )
         parser.add_argument("--name", default="", help="what it is for, to tell tokens apart")
         parser.add_argument("--days", type=int, help="for how long it is good; without it, until it is revoked")
-        told.add_json(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        user = told.person(options["user"])
+        user = command_line.person(options["user"])
         if user is None:
             raise CommandError("name a user")
         scopes = [word for given in options["scopes"] for word in given.split(",") if word]
-        with told.one_clear_line():
+        with command_line.one_clear_line():
             text = tokens.make_token(user, scopes=scopes, name=options["name"], days=options["days"])
         self.stdout.write(json.dumps({"token": text, "scopes": scopes}) if options["as_json"] else text)

@@ -15,7 +15,7 @@ from checkpoints.models import Job
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs as job_queue
 from orchestrator.jobs import kinds
-from orchestrator.management import command_line as told
+from orchestrator.management import command_line
 
 KIND = "rotate_keys"
 LOOK_SECONDS = 0.5
@@ -29,16 +29,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only count what older keys encrypt")
         parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
-        told.add_by(parser)
-        told.add_json(parser)
+        command_line.add_by(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         say: Callable[[str], None] = (lambda text: None) if options["as_json"] else self.stdout.write
-        with told.one_clear_line():
+        with command_line.one_clear_line():
             newest, behind = keyring().encrypter, key_rotation.behind()
         if options["dry_run"]:
             return self._end(options, {"key": newest, "behind": behind}, _counts(behind) or "Nothing is behind.")
-        person = told.person(options["by"])
+        person = command_line.person(options["by"])
         job = job_queue.add_job(KIND, name=KIND, by=person.get_username() if person else "")
         if options["job"]:
             return self._end(options, {"job": str(job)}, f"Queued as job {job}.")

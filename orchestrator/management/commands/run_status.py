@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from orchestrator.management import command_line as told
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
+from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
@@ -16,11 +16,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run", help="id or key")
-        told.add_json(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with told.one_clear_line():
+        with command_line.one_clear_line():
             run = runs.get(options["run"])
-        self.stdout.write(told.as_json(run) if options["as_json"] else told.as_text(run))
-        if code := told.exit_code(run.status):
+        self.stdout.write(command_line.as_json(run) if options["as_json"] else command_line.as_text(run))
+        if code := command_line.exit_code(run.status):
             raise SystemExit(code)

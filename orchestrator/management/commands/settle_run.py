@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from orchestrator.management import command_line as told
-from orchestrator.runs import verbs as runs
+from orchestrator import runs
+from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
@@ -25,23 +25,23 @@ class Command(BaseCommand):
         parser.add_argument("--output", metavar="FILE", help="with --happened: what it returned, as JSON")
         parser.add_argument("--reason", required=True, help="how you know")
         parser.add_argument("--accept-risk", action="store_true", help="with --did-not: only time says it is over; yes")
-        told.add_by(parser)
-        told.add_json(parser)
+        command_line.add_by(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["did_not"] and options["output"]:
             raise CommandError("--output goes with --happened")
-        with told.one_clear_line():
+        with command_line.one_clear_line():
             run = runs.settle(
                 options["run"],
                 options["task"],
                 happened=options["happened"],
                 output=_output(options["output"]),
                 accept_risk=options["accept_risk"],
-                by=told.person(options["by"]),
+                by=command_line.person(options["by"]),
                 reason=options["reason"],
             )
-        self.stdout.write(told.as_json(run) if options["as_json"] else told.as_text(run))
+        self.stdout.write(command_line.as_json(run) if options["as_json"] else command_line.as_text(run))
 
 
 def _output(path: str | None) -> Any:

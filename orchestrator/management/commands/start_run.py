@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checkpoints import uploads
 from checkpoints.models import Run
-from orchestrator.management import command_line as told
+from orchestrator import runs
+from orchestrator.management import command_line
 from orchestrator.management.run_watch import watch_run
-from orchestrator.runs import verbs as runs
 
 
 class Command(BaseCommand):
@@ -29,12 +29,12 @@ class Command(BaseCommand):
         parser.add_argument("--priority", type=int, default=0, help="higher goes first; default 0")
         parser.add_argument("--in", type=float, default=0.0, dest="due_in", metavar="SECONDS", help="begin later")
         parser.add_argument("--wait", action="store_true", help="follow the run until it rests or ends")
-        told.add_by(parser)
-        told.add_json(parser)
+        command_line.add_by(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        by = told.person(options["by"])
-        with told.one_clear_line():
+        by = command_line.person(options["by"])
+        with command_line.one_clear_line():
             given = _input(options["input"]) | dict(_pair(text) for text in options["set"])
             given |= {name: _upload(path, by) for name, path in map(_named, options["file"])}
             later = {"priority": options["priority"], "due_in": options["due_in"]}
@@ -46,12 +46,12 @@ class Command(BaseCommand):
         quiet = options["as_json"]
         run = watch_run(run.id, (lambda line: None) if quiet else self.stdout.write, self.stderr.write)
         self._tell(run, quiet)
-        if code := told.exit_code(run.status):
+        if code := command_line.exit_code(run.status):
             sys.exit(code)
         return None
 
     def _tell(self, run: Run, as_json: bool) -> None:
-        self.stdout.write(told.as_json(run) if as_json else told.as_text(run))
+        self.stdout.write(command_line.as_json(run) if as_json else command_line.as_text(run))
 
 
 def _input(path: str | None) -> dict[str, Any]:

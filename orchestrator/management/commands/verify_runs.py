@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from checkpoints.queue import jobs
+from orchestrator import runs
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
-from orchestrator.management import command_line as told
-from orchestrator.runs import verbs as runs
+from orchestrator.management import command_line
 
 EVERY = 100
 """Runs between two lines of progress."""
@@ -33,11 +33,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--mark", action="store_true", help="stop bad runs that have not ended: status tampered")
         parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
-        told.add_by(parser)
-        told.add_json(parser)
+        command_line.add_by(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with told.one_clear_line():
+        with command_line.one_clear_line():
             ids = tuple(str(runs.get(name).id) for name in options["run"])
         wanted = Wanted(ids, options["graph"], options["since"] or "", options["mark"])
         if options["job"]:
@@ -50,7 +50,7 @@ class Command(BaseCommand):
         return None
 
     def _queue(self, wanted: Wanted, by: str | None) -> None:
-        person = told.person(by)
+        person = command_line.person(by)
         job = jobs.add_job("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
         self.stdout.write(f"Queued as job {job}.")
 
