@@ -1,18 +1,29 @@
 """What every test may ask for."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import TransactionTestCase
 
-from tests import cast
+from tests.support import cast
+from tests.support.payload_backends import Full
 
 
 @pytest.fixture
 def people(db: None) -> cast.People:
-    """The cast: see `tests.cast`."""
+    """The cast: see `tests.support.cast`."""
     return cast.People()
+
+
+@pytest.fixture
+def cellar(settings: Any, tmp_path: Path) -> Iterator[Path]:
+    """The folder of the payload backend `cellar`, which the settings then know: a disk that a test can fill."""
+    entry = {"backend": "tests.support.payload_backends.Full", "options": {"location": str(tmp_path)}}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"cellar": entry}}
+    yield tmp_path
+    Full.left, Full.away = None, False
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,7 +7,7 @@ os.environ.setdefault("COUNTERSIGN_DEMO", "true")
 
 if "COUNTERSIGN_TEST_CLOCK" in os.environ:
     # A process on a host whose clock is wrong by so many seconds.
-    from tests.clocks import shift
+    from tests.support.clocks import shift
 
     shift(float(os.environ["COUNTERSIGN_TEST_CLOCK"]))
 

@@ -12,8 +12,8 @@ from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.db import statements
 from checkpoints.sealing.sealed_columns import unpack_json
-from tests.cast import People
-from tests.checkpoints.rows import START, a_request, a_run
+from tests.support.cast import People
+from tests.support.rows import START, a_request, a_run
 
 pytestmark = pytest.mark.django_db
 

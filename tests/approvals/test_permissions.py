@@ -9,8 +9,8 @@ from django.utils import timezone
 from approvals import permissions
 from checkpoints.models import Run, TaskResult
 from orchestrator.engine.errors import UnknownThing
-from tests.cast import People, UserFactory
-from tests.checkpoints.rows import a_request, a_run
+from tests.support.cast import People, UserFactory
+from tests.support.rows import a_request, a_run
 
 pytestmark = pytest.mark.django_db
 

@@ -10,8 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connections
 
 from orchestrator import runs
-from tests import cast
-from tests.pages import claims
+from tests.support import cast, claims
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (

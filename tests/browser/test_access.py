@@ -13,9 +13,9 @@ from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from tests.browser.conftest import Page
-from tests.cast import People
-from tests.pages import claims
-from tests.runner import desk
+from tests.support import claims
+from tests.support import run_actions as desk
+from tests.support.cast import People
 
 Browse = Callable[..., Page]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

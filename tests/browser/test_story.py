@@ -5,7 +5,7 @@ from typing import Any
 
 from checkpoints.models import Run
 from tests.browser.conftest import Page
-from tests.cast import People
+from tests.support.cast import People
 
 Browse = Callable[..., Page]
 Worker = Callable[[str], None]
@@ -84,7 +84,7 @@ def test_keys_choose_but_never_sign_before_all_is_decided(people: People, browse
 
 
 def opened_review(people: People, browse: Browse, key: str, worker: Worker, **options: Any) -> Page:
-    from tests.pages import claims
+    from tests.support import claims
 
     claims.paused(key, people.starter)
     reviewer = browse(people.reviewer, **options)
@@ -124,7 +124,7 @@ def test_what_a_colleague_settles_is_shown_while_one_reads(people: People, brows
 
 
 def test_stepping_changes_page_and_address_together(people: People, browse: Browse, worker: Worker) -> None:
-    from tests.pages import claims
+    from tests.support import claims
 
     claims.paused("CLM-6", people.starter)
     operator = browse(people.starter)

@@ -9,8 +9,8 @@ from checkpoints.admin import ReadOnlyRows
 from checkpoints.models import Run
 from orchestrator import runs, tokens
 from orchestrator.models import ApiToken
-from tests.api import graphs
-from tests.cast import PASSWORD, People, UserFactory
+from tests.support import api_graphs as graphs
+from tests.support.cast import PASSWORD, People, UserFactory
 
 OURS = ("checkpoints", "approvals", "orchestrator")
 SHOWN = [model for model in admin.site._registry if model._meta.app_label in OURS]

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, Run
 from orchestrator.engine.errors import UnknownThing
-from tests.checkpoints.rows import a_checkpoint, a_run, an_event, missing
+from tests.support.rows import a_checkpoint, a_run, an_event, missing
 
 pytestmark = pytest.mark.django_db
 

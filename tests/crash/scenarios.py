@@ -27,8 +27,8 @@ from orchestrator.engine import Task
 from orchestrator.execution import loop
 from orchestrator.runs import unknown_outcomes
 from tests.crash import graphs
-from tests.processes import calls
-from tests.runner import desk
+from tests.support import run_actions as desk
+from tests.support.processes import calls
 
 LONGEST = 80
 """Acts after which a run that has not ended will not."""

@@ -13,13 +13,13 @@ from approvals.models import Decision, Receipt
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine.errors import AlreadyDecided, WrongStatus
-from tests import cast
 from tests.crash import graphs, lost, scenarios, test_sweep
 from tests.crash.abort import watching
 from tests.crash.journey import journey, journey_hash
 from tests.crash.lost import Answers
 from tests.crash.scenarios import SCENARIOS
-from tests.runner import desk
+from tests.support import cast
+from tests.support import run_actions as desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,12 +11,12 @@ from django.db import connection
 
 from orchestrator.engine import reducer as reducers
 from orchestrator.engine import registry
-from tests import cast
 from tests.crash import scenarios
 from tests.crash.abort import Points
 from tests.crash.journey import journey, journey_hash
 from tests.crash.scenarios import SCENARIOS, Scenario
-from tests.runner import desk
+from tests.support import cast
+from tests.support import run_actions as desk
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from checkpoints.models import Checkpoint
 from checkpoints.payloads import orphans
-from tests import cast
 from tests.crash import test_sweep
 from tests.crash.scenarios import SCENARIOS
-from tests.runner import desk
+from tests.support import cast
+from tests.support import run_actions as desk
 
 pytestmark = test_sweep.pytestmark
 IN_FILES = ("linear", "recovery points", "effects", "gate beside a moving branch", "failure", "drain")

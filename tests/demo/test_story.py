@@ -18,7 +18,7 @@ from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.messy import messy_csv
 from orchestrator.demo.imports.models import ImportedRow
 from orchestrator.demo.people import CLAIMS
-from tests.cast import People
+from tests.support.cast import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,8 +14,8 @@ from django.test import override_settings
 
 from checkpoints.models import Run, Upload
 from orchestrator import runs, tokens
-from tests.api import graphs
-from tests.cast import People
+from tests.support import api_graphs as graphs
+from tests.support.cast import People
 
 pytestmark = pytest.mark.django_db
 

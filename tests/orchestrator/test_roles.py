@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group, Permission
 
 from approvals.permissions import RIGHTS, may
 from orchestrator.roles import ROLES, make_roles
-from tests.cast import People
+from tests.support.cast import People
 
 pytestmark = pytest.mark.django_db
 

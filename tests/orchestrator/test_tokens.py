@@ -8,7 +8,7 @@ from django.utils import timezone
 from orchestrator import tokens
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
-from tests.cast import People
+from tests.support.cast import People
 
 
 def test_a_token_is_found_by_its_text_and_its_text_is_nowhere_kept(people: People) -> None:

@@ -22,8 +22,8 @@ from checkpoints.models import PendingWrite, Run
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Graph, registry
 from tests.engine import reference
+from tests.engine.random_graphs import built
 from tests.engine.reference import Spec
-from tests.engine.test_random_graphs import built
 
 EXAMPLES = int(os.environ.get("COUNTERSIGN_EXAMPLES", "9"))
 _SAID = os.environ.get("COUNTERSIGN_SEED", "9")

@@ -17,8 +17,8 @@ from tests.crash.abort import Points
 from tests.crash.journey import journey
 from tests.crash.lost import Answers
 from tests.crash.scenarios import Scenario, Trouble
+from tests.engine.random_graphs import graphs, modelled
 from tests.engine.reference import Model, Spec
-from tests.engine.test_random_graphs import graphs, modelled
 from tests.properties.drawing import CALLED, MOST_TASKS, SEED, counts, drawn, people, registered
 
 pytestmark = [

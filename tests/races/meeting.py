@@ -19,7 +19,7 @@ from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator.engine.errors import CountersignError
 from orchestrator.execution import loop
-from tests.processes import calls
+from tests.support.processes import calls
 
 TRIALS = int(os.environ.get("COUNTERSIGN_RACE_TRIALS", "20"))
 """Of each race; `make sweep` makes 200."""

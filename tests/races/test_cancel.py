@@ -14,11 +14,11 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
-from tests import cast
-from tests.processes import calls
 from tests.races.meeting import TRIALS, Thread, whole, work
-from tests.runner import desk
-from tests.runner.desk import event_payloads, sign, state
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.processes import calls
+from tests.support.run_actions import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

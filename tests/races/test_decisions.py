@@ -19,13 +19,13 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
-from tests import cast
-from tests.contract import small
 from tests.graphs_app.graphs import hooked
-from tests.processes import calls, until
 from tests.races.meeting import TRIALS, Thread, meet, settled_by, whole, winner_of, work
-from tests.runner import desk
-from tests.runner.desk import event_payloads, sign, state
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support import small_graphs as small
+from tests.support.processes import calls, until
+from tests.support.run_actions import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EDITS = [("edit", {"amount": "7"}), ("edit", "Dear friend"), ("edit", ["third"]), ("edit", ["fourth"])]

@@ -13,12 +13,12 @@ from orchestrator import runs
 from orchestrator.engine.errors import KeyConflict, WrongStatus
 from orchestrator.execution import loop
 from orchestrator.worker import claimable
-from tests import cast
 from tests.crash import graphs
-from tests.processes import calls
 from tests.races.meeting import TRIALS, meet, whole, winner_of
-from tests.runner import desk
-from tests.runner.desk import event_payloads, state
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.processes import calls
+from tests.support.run_actions import event_payloads, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -22,10 +22,10 @@ from django.db import Error, connection
 
 from checkpoints.core.status import ENDS
 from checkpoints.models import Run
-from tests.processes import ROOT, environment
 from tests.soak import judging, people, service
 from tests.soak.chaos import Chaos, Target, percentile
 from tests.soak.judging import Verdict
+from tests.support.processes import ROOT, environment
 
 LEASE_SECONDS = 2.0
 TAKEOVER_SECONDS = LEASE_SECONDS + 5.0

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import Error, connection
 
 from checkpoints.models import Run, Worker
-from tests.worker.clusters import Cluster, children, send
+from tests.support.clusters import Cluster, children, send
 
 ROLES = ("main", "sentinel", "pusher", "monitor", "worker", "worker", "all")
 """`main` is the supervisor and django-q2's parent in one process. `all` means every process of a cluster at once."""

@@ -59,8 +59,8 @@ def measure(folder: Path, *, kills: int, lease: float, at_once: int = 4, seed: i
 
 def _round(folder: Path, *, lease: float, at_once: int, chance: random.Random) -> list[float]:
     from checkpoints.models import Run
-    from tests.processes import until
-    from tests.worker.clusters import begun, cluster, send, slow
+    from tests.support.clusters import begun, cluster, send, slow
+    from tests.support.processes import until
 
     with ExitStack() as stack:
         settings = {"COUNTERSIGN_LEASE_SECONDS": str(lease), "COUNTERSIGN_WORKERS": str(at_once)}

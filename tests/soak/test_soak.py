@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.processes import ROOT
 from tests.soak import graphs, judging
 from tests.soak.judging import Findings, Verdict
+from tests.support.processes import ROOT
 
 LAST_LINE = re.compile(r"lost (\d+) / doubled (\d+) / stuck (\d+)")
 

@@ -9,8 +9,8 @@ from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from orchestrator import runs
-from tests import cast
-from tests.processes import calls, until, with_mark, worker
+from tests.support import cast
+from tests.support.processes import calls, until, with_mark, worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MOMENTS = ["before_intent", "after_intent", "after_effect", "before_commit", "on_its_way", "after_commit"]

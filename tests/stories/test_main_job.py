@@ -12,9 +12,9 @@ from django.contrib.auth.models import Group, User
 from orchestrator import tokens
 from orchestrator.demo import claims
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
-from tests import cast
-from tests.processes import until, web, with_mark, worker
 from tests.stories.client import Client
+from tests.support import cast
+from tests.support.processes import until, web, with_mark, worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CLAIMS = Path(claims.__file__).parent / "data"

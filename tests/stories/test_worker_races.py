@@ -6,20 +6,14 @@ import time
 import pytest
 
 from checkpoints import timeline
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import Run
 from orchestrator import runs
-from tests.processes import until
-from tests.worker.clusters import begun, cluster, ended, send, slow
+from tests.support.clusters import begun, cluster, ended, send, slow
+from tests.support.processes import until
+from tests.support.run_contents import everything
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ENOUGH = 40
-
-
-def everything(run):
-    """The run's row, its checkpoints and its log."""
-    row = Run.objects.filter(id=run.id).values().get()
-    checkpoints = list(Checkpoint.objects.filter(run_id=run.id).order_by("id").values())
-    return row, checkpoints, list(timeline.events(run.id).values())
 
 
 def test_a_cluster_frozen_past_its_lease_can_save_nothing_when_it_goes_on(tmp_path):

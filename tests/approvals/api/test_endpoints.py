@@ -1,0 +1,189 @@
+"""Requests over the API, and decisions on what they ask."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from approvals.models import Decision
+from checkpoints.models import AuditLine, Run
+from orchestrator import runs
+from tests.support.api_people import Client
+from tests.support.cast import People
+from tests.support.rows import a_request, a_run
+
+
+def request_of(client: Client) -> dict[str, Any]:
+    (line,) = client.get("requests/", waiting="me").json()["results"]
+    found: dict[str, Any] = client.get(f"requests/{line['id']}/").json()
+    return found
+
+
+def decisions(request: dict[str, Any], *verdicts: str, **extra: Any) -> dict[str, Any]:
+    signed = [
+        {"write": write["id"], "hash": write["hash"], "verdict": verdict, **extra}
+        for write, verdict in zip(request["writes"], verdicts, strict=False)
+    ]
+    return {"decisions": signed}
+
+
+def test_a_request_shows_each_write_with_its_current_value_and_its_hash(rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    assert request["title"] == "Pay the claim?"
+    assert (request["run"], request["run_key"], request["graph"]) == (str(paused.id), "CLM-1", "gated")
+    assert (request["node"], request["visit"], request["index"], request["kind"]) == ("propose", 1, 0, "writes")
+    assert (request["reviewers"], request["quorum"], request["deadline"]) == (["user:rita"], 1, None)
+    assert request["may_decide"] == {"yes": True, "why_not": ""}
+    payout, letter, notes = request["writes"]
+    assert (payout["position"], payout["channel"], payout["value"], payout["current"]) == (
+        0,
+        "payout",
+        {"amount": 40},
+        {},
+    )
+    assert (payout["bound"], payout["revision"], payout["settled"], payout["verdicts"]) == (True, 1, "", [])
+    assert (letter["value"], letter["current"]) == ("Dear Marta", "")
+    assert (notes["bound"], notes["current"]) == (False, ["claim CLM-1"])
+    assert len({write["hash"] for write in request["writes"]}) == 3
+
+
+def test_writes_are_decided_one_by_one_and_the_run_goes_on_with_exactly_that(rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    path = f"requests/{request['id']}/decisions/"
+    receipt = rita.post(path, decisions(request, "approve")).json()
+    assert [(line["result"], line["verdict"]) for line in receipt["lines"]] == [("counted", "approve")]
+    assert receipt["by"] == "rita"
+    rest = decisions(request, "approve", "reject", "edit")["decisions"][1:]
+    rest[1]["value"] = ["corrected"]
+    assert rita.post(path, {"decisions": rest}).status_code == 200
+    run = runs.advance(paused.id)
+    assert run.status == "completed"
+    state = rita.get("checkpoints/CLM-1:step-3/state/").json()["scratch"]
+    assert state == {"payout": {"amount": 40}, "letter": "", "notes": ["claim CLM-1", "corrected", "finished"]}
+
+
+def test_the_verdicts_so_far_stand_beside_each_write(rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    rita.post(f"requests/{request['id']}/decisions/", decisions(request, "reject", reason="too much"))
+    payout = rita.get(f"requests/{request['id']}/").json()["writes"][0]
+    assert payout["settled"] == "rejected"
+    (verdict,) = payout["verdicts"]
+    assert (verdict["verdict"], verdict["by"], verdict["reason"]) == ("reject", "rita", "too much")
+
+
+def test_signatures_decide_over_several_requests_of_a_run(rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    receipt = rita.post("runs/CLM-1/signatures/", decisions(request, "approve", "approve", "approve"))
+    assert receipt.status_code == 200
+    assert runs.advance(paused.id).status == "completed"
+    listed = rita.get("runs/CLM-1/decisions/").json()["results"]
+    assert [(d["channel"], d["verdict"], d["by"]) for d in listed] == [
+        ("payout", "approve", "rita"),
+        ("letter", "approve", "rita"),
+        ("notes", "approve", "rita"),
+    ]
+    assert listed[0]["proposed_value"] == listed[0]["final_value"] == {"amount": 40}
+    assert listed[0]["old_value"] == {}
+
+
+def test_an_undecided_run_stays_paused_whatever_is_tried(olive: Client, paused: Run) -> None:
+    assert olive.post("runs/CLM-1/resume/").status_code == 409
+    assert (
+        olive.post(
+            "runs/", {"graph": "gated", "input": {"claim_id": "CLM-1", "amount": 40}, "key": "CLM-1"}
+        ).status_code
+        == 200
+    )
+    assert runs.advance(paused.id).status == "paused"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"write": "6b1f1f3e-0000-4000-8000-000000000000"}, 404, "unknown_thing"),
+        ({"write": "no id"}, 400, "invalid_body"),
+        ({"hash": "0" * 64}, 409, "stale_proposal"),
+        ({"verdict": "maybe"}, 400, "invalid_body"),
+        ({"verdict": "edit", "value": {"amount": "much"}}, 422, "invalid_value"),
+        ({"verdict": "edit"}, 422, "invalid_value"),
+        ({"colour": "red"}, 400, "invalid_body"),
+    ],
+)
+def test_a_bad_decision_is_refused_by_name_and_nothing_is_decided(
+    rita: Client, paused: Run, change: dict[str, Any], status: int, code: str
+) -> None:
+    request = request_of(rita)
+    body = decisions(request, "approve")
+    body["decisions"][0] |= change
+    answer = rita.post(f"requests/{request['id']}/decisions/", body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.json()
+    assert not Decision.objects.exists()
+
+
+def test_an_act_of_signing_needs_a_decision(rita: Client, paused: Run) -> None:
+    path = f"requests/{request_of(rita)['id']}/decisions/"
+    for body in ({}, {"decisions": []}, {"decisions": {}}, {"decisions": ["approve"]}):
+        assert rita.post(path, body).status_code == 400
+
+
+def test_deciding_what_is_settled_names_who_settled_it(rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    path = f"requests/{request['id']}/decisions/"
+    rita.post(path, decisions(request, "approve"))
+    answer = rita.post(path, decisions(request, "reject"))
+    assert (answer.status_code, answer.json()["code"], answer.json()["by"]) == (409, "already_decided", ["rita"])
+    rita.post(path, {"decisions": decisions(request, "approve", "approve", "approve")["decisions"][1:]})
+    assert rita.post(path, decisions(request, "reject")).json()["code"] == "already_decided"
+
+
+def test_who_may_see_but_is_no_reviewer_is_refused_and_audited(olive: Client, paused: Run) -> None:
+    (line,) = olive.get("requests/").json()["results"]
+    request = olive.get(f"requests/{line['id']}/").json()
+    assert request["may_decide"] == {"yes": False, "why_not": "You are not one of its reviewers."}
+    for key in ({}, {"Idempotency-Key": "k1"}):
+        answer = olive.post(f"requests/{line['id']}/decisions/", decisions(request, "approve"), **key)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_a_reviewer")
+    assert AuditLine.objects.filter(kind="refused_not_a_reviewer", actor_name="olive").count() == 2
+    assert not Decision.objects.exists()
+
+
+def test_a_request_that_one_may_not_see_does_not_exist(nobody: Client, rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    assert nobody.get("requests/").json()["results"] == []
+    assert nobody.get(f"requests/{request['id']}/").status_code == 404
+    assert nobody.post(f"requests/{request['id']}/decisions/", decisions(request, "approve")).status_code == 404
+    assert nobody.post("runs/CLM-1/signatures/", decisions(request, "approve")).status_code == 404
+
+
+def test_requests_are_narrowed_by_run_and_graph(rita: Client, olive: Client) -> None:
+    one, two = a_run(graph="one"), a_run(graph="two")
+    first, second = a_request(one, "user:rita"), a_request(two, "user:ravi")
+    assert [r["id"] for r in olive.get("requests/").json()["results"]] == [str(second.id), str(first.id)]
+    assert [r["id"] for r in olive.get("requests/", graph="one").json()["results"]] == [str(first.id)]
+    assert [r["id"] for r in olive.get("requests/", run=two.key).json()["results"]] == [str(second.id)]
+    assert [r["id"] for r in rita.get("requests/", waiting="me").json()["results"]] == [str(first.id)]
+    assert rita.get("requests/", waiting="you").status_code == 400
+
+
+def test_lists_and_single_requests_take_a_constant_number_of_queries(rita: Client, people: People) -> None:
+    def count(path: str, **query: str) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert rita.get(path, **query).status_code == 200
+        return len(captured)
+
+    run = a_run()
+    a_request(run, "user:rita")
+    few = count("requests/"), count("requests/", waiting="me")
+    for _ in range(15):
+        a_request(a_run(), "user:rita", "group:reviewer")
+    assert (count("requests/"), count("requests/", waiting="me")) == few
+
+
+def test_one_request_takes_as_many_queries_for_three_writes_as_for_one(rita: Client, paused: Run) -> None:
+    path = f"requests/{request_of(rita)['id']}/"
+    with CaptureQueriesContext(connection) as captured:
+        rita.get(path)
+    # The token, groups and permissions, the request, its writes, decisions twice, the state now (its row, then its
+    # checkpoints), and who may decide.
+    assert len(captured) <= 13

@@ -1,0 +1,132 @@
+"""Gates: who must be asked, whose signature counts for what, and what wakes a run."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals import reviews
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from orchestrator.engine import END, START, Gate, Graph
+from orchestrator.engine.errors import NotAReviewer
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.run_actions import pending, sign, state
+from tests.support.small_graphs import advanced, graph, slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("answer", [0, "", None, [], "amount is high", True])
+def test_a_gate_is_passed_without_people_for_the_literal_false_alone(answer: Any) -> None:
+    made = graph("asked-or-not")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: answer))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    assert (run.status, state(run)["letter"]) == (Status.PAUSED, "")
+
+
+def test_a_gate_whose_check_says_false_holds_nothing() -> None:
+    made = graph("not-asked")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: False))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "proposed")
+    assert not ApprovalRequest.objects.exists()
+
+
+def _two_gates() -> Graph:
+    """Two gates beside each other that ask different groups."""
+    made = graph("two-groups")
+
+    def proposing(name: str) -> None:
+        @made.node(name, effect="human", gate=Gate(reviewers=[f"group:{name}"]))
+        def propose(state: Any, ctx: Any) -> dict[str, Any]:
+            return {"notes": [name]}
+
+        made.edge(START, name)
+        made.edge(name, END)
+
+    proposing("claims")
+    proposing("finance")
+    return made
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return desk.reviewer(people.reviewer)
+
+
+def test_one_act_over_two_requests_counts_nothing_where_its_person_reviews_only_one(rita: User) -> None:
+    run = advanced(_two_gates())
+    with pytest.raises(NotAReviewer):
+        sign(run, rita, ["approve", "approve"])
+    assert not Decision.objects.exists()
+    sign(run, rita, ["approve", None])
+    assert Decision.objects.get().by == rita
+
+
+def test_an_act_that_settles_nothing_does_not_wake_the_run(rita: User) -> None:
+    made = graph("for-two")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], quorum=2))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    before = run.wakes
+    sign(run, rita, ["approve"])
+    run.refresh_from_db()
+    assert (run.status, run.wakes) == (Status.PAUSED, before)
+
+
+def test_an_idempotency_key_belongs_to_one_person(rita: User, people: cast.People) -> None:
+    run = advanced(_two_gates())
+    ravi = people.second_reviewer
+    ravi.groups.create(name="finance")
+    receipts = []
+    for by, row in zip((rita, ravi), pending(run), strict=True):
+        item = {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+        receipts.append(reviews.sign(run.id, [item], by=by, idempotency_key="click"))
+    assert receipts[0].id != receipts[1].id
+    assert Decision.objects.count() == 2
+
+
+def test_a_gate_that_is_settled_during_the_last_superstep_of_a_branch_is_applied_by_the_same_worker(
+    rita: User,
+) -> None:
+    made = graph("settled-meanwhile")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    @made.node()
+    def first(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def last(state: Any, ctx: Any) -> None:
+        sign(Run.objects.get(id=ctx.run_id), rita, ["approve"])
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    made.edge(START, "first")
+    made.edge("first", "last")
+    made.edge("last", END)
+    run = slice_of(started(made))
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "proposed")

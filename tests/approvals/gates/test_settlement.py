@@ -1,0 +1,208 @@
+"""What a settlement applies, when, and in which order."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals.models import ApprovalRequest
+from checkpoints.core.status import Status
+from checkpoints.models import PendingWrite, Run
+from checkpoints.queue import leases
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph
+from orchestrator.execution import loop
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.run_actions import pending, sign, sources, state
+from tests.support.small_graphs import advanced, graph, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GATE = Gate(reviewers=["group:claims"])
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return desk.reviewer(people.reviewer)
+
+
+def _two(channel: str) -> Graph:
+    """Two gates beside each other that write the same channel."""
+    made = graph(f"two-gates-{channel}")
+
+    def proposing(name: str) -> None:
+        @made.node(name, effect="human", gate=GATE)
+        def propose(state: Any, ctx: Any) -> dict[str, Any]:
+            return {channel: [name] if channel == "notes" else name}
+
+        made.edge(START, name)
+        made.edge(name, END)
+
+    proposing("first")
+    proposing("second")
+    return made
+
+
+@pytest.mark.parametrize("order", [["first", "second"], ["second", "first"]])
+def test_gates_are_applied_in_the_order_in_which_they_were_settled(order: list[str], rita: User) -> None:
+    run = advanced(_two("notes"))
+    for name in order:
+        sign(run, rita, ["approve" if row.node == name else None for row in pending(run)])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert state(run)["notes"] == order
+    assert sources(run) == ["input", "superstep", "settlement"], "both in one settlement"
+
+
+def test_a_gate_whose_base_an_earlier_one_of_the_same_settlement_moves_comes_back(rita: User) -> None:
+    run = advanced(_two("letter"))
+    for name in ("second", "first"):
+        sign(run, rita, ["approve" if row.node == name else None for row in pending(run)])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["letter"]) == (Status.PAUSED, "second")
+    assert {row.node: row.revision for row in pending(run)} == {"first": 2, "second": 1}
+    assert ApprovalRequest.objects.get(run=run, node="first").status == "open"
+    sign(run, rita, ["approve", None])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "first")
+
+
+def _beside(*, broken: list[str], rewrites: bool) -> Graph:
+    """A gate beside a branch of two supersteps; the second looks at the letter, and fails while `broken` says so."""
+    made = graph("beside-a-gate")
+
+    @made.node(effect="human", gate=GATE)
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "signed"}
+
+    @made.node()
+    def first(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def second(state: Any, ctx: Any) -> dict[str, Any]:
+        if broken:
+            raise RuntimeError(broken[0])
+        return {"letter": "rewritten"} if rewrites else {"notes": [f"saw {state.letter!r}"]}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    made.edge(START, "first")
+    made.edge("first", "second")
+    made.edge("second", END)
+    return made
+
+
+def test_a_failed_superstep_is_finished_on_its_own_snapshot_before_what_was_signed_meanwhile_is_applied(
+    rita: User,
+) -> None:
+    broken = ["the line broke"]
+    run = advanced(_beside(broken=broken, rewrites=False))
+    assert run.status == Status.FAILED
+    sign(run, rita, ["approve"])
+    run.refresh_from_db()
+    assert run.status == Status.FAILED, "a signature is kept, and moves no failed run"
+    broken.clear()
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert sources(run) == ["input", "superstep", "failure", "superstep", "settlement"]
+    assert (state(run)["notes"], state(run)["letter"]) == (["saw ''"], "signed")
+
+
+def _one_superstep(run: Run) -> None:
+    claim = leases.claim_one(run.id)
+    assert claim is not None
+    looks = iter([False])
+    loop.run_slice(claim.id, claim.epoch, draining=lambda: next(looks, True))
+
+
+@pytest.mark.parametrize(("verdict", "revision"), [("approve", 2), ("reject", 1)])
+def test_a_moved_base_opens_an_approved_write_again_and_leaves_a_rejected_one_rejected(
+    verdict: str, revision: int, rita: User
+) -> None:
+    made = graph("half-settled")
+
+    @made.node(effect="human", gate=GATE)
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "signed", "notes": ["a note"]}
+
+    @made.node()
+    def move(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"total": 1}
+
+    @made.node()
+    def rewrite(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "rewritten"}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    made.edge(START, "move")
+    made.edge("move", "rewrite")
+    made.edge("rewrite", END)
+    run = started(made)
+    _one_superstep(run)
+    letter = next(row for row in pending(run) if row.channel == "letter")
+    sign(run, rita, [verdict if row.write == letter.write else None for row in pending(run)])
+    run = runs.advance(run.id)
+    assert run.status == Status.PAUSED
+    assert PendingWrite.objects.filter(write=letter.write).count() == revision
+    wanted = [None if row.channel == "letter" and verdict == "reject" else "approve" for row in pending(run)]
+    sign(run, rita, wanted)
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert state(run)["letter"] == ("signed" if verdict == "approve" else "rewritten")
+    assert state(run)["notes"] == ["a note"]
+
+
+def _moving(gate: Gate, proposal: dict[str, Any], moved: dict[str, Any]) -> Run:
+    """A run with a signed or edited proposal in hand, beside a branch that moves something in its second superstep."""
+    made = graph("moving")
+
+    @made.node(effect="human", gate=gate)
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return proposal
+
+    @made.node()
+    def wait(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def move(state: Any, ctx: Any) -> dict[str, Any]:
+        return moved
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    made.edge(START, "wait")
+    made.edge("wait", "move")
+    made.edge("move", END)
+    run = started(made)
+    _one_superstep(run)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("shows", "moved", "revision"),
+    [([], {"total": 7}, 1), (["total"], {"total": 7}, 2), (["total"], {"letter": "other"}, 1)],
+)
+def test_a_channel_that_belongs_to_the_decision_binds_it_like_a_base(
+    shows: list[str], moved: dict[str, Any], revision: int, rita: User
+) -> None:
+    gate = Gate(reviewers=["group:claims"], shows=shows)
+    run = runs.advance(_moving(gate, {"notes": ["a note"]}, moved).id)
+    assert [row.revision for row in pending(run)] == [revision]
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_under_four_eyes_the_author_of_an_edit_stays_its_author_on_a_new_base(rita: User, people: cast.People) -> None:
+    gate = Gate(reviewers=["group:claims"], four_eyes=True)
+    run = _moving(gate, {"letter": "proposed"}, {"letter": "rewritten"})
+    sign(run, rita, [("edit", "mine")])
+    run = runs.advance(run.id)
+    assert [(row.revision, row.reason) for row in pending(run)] == [(3, "rebase")]
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == Status.PAUSED
+    sign(run, desk.reviewer(people.second_reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "mine")

@@ -1,0 +1,165 @@
+"""Rows of a state that is far larger than its changes: what stands in them when points before them were not kept, or
+could not be saved.
+"""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints import timeline
+from checkpoints.ledger import reader
+from checkpoints.models import Checkpoint, Run
+from checkpoints.payloads import FilePayloads
+from checkpoints.queue import leases
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Interval, canonical
+from orchestrator.execution import loop
+from tests.support import run_actions as desk
+from tests.support.large_states import LARGE, large, last
+from tests.support.small_graphs import graph, slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def document(row: Checkpoint) -> dict[str, Any]:
+    found = reader.document_at(row.id)
+    assert found is not None
+    return found
+
+
+def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_state(cellar: Any) -> None:
+    made = large("missing", "abcde", full="bc", payloads="cellar", on_save_error="continue")
+    run = runs.advance(started(made).id)
+    assert (run.status, run.durable) == ("completed", False)
+    rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
+    assert [row.superstep for row in rows] == [0, 1, 4, 5]
+    assert [len(document(row)["scratch"]["notes"]) for row in rows] == [0, 0, 3, 4]
+    assert desk.state(run)["notes"] == ["b", "c", "d", "e"]
+    found = [change.after for change in timeline.changes(rows[2]) if change.partition == "scratch"]
+    assert found == ["b", "c", "d"]
+
+
+def test_the_tape_of_a_run_names_supersteps_that_were_not_saved_too(cellar: Any) -> None:
+    runs_of = [large("tape", "abcde", full=full, payloads="cellar", on_save_error="continue") for full in ("", "bc")]
+    whole, missing = (runs.advance(started(made).id) for made in runs_of)
+    assert (whole.durable, missing.durable) == (True, False)
+    assert whole.tape
+    assert missing.tape == whole.tape
+
+
+def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(cellar: Any) -> None:
+    made = large("sizes", "abcde", full="bc", payloads="cellar", on_save_error="continue")
+    run = runs.advance(started(made).id)
+    for row in Checkpoint.objects.filter(run=run):
+        assert row.state_size == len(canonical.encode(document(row)))
+
+
+def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    run, lengths = started(large("recovers", "abcdefg", checkpoints=Interval(3))), {}
+    while claim := leases.claim_one(run.id):
+        loop.run_slice(claim.id, claim.epoch)
+        head = last(run)
+        assert document(head)["scratch"]["letter"] == LARGE
+        if not head.kept:
+            lengths[head.superstep] = len(reader.bytes_of(head, "change"))
+    # The letter came with the first superstep; the third has a row that stays.
+    assert sorted(lengths) == [1, 2, 4, 5]
+    assert lengths[2] > len(LARGE)
+    assert lengths[4] < lengths[5] < 2_000
+
+
+def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    run = started(large("taken", "abcd", checkpoints="none"))
+    while run.status != "completed":
+        run = slice_of(run)
+    assert desk.state(run)["notes"] == ["b", "c", "d"]
+    assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 4]
+    assert verify_run(run.id) == []
+
+
+def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_them_in_one_go(settings: Any) -> None:
+    made = graph("anchors", checkpoints=Interval(2))
+    nodes = "abcdefghijkl"
+    for node in nodes:
+        content = {"notes": ["n" * 4_900]} if node == "a" else {"letter": node * 1_000}
+        made.node(node)(lambda state, ctx, content=content: content)
+    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
+        made.edge(source, target)
+    whole = runs.advance(started(made).id)
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    pieces = started(made)
+    while pieces.status != "completed":
+        pieces = slice_of(pieces)
+    # Of a row's change some bytes are the time it took; these sizes are far from where that would make a difference.
+    assert [anchors(run) for run in (whole, pieces)] == [[0, 1, 1, 1, 4, 4, 4]] * 2
+    assert verify_run(pieces.id) == []
+
+
+def anchors(run: Run) -> list[int]:
+    return list(Checkpoint.objects.filter(run=run).order_by("seq").values_list("anchor", flat=True))
+
+
+def test_a_step_that_appends_nothing_tells_the_true_size_of_its_state() -> None:
+    made = graph("appends_nothing")
+    for node, notes in (("a", ["one"]), ("b", []), ("c", ["two"])):
+        made.node(node)(lambda state, ctx, notes=notes: {"notes": notes})
+    for source, target in zip((START, *"abc"), (*"abc", END), strict=True):
+        made.edge(source, target)
+    run = runs.advance(started(made).id)
+    assert desk.state(run)["notes"] == ["one", "two"]
+    for row in Checkpoint.objects.filter(run=run):
+        assert row.state_size == len(canonical.encode(document(row)))
+
+
+class Clings(FilePayloads):
+    """Files that cannot be deleted."""
+
+    def delete(self, name: str, kept: bytes) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+
+def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_deleted(
+    settings: Any, tmp_path: Path
+) -> None:
+    entry = {"backend": f"{__name__}.Clings", "options": {"location": str(tmp_path)}}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"clings": entry}, "SLICE_SECONDS": 1e-9}
+    run = started(large("clings", "abcd", checkpoints="none", payloads="clings"))
+    while run.status != "completed":
+        run = slice_of(run)
+    assert run.durable
+    assert desk.state(run)["notes"] == ["b", "c", "d"]
+
+
+def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says_nothing_more() -> None:
+    made, mended = graph("opens"), []
+
+    @made.node()
+    def a(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def b(state: Any, ctx: Any) -> None:
+        if not mended:
+            raise ValueError("broken")
+
+    for source, target in zip((START, "a", "b"), ("a", "b", END), strict=True):
+        made.edge(source, target)
+    run = runs.advance(started(made).id)
+    assert (run.status, document(last(run))["open"]["superstep"]) == ("failed", 2)
+    mended.append(True)
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, document(last(run))["open"]) == ("completed", {})
+
+
+def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() -> None:
+    run = runs.advance(started(large("stored", "abc", snapshot=2)).id)
+    rows = list(Checkpoint.objects.filter(run=run))
+    assert {bool(row.snapshot) for row in rows} == {True, False}
+    for row in rows:
+        assert row.stored_size == len(bytes(row.change)) + len(bytes(row.snapshot))

@@ -1,0 +1,32 @@
+"""Where snapshots are counted, a load reads no more rows than that, failure rows included."""
+
+import pytest
+
+from checkpoints.ledger import reader
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine import END, START
+from tests.support.small_graphs import advanced, graph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_run_that_failed_often_loads_from_as_few_rows_as_its_graph_says():
+    made = graph("failing", snapshot=2)
+
+    @made.node()
+    def first(state, ctx):
+        return {"letter": "w" * 5000}
+
+    @made.node()
+    def a(state, ctx):
+        raise ConnectionError("no")
+
+    made.edge(START, "first")
+    made.edge("first", "a")
+    made.edge("a", END)
+    run = advanced(made)
+    for _ in range(20):
+        runs.resume(run.id)
+        run = runs.advance(run.id)
+    assert len(reader.range_of(Run.objects.get(id=run.id).head)) <= 2

@@ -1,0 +1,149 @@
+"""What a worker reads of a run that it takes over: each forgery that leaves all other rows as they were is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkpoints.core import codec
+from checkpoints.core.keyring import ENCRYPTED
+from checkpoints.ledger import reader, run_error
+from checkpoints.ledger.checkpoint_rows import content_hash
+from checkpoints.models import Checkpoint, Run
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import PLAIN, protection_of
+from orchestrator.engine import canonical, ops
+from tests.checkpoints.ledger.test_checkpoint_rows import large, last
+from tests.support.forging import remove, rewrite, tamper
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run(settings: Any) -> Run:
+    """A queued run whose head is the fifth row behind its only snapshot."""
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    run = started(large("loads", "abcdefgh", snapshot=1000))
+    for _ in range(5):
+        run = slice_of(run)
+    assert (run.status, run.head_seq, last(run).anchor) == ("queued", 5, 0)
+    return run
+
+
+def row(run: Run, seq: int) -> Checkpoint:
+    return Checkpoint.objects.get(run=run, seq=seq)
+
+
+def forged_state(run: Run) -> dict[str, Any]:
+    document = reader.document_at(row(run, 0).id)
+    assert document is not None
+    return {**document, "scratch": {**document["scratch"], "total": 7}}
+
+
+def a_snapshot_with_its_hash(run: Run) -> None:
+    forged = forged_state(run)
+    tamper(row(run, 0), snapshot=pack_json(forged), snapshot_hash=PLAIN.digest(canonical.encode(forged)))
+
+
+def a_snapshot_alone(run: Run) -> None:
+    tamper(row(run, 0), snapshot=pack_json(forged_state(run)))
+
+
+def _forged_change(run: Run) -> list[ops.Op]:
+    return [*canonical.loads(reader.bytes_of(row(run, 3), "change")), ops.within({"scratch": ops.put({})})]
+
+
+def a_change_alone(run: Run) -> None:
+    tamper(row(run, 3), change=pack_json(_forged_change(run)))
+
+
+def a_change_with_its_hash(run: Run) -> None:
+    forged = _forged_change(run)
+    tamper(row(run, 3), change=pack_json(forged), change_hash=PLAIN.digest(canonical.encode(forged)))
+
+
+def a_change_with_all_hashes_of_its_row(run: Run) -> None:
+    a_change_with_its_hash(run)
+    found = row(run, 3)
+    tamper(found, content_hash=content_hash(found, row(run, 2).content_hash, PLAIN))
+
+
+def the_superstep_of_the_head(run: Run) -> None:
+    found = row(run, 5)
+    found.superstep += 1
+    tamper(found, superstep=found.superstep)
+
+
+def what_the_head_shows_of_its_nodes(run: Run) -> None:
+    tamper(row(run, 5), nodes=[])
+
+
+def a_row_is_gone(run: Run) -> None:
+    remove(row(run, 3))
+
+
+def the_row_with_the_snapshot_is_gone(run: Run) -> None:
+    remove(row(run, 0))
+
+
+def the_head_is_another_row(run: Run) -> None:
+    Run.objects.filter(id=run.id).update(head=row(run, 4).id)
+
+
+def the_head_has_another_seal(run: Run) -> None:
+    tamper(row(run, 5), seal=row(run, 4).seal)
+
+
+FORGERIES: list[Callable[[Run], None]] = [
+    a_snapshot_with_its_hash,
+    a_snapshot_alone,
+    a_change_alone,
+    a_change_with_its_hash,
+    a_change_with_all_hashes_of_its_row,
+    the_superstep_of_the_head,
+    what_the_head_shows_of_its_nodes,
+    a_row_is_gone,
+    the_row_with_the_snapshot_is_gone,
+    the_head_is_another_row,
+    the_head_has_another_seal,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_no_worker_goes_on_from_what_was_forged(forge: Callable[[Run], None], run: Run) -> None:
+    forge(run)
+    before = Checkpoint.objects.filter(run=run).count()
+    stopped = slice_of(run)
+    assert (stopped.status, stopped.error_code) == ("tampered", "tampered_row")
+    assert Checkpoint.objects.filter(run=run).count() == before
+    assert run_error.stored_error(stopped)
+
+
+def test_a_run_that_nobody_forged_goes_on_from_where_it_was(run: Run) -> None:
+    again = slice_of(run)
+    assert (again.status, again.head_seq) == ("queued", 6)
+
+
+def test_a_head_that_was_written_anew_under_a_good_seal_is_not_the_one_that_the_run_names(run: Run) -> None:
+    head = row(run, 5)
+    forged = [ops.put(forged_state(run))]
+    tamper(head, change=pack_json(forged))
+    head.change_hash = protection_of(run).digest(canonical.encode(forged))
+    head.content_hash = content_hash(head, row(run, 4).content_hash, protection_of(run))
+    rewrite(head, change_hash=head.change_hash, content_hash=head.content_hash)
+    assert slice_of(run).status == "tampered"
+
+
+@pytest.mark.parametrize("seq", [0, 3, 5])
+def test_a_plain_payload_in_an_encrypted_run_is_refused_though_it_says_the_same(settings: Any, seq: int) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY, "SLICE_SECONDS": 1e-9}
+    run = started(large("secret", "abcdefgh", snapshot=1000, encrypted=True))
+    for _ in range(5):
+        run = slice_of(run)
+    found = row(run, seq)
+    column = "change" if seq else "snapshot"
+    assert bytes(getattr(found, column))[:1] == ENCRYPTED
+    tamper(found, **{column: codec.pack(reader.bytes_of(found, column))})
+    assert slice_of(run).status == "tampered"

@@ -1,0 +1,217 @@
+"""What a gated node wishes to remember waits for people, in the same request as its other writes."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.status import Status
+from checkpoints.ledger.pending_writes import base_of
+from checkpoints.models import Run
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
+from orchestrator.engine import END, START
+from orchestrator.engine.errors import InvalidValue
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.memory_graphs import GATE, chain, forget, gone, landed, memory, remember, side_by_side
+from tests.support.run_actions import event_payloads, log, pending, sign, state
+from tests.support.small_graphs import graph, registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HUMAN = {"effect": "human", "gate": GATE}
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return desk.reviewer(people.reviewer)
+
+
+def propose(state: Any, ctx: Any) -> dict[str, Any]:
+    ctx.memory.put("limit", 100, "rules")
+    ctx.memory.delete("old", "rules")
+    return {"letter": "seen"}
+
+
+def _waiting(**settings: Any) -> Run:
+    return gone(chain("gated", propose, options=[HUMAN], **settings))
+
+
+def test_memory_writes_are_pending_writes_of_their_own_channel_in_the_same_request() -> None:
+    remember("old", "rule", "rules")
+    run = _waiting()
+    assert (run.status, memory()) == (Status.PAUSED, {"rules/old": "rule"})
+    assert ApprovalRequest.objects.get(run=run).writes == 3
+    shown = [(row.channel, row.label, read_value(row, "value"), base_of(row).value) for row in pending(run)]
+    assert shown == [
+        ("letter", "letter", "seen", ""),
+        ("$memory:rules/limit", "Remember limit (rules)", {"content": 100, "strength": 1.0}, None),
+        ("$memory:rules/old", "Forget old (rules)", None, {"content": "rule", "strength": 1.0}),
+    ]
+
+
+def test_they_land_only_if_they_are_approved_and_as_they_were_decided(rita: User) -> None:
+    remember("old", "rule", "rules")
+    run = _waiting()
+    sign(run, rita, ["approve", ("edit", {"content": 50, "strength": 0.5}), "reject"])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "seen")
+    assert memory() == {"rules/limit": 50, "rules/old": "rule"}
+    assert landed(run) == [("propose:1:0", 0, "limit", 1)]
+    assert log(run).index("gate_applied") < log(run).index("memory_written")
+    assert {d.channel for d in Decision.objects.all()} == {"letter", "$memory:rules/limit", "$memory:rules/old"}
+
+
+def test_an_edit_may_turn_what_was_to_be_remembered_into_forgetting(rita: User) -> None:
+    remember("limit", 10, "rules")
+    run = _waiting()
+    sign(run, rita, ["approve", ("edit", None)])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert memory() == {}
+
+
+@pytest.mark.parametrize("wrong", ["text", {"strength": 1}, {"content": 1, "strength": -1}, {"content": 1, "more": 2}])
+def test_an_edit_of_a_wrong_form_is_refused_by_name(rita: User, wrong: Any) -> None:
+    run = _waiting()
+    with pytest.raises(InvalidValue) as refused:
+        sign(run, rita, ["approve", ("edit", wrong)])
+    assert "$memory:rules/limit" in refused.value.message
+    assert Decision.objects.count() == 0
+
+
+def test_a_gate_that_needs_nobody_lets_memory_land_with_the_superstep() -> None:
+    gate = replace(GATE, needs_approval=lambda state, proposal: proposal["$memory:rules/limit"].content > 100)
+    run = gone(chain("passed", propose, options=[{"effect": "human", "gate": gate}]))
+    assert (run.status, memory()) == (Status.COMPLETED, {"rules/limit": 100})
+
+
+def test_a_trace_that_changed_since_comes_back_to_the_people_who_decided(rita: User) -> None:
+    remember("limit", 10, "rules")
+    run = _waiting()
+    sign(run, rita, ["approve", "approve"])
+    remember("limit", 20, "rules")
+    run = runs.advance(run.id)
+    assert (run.status, memory()) == (Status.PAUSED, {"rules/limit": 20})
+    again = pending(run)[1]
+    assert (again.revision, again.reason) == (2, "rebase")
+    assert base_of(again).value == {"content": 20, "strength": 1.0}
+    assert [line["channel"] for line in event_payloads(run, "write_rebased")] == ["$memory:rules/limit"]
+    sign(run, rita, [None, "approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert memory() == {"rules/limit": 100}
+
+
+def test_a_trace_that_was_changed_back_still_comes_back_to_them(rita: User) -> None:
+    remember("limit", 10, "rules")
+    run = _waiting()
+    sign(run, rita, ["approve", "approve"])
+    remember("limit", 20, "rules")
+    remember("limit", 10, "rules")
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert pending(run)[1].revision == 2
+
+
+def test_a_superstep_of_the_same_run_that_changes_the_trace_rebases_in_its_own_commit(rita: User) -> None:
+    remember("limit", 10, "rules")
+
+    def beside(state: Any, ctx: Any) -> None:
+        pass
+
+    def move(state: Any, ctx: Any) -> None:
+        ctx.memory.put("limit", 30, "rules")
+
+    made = graph("moves-its-own")
+    made.node(**HUMAN)(propose)
+    made.node()(beside)
+    made.node()(move)
+    for source, target in ((START, "propose"), (START, "beside"), ("beside", "move"), ("move", END), ("propose", END)):
+        made.edge(source, target)
+    run = gone(registered(made))
+    assert (run.status, memory()) == (Status.PAUSED, {"rules/limit": 30})
+    (again,) = [row for row in pending(run) if row.channel == "$memory:rules/limit"]
+    assert (again.revision, base_of(again).value) == (2, {"content": 30, "strength": 1.0})
+
+
+def test_a_proposal_that_was_overtaken_before_anybody_was_asked_is_made_again() -> None:
+    remember("limit", 10, "rules")
+    tries: list[int] = []
+
+    def raise_it(state: Any, ctx: Any) -> None:
+        tries.append(ctx.memory.get("limit", "rules").content)
+        if len(tries) == 1:
+            remember("limit", 20, "rules")
+        ctx.memory.put("limit", tries[-1] + 1, "rules")
+
+    run = gone(chain("overtaken", raise_it, options=[HUMAN]))
+    assert (run.status, tries) == (Status.PAUSED, [10, 20])
+    (row,) = pending(run)
+    assert read_value(row, "value") == {"content": 21, "strength": 1.0}
+
+
+def test_the_same_holds_where_a_sibling_failed() -> None:
+    remember("limit", 10, "rules")
+    tries, broken = list[int](), [True]
+
+    def raise_it(state: Any, ctx: Any) -> None:
+        tries.append(ctx.memory.get("limit", "rules").content)
+        if len(tries) == 1:
+            remember("limit", 20, "rules")
+        ctx.memory.put("limit", tries[-1] + 1, "rules")
+
+    def fragile(state: Any, ctx: Any) -> None:
+        if broken:
+            raise RuntimeError("broken until mended")
+
+    run = gone(side_by_side("overtaken-open", raise_it, fragile, options=[HUMAN]))
+    assert (run.status, pending(run)) == (Status.FAILED, [])
+    broken.clear()
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, tries) == (Status.PAUSED, [10, 20])
+    assert read_value(pending(run)[0], "value") == {"content": 21, "strength": 1.0}
+
+
+def test_of_two_settled_gates_on_one_key_the_second_comes_back(rita: User) -> None:
+    def one(state: Any, ctx: Any) -> None:
+        ctx.memory.put("limit", 1, "rules")
+
+    def two(state: Any, ctx: Any) -> None:
+        ctx.memory.put("limit", 2, "rules")
+
+    run = gone(side_by_side("two-gates-on-one", one, two, options=[HUMAN, HUMAN]))
+    desk.sign_open(run, rita, "approve")
+    run = runs.advance(run.id)
+    assert (run.status, memory()) == (Status.PAUSED, {"rules/limit": 1})
+    assert [row.revision for row in pending(run)] == [1, 2]
+    desk.sign_open(run, rita, "approve")
+    assert (runs.advance(run.id).status, memory()) == (Status.COMPLETED, {"rules/limit": 2})
+
+
+def test_a_journal_is_decided_as_a_whole(rita: User) -> None:
+    remember("old", "rule", "rules")
+    run = _waiting(memory="journaled")
+    assert ApprovalRequest.objects.get(run=run).policy["all_or_nothing"]
+    sign(run, rita, ["approve", "approve", "reject"])
+    assert (runs.advance(run.id).status, memory()) == (Status.REJECTED, {"rules/old": "rule"})
+
+
+def test_a_rejected_wish_is_forgotten(rita: User) -> None:
+    run = _waiting()
+    sign(run, rita, ["reject", "reject"])
+    assert (runs.advance(run.id).status, memory(), landed(run)) == (Status.REJECTED, {}, [])
+    assert forget("limit", "rules").status == Status.COMPLETED
+
+
+def test_the_page_of_a_review_shows_what_is_to_be_remembered_beside_what_is(client: Client, rita: User) -> None:
+    remember("limit", 10, "rules")
+    run = _waiting()
+    client.login(username=rita.username, password=cast.PASSWORD)
+    page = client.get(reverse("review", args=[run.key]))
+    shown = page.content.decode()
+    assert (page.status_code, "Remember limit (rules)" in shown) == (200, True)
+    assert re.search(rf'name="e-{pending(run)[1].write}\.strength"', shown)

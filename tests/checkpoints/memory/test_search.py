@@ -1,0 +1,131 @@
+"""Search finds by words, the same on every database, whatever is typed."""
+
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from checkpoints.memory import search
+from checkpoints.memory.shelf import Shelf
+from checkpoints.models import MemoryTrace
+from checkpoints.sealing.sealed_rows import Protection
+from tests.support.memory_graphs import chain, forget, gone, remember
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def found(text: str, namespace: str = "facts", limit: int = 10) -> list[str]:
+    """The keys that a search finds, in order."""
+    return [one.key for one in Shelf(Protection()).search(text, namespace, limit).traces]
+
+
+def seeded(contents: dict[str, Any], namespace: str = "facts") -> None:
+    """One run that remembers all of them."""
+
+    def put(state: Any, ctx: Any) -> None:
+        for key, content in contents.items():
+            ctx.memory.put(key, content, namespace)
+
+    gone(chain("seed", put))
+
+
+def test_a_search_finds_any_of_the_words_in_key_and_content_and_ranks_by_how_many() -> None:
+    seeded({"one": "A late parcel", "two": {"text": ["late", 7]}, "three": "on time", "parcel": "late and wet"})
+    assert found("late parcel") == ["one", "parcel", "two"]
+    assert found("7") == ["two"]
+    assert found("Parcel!", limit=1) == ["one"]
+    assert found("nothing of it") == []
+
+
+def test_of_equals_the_stronger_is_found_first_then_the_newer() -> None:
+    remember("old", "late", strength=1)
+    remember("new", "late", strength=1)
+    remember("strong", "late", strength=2)
+    remember("weak", "late", strength=0)
+    assert found("late") == ["strong", "new", "old", "weak"]
+
+
+def test_namespaces_are_apart() -> None:
+    seeded({"a": "late"})
+    seeded({"b": "late"}, "others")
+    assert (found("late"), found("late", "others"), found("late", "none")) == (["a"], ["b"], [])
+
+
+def test_case_accents_and_scripts() -> None:
+    seeded({"a": "Größe ÉTÉ", "b": "привет МИР", "c": "東京 タワー", "d": "٣ naïve"})
+    assert [found(text) for text in ("GROSSE", "ete", "мир", "東京", "naive")] == [["a"], ["a"], ["b"], ["c"], ["d"]]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "", " ", "\t\n", '"', "'", "''", '"late', "late*", "late OR", "OR", "NOT late", "NEAR(late parcel)",
+        "text:late", "^late", "late AND (parcel", "a-b", "late & | !", "<->", ":*",
+        "'); DROP TABLE x; --", "%s %(x)s {table}", "\\",
+        "💥", "\ud800", "\x00", "late\x00parcel", "late " * 5000, "x" * 100_000, "*", "-", "+late", "late:A",
+    ],
+)  # fmt: skip
+def test_no_query_breaks_it(odd: str) -> None:
+    seeded({"row": "late parcel"})
+    assert found(odd) == (["row"] if "late" in odd.casefold() else [])
+
+
+def test_a_text_without_words_finds_nothing() -> None:
+    seeded({"a": "late"})
+    assert [found(text) for text in ("", "?!", "💥")] == [[], [], []]
+
+
+def test_what_was_overwritten_or_forgotten_is_not_found() -> None:
+    remember("a", "late")
+    remember("a", "early")
+    remember("b", "late")
+    forget("b")
+    assert (found("late"), found("early")) == ([], ["a"])
+
+
+def test_very_long_contents_can_be_remembered_and_found_by_their_beginning() -> None:
+    seeded({"a": "first " + "word" * 50_000 + " last", "b": " ".join(f"w{n}" for n in range(60_000))})
+    assert (found("first"), found("w3"), found("last")) == (["a"], ["b"], [])
+
+
+def test_more_than_the_limit_are_ranked_by_the_best_of_them() -> None:
+    seeded({f"k{n:03}": "late " + "parcel " * (n % 2) for n in range(120)})
+    assert len(found("late parcel", limit=60)) == 60
+    assert found("late parcel", limit=3) == ["k001", "k003", "k005"]
+
+
+def test_the_index_is_installed_by_every_migrate_and_keeps_in_step() -> None:
+    seeded({"a": "late"})
+    call_command("migrate", verbosity=0)
+    assert search.check_index(None, ["default"]) == []
+    assert found("late") == ["a"]
+    MemoryTrace.objects.all().delete()
+    assert found("late") == []
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite keeps its index by triggers")
+def test_an_index_whose_triggers_were_dropped_is_whole_again_after_a_migrate() -> None:
+    with connection.cursor() as cursor:
+        for act in ("insert", "delete", "update"):
+            cursor.execute(f"DROP TRIGGER {search.INDEX}_{act}")
+    seeded({"a": "late"})
+    assert found("late") == []
+    (warned, *_) = search.check_index(None, ["default"])
+    assert (warned.id, warned.hint) == ("checkpoints.W001", "run manage.py migrate")
+    search.install_index()
+    assert search.check_index(None, ["default"]) == []
+    assert found("late") == ["a"]
+    remember("b", "late")
+    assert set(found("late")) == {"a", "b"}
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="asks PostgreSQL's planner")
+def test_a_search_uses_the_index() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        matches = "to_tsvector('simple', text) @@ to_tsquery('simple', 'late')"
+        cursor.execute(f"EXPLAIN SELECT id FROM checkpoints_memorytrace WHERE {matches}")  # noqa: S608
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+        cursor.execute("RESET enable_seqscan")
+    assert search.INDEX in plan

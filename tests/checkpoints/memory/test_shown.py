@@ -1,0 +1,99 @@
+"""What a checkpoint answers of memory: what its superstep read, and what landed with it."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from checkpoints import timeline
+from checkpoints.memory.read_records import memory_at
+from checkpoints.models import MemoryRecord, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.memory_graphs import GATE, chain, gone, remember
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def _memory(key: str, superstep: int) -> Any:
+    return memory_at(timeline.get_checkpoint(f"{key}:step-{superstep}"))
+
+
+@pytest.mark.parametrize(("mode", "content"), [("live", None), ("snapshot", "blue")])
+def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(mode: str, content: Any) -> None:
+    remember("sky", "blue", strength=0.5)
+
+    def look(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+        ctx.memory.get("none", "facts")
+
+    def put(state: Any, ctx: Any) -> None:
+        ctx.memory.put("sky", "grey", "facts")
+
+    def idle(state: Any, ctx: Any) -> None:
+        pass
+
+    run = gone(chain("shown", look, put, idle, memory=mode))
+    found, none = _memory(run.key, 1)["reads"]
+    assert found == {
+        "task": "look:1:0",
+        "kind": "get",
+        "asked": ["facts", "sky"],
+        "mode": mode,
+        "unrecorded": False,
+        "traces": [{"namespace": "facts", "key": "sky", "version": 1, "strength": 0.5, "content": content}],
+    }
+    assert none["traces"] == []
+    landed = [{"task": "put:1:0", "n": 0, "namespace": "facts", "key": "sky", "version": 2, "deleted": False}]
+    assert _memory(run.key, 2) == {"reads": [], "landed": landed}
+    assert _memory(run.key, 3) is None
+
+
+def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.People) -> None:
+    rita: User = desk.reviewer(people.reviewer)
+
+    def propose(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+        ctx.memory.put("sky", "grey", "facts")
+
+    run = gone(chain("shown-settled", propose, options=[{"effect": "human", "gate": GATE}]))
+    desk.sign_open(run, rita, "approve")
+    run = runs.advance(run.id)
+    at = {seq: memory_at(timeline.get_checkpoint(f"{run.key}:at-{seq}")) for seq in (1, 2)}
+    assert ([len(at[1]["reads"]), at[1]["landed"]], at[2]["reads"]) == ([1, []], [])
+    assert [one["key"] for one in at[2]["landed"]] == ["sky"]
+
+
+def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input() -> None:
+    remember("sky", "blue")
+    hashes: list[str] = []
+
+    def pay(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+
+    for colour in ("grey", "red"):
+        run = runs.advance(runs.start(chain("pays", pay, options=[{"effect": "external"}]).name, {}).id)
+        row = TaskResult.objects.get(run=run)
+        hashes.append(row.input_hash)
+        (read,) = read_value(row, "output")["reads"]
+        assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
+        remember("sky", colour)
+    assert len(set(hashes)) == 1
+
+
+@pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])
+def test_verifying_a_run_covers_what_its_tasks_read(mode: str) -> None:
+    remember("sky", "blue")
+
+    def read(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+        ctx.memory.put("sea", "green", "facts")
+
+    run = gone(chain("verified", read, memory=mode))
+    assert verify_run(run.id) == []
+    MemoryRecord.objects.filter(run=run, kind="get").update(kind="search")
+    (fault,) = verify_run(run.id)
+    assert fault.table == "checkpoints_memoryrecord"

@@ -1,0 +1,215 @@
+"""Whole encrypted runs through a change of keys: by command, as a job, while work goes on, wherever bytes are kept."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from checkpoints import key_rotation, payloads
+from checkpoints.core.keyring import ENCRYPTED, key_of
+from checkpoints.key_rotation import Rotated
+from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run
+from checkpoints.queue import jobs as job_queue
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.jobs import kinds
+from tests.support import cast
+from tests.support import full_installation as full
+from tests.support import run_actions as desk
+from tests.support.sealed_tables import ONE_KEY, TWO_KEYS
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def one_key_at_first(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+    full.encrypted_gated()
+
+
+@pytest.fixture
+def completed(tmp_path: Path, people: cast.People) -> Run:
+    return full.a_full_run(tmp_path, people.reviewer, graph="secret")
+
+
+def _keys(settings: Any, keys: dict[str, Any]) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **keys}
+
+
+def _under(run: Run) -> set[str]:
+    """The keys that encrypt the rows of a run."""
+    found = set()
+    for model, names in key_rotation.encryptable():
+        if model is Run or "run" in {field.name for field in model._meta.fields}:
+            rows = model._base_manager.filter(pk=run.id) if model is Run else model._base_manager.filter(run=run.id)
+            kept = [bytes(value or b"") for row in rows.values_list(*names) for value in row]
+            found |= {key_of(value) for value in kept if value[:1] == ENCRYPTED}
+    return found
+
+
+def test_the_command_rotates_a_whole_run_which_verifies_before_and_after(
+    completed: Run, settings: Any, capsys: Any
+) -> None:
+    _keys(settings, TWO_KEYS)
+    assert (_under(completed), verify_run(completed.id)) == ({"old"}, [])
+    call_command("rotate_keys", "--dry-run", "--json")
+    behind = json.loads(capsys.readouterr().out)["behind"]
+    assert behind["checkpoints_checkpoint"] == Checkpoint.objects.count()
+    call_command("rotate_keys", "--json")
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == {"key": "new", "rows": behind, "failed": 0}
+    assert (_under(completed), verify_run(completed.id)) == ({"new"}, [])
+    call_command("rotate_keys")
+    assert capsys.readouterr().out.splitlines()[-1] == "Nothing was behind."
+
+
+def test_the_rotation_leaves_one_audit_line_with_its_counts(completed: Run, settings: Any, people: cast.People) -> None:
+    _keys(settings, TWO_KEYS)
+    call_command("rotate_keys", "--by", people.steward.username, verbosity=0)
+    line = AuditLine.objects.get(kind="keys_rotated")
+    assert (line.actor, line.facts["key"], line.facts["failed"]) == (people.steward, "new", 0)
+    assert line.facts["rows"]["approvals_decision"] == 4
+
+
+def test_the_command_prints_progress_and_counts_per_table(completed: Run, settings: Any, capsys: Any) -> None:
+    _keys(settings, TWO_KEYS)
+    total = sum(key_rotation.behind().values())
+    call_command("rotate_keys")
+    facts = capsys.readouterr().out.splitlines()
+    assert facts[0] == f"{total} of {total}"
+    assert "approvals_decision: 4" in facts
+
+
+def test_a_rotation_can_be_left_to_the_workers_and_there_is_only_one_at_a_time(
+    completed: Run, settings: Any, capsys: Any
+) -> None:
+    _keys(settings, TWO_KEYS)
+    call_command("rotate_keys", "--job", "--json")
+    call_command("rotate_keys", "--job", "--json")
+    first, second = (json.loads(line)["job"] for line in capsys.readouterr().out.splitlines())
+    assert first == second
+    job = Job.objects.get(kind="rotate_keys")
+    epoch = job_queue.claim_one(job.id)
+    assert epoch is not None
+    kinds.run_job(job.id, epoch)
+    job.refresh_from_db()
+    assert (job.status, _under(completed)) == ("done", {"new"})
+
+
+def test_a_job_that_is_stopped_after_each_batch_still_ends(
+    completed: Run, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _keys(settings, TWO_KEYS)
+    monkeypatch.setattr(key_rotation, "BATCH_ROWS", 2)
+    total = sum(key_rotation.behind().values())
+    job, slices = job_queue.add_job("rotate_keys", name="rotate_keys"), 0
+    while epoch := job_queue.claim_one(job):
+        kinds.run_job(job, epoch, draining=lambda: True)
+        slices += 1
+    row = Job.objects.get(id=job)
+    assert (row.status, row.progress["done"], row.progress["total"]) == ("done", total, total)
+    assert slices > total / 2 / 2
+    assert _under(completed) == {"new"}
+
+
+def test_the_command_ends_with_1_and_names_rows_that_do_not_open(completed: Run, settings: Any, capsys: Any) -> None:
+    row = PendingWrite.objects.filter(run=completed).first()
+    assert row is not None
+    full.put(row, PendingWrite._meta.get_field("value"), bytes(row.value)[:-1])
+    _keys(settings, TWO_KEYS)
+    with pytest.raises(CommandError, match="1 rows do not open and stay as they are:\ncheckpoints_pendingwrite") as one:
+        call_command("rotate_keys")
+    assert one.value.returncode == 1
+    assert verify_run(completed.id)[0].table == "checkpoints_pendingwrite"
+
+
+def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
+    settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_rotation, "BATCH_ROWS", 1)
+    _keys(settings, TWO_KEYS)
+    rita, made = desk.reviewer(people.reviewer), []
+    for _ in range(4):
+        _keys(settings, ONE_KEY)
+        run = desk.start("secret", tmp_path)
+        _keys(settings, TWO_KEYS)
+        stop = threading.Event()
+        thread = threading.Thread(target=_rotating, args=(stop,))
+        thread.start()
+        try:
+            desk.sign(run, rita, ["approve"] * 4)
+            made.append(runs.advance(run.id))
+        finally:
+            stop.set()
+            thread.join()
+    call_command("rotate_keys", verbosity=0)
+    assert [run.status for run in made] == ["completed"] * 4
+    assert [verify_run(run.id) for run in made] == [[]] * 4
+    assert {key for run in made for key in _under(run)} == {"new"}
+
+
+def _rotating(stop: threading.Event) -> None:
+    try:
+        while not stop.is_set():
+            for _ in key_rotation.rotate(Rotated()):
+                pass
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("kind", ["files", "sealed"])
+def test_bytes_that_a_backend_keeps_elsewhere_are_rotated_and_the_old_ones_forgotten(
+    kind: str, settings: Any, tmp_path: Path, people: cast.People
+) -> None:
+    files = {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}
+    choice = {"files": files, "sealed": {"backend": "sealed", "options": {"of": files}}}
+    places = {"PAYLOADS": {"here": choice[kind]}}
+    _keys(settings, {**ONE_KEY, **places})
+    full.encrypted_gated(payloads="here")
+    run = full.a_full_run(tmp_path, people.reviewer, graph="secret")
+    assert Checkpoint.objects.filter(run=run).values_list("backend", flat=True).distinct().get() == "here"
+    before = sorted((tmp_path / "payloads").rglob("*.payload"))
+    _keys(settings, {**TWO_KEYS, **places})
+    count = Checkpoint.objects.filter(run=run).count()
+    assert key_rotation.behind()["checkpoints_checkpoint"] == count
+    result = Rotated()
+    for _ in key_rotation.rotate(result):
+        pass
+    assert result.rows["checkpoints_checkpoint"] == count
+    assert key_rotation.behind() == {}
+    after = sorted((tmp_path / "payloads").rglob("*.payload"))
+    assert (len(after), set(after) & set(before)) == (len(before), set())
+    assert verify_run(run.id) == []
+
+
+def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
+    settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
+    _keys(settings, {**ONE_KEY, **places})
+    full.encrypted_gated(payloads="here")
+    run = desk.start("secret", tmp_path)
+    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    _keys(settings, {**TWO_KEYS, **places})
+    _rotated_at_the_next_fetch(monkeypatch)
+    assert verify_run(run.id) == []
+    _keys(settings, {"ENCRYPTION_KEYS": {**TWO_KEYS["ENCRYPTION_KEYS"], "third": b"3" * 32}})
+    _rotated_at_the_next_fetch(monkeypatch)
+    assert runs.advance(run.id).status == "completed"
+
+
+def _rotated_at_the_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads bytes next has read their row before a rotation."""
+    fetch = payloads.get_payload
+
+    def after_a_rotation(*place: Any) -> bytes:
+        monkeypatch.setattr(payloads, "get_payload", fetch)
+        for _ in key_rotation.rotate(Rotated()):
+            pass
+        return fetch(*place)
+
+    monkeypatch.setattr(payloads, "get_payload", after_a_rotation)

@@ -1,0 +1,73 @@
+"""What a run remembered is part of what is verified."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Graph, registry
+from tests.support import full_installation as full
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Given(BaseModel):
+    what: str = ""
+
+
+class State(BaseModel):
+    seen: str = ""
+
+
+@pytest.fixture
+def run() -> Run:
+    made = Graph("remembers", input=Given, state=State, memory="snapshot")
+
+    @made.node("write")
+    def write(state: State, ctx: Any) -> None:
+        ctx.memory.put("key", {"a": 1}, namespace="n")
+        ctx.memory.put("other", {"a": 2}, namespace="n")
+
+    @made.node("read", effect="read")
+    def read(state: State, ctx: Any) -> dict[str, Any]:
+        return {"seen": str(ctx.memory.get("key", namespace="n").content)}
+
+    made.edge(START, "write")
+    made.edge("write", "read")
+    made.edge("read", END)
+    registry.replace(made)
+    done = runs.advance(runs.start("remembers", {}).id)
+    assert done.status == "completed"
+    assert MemoryRecord.objects.filter(run=done).exists()
+    assert verify_run(done.id) == []
+    return done
+
+
+@pytest.mark.parametrize("model", [MemoryTrace, MemoryRecord], ids=lambda model: model.__name__)
+def test_every_changed_column_of_memory_is_named(model: Any, run: Run) -> None:
+    other = runs.start("remembers", {})
+    row, unseen = model.objects.filter(run=run.id).order_by("id").first(), set()
+    for field in full.columns(model):
+        with full.changed(row, field):
+            if not any(fault.table == model._meta.db_table for fault in verify_run(run.id) + verify_run(other.id)):
+                unseen.add(field.name)
+    # A trace says itself whose it is: moved to no run it is verified with none, and every reader verifies it.
+    assert unseen == ({"id", "text", "run"} if model is MemoryTrace else {"id"})
+
+
+def test_a_deleted_landing_is_named(run: Run) -> None:
+    row = MemoryLanding.objects.get(run=run, key="other")
+    row.delete()
+    reason = f"checkpoints_memorylanding {run.id} write:1:0 1 of n/other is gone"
+    assert [fault.reason for fault in verify_run(run.id)] == [reason]
+
+
+def test_a_landing_put_in_by_hand_is_named(run: Run) -> None:
+    row = MemoryLanding.objects.get(run=run, key="other")
+    row.pk, row.n, row.key = None, 7, "invented"
+    row.save(force_insert=True)
+    reason = f"checkpoints_run {run.id} has landings of memory that its log does not speak of"
+    assert [fault.reason for fault in verify_run(run.id)] == [reason]

@@ -1,0 +1,222 @@
+"""A run that nobody touched verifies, whatever happened in it; and the command says so."""
+
+import json
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from checkpoints import timeline
+from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from checkpoints.queue import jobs as job_queue
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START
+from orchestrator.jobs import integrity, kinds
+from tests.graphs_app import graphs
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support import small_graphs as small
+from tests.support.forging import rewrite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("graph", ["effects", "loop_every", "loop_none", "loop_third", "flaky"])
+def test_a_run_that_completed_verifies(graph: str, tmp_path: Path) -> None:
+    run = desk.start(graph, tmp_path)
+    assert run.status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
+    run = desk.start("effects", tmp_path)
+    rows = Checkpoint.objects.filter(run=run)
+    content = {
+        facts["checkpoint"]: facts["change"]
+        for facts in map(timeline.payload_of, timeline.events_after(run.id, 0))
+        if "change" in facts
+    }
+    assert content == {str(row.id): row.change_hash for row in rows}
+    rewrite(rows.order_by("-seq")[0], change_hash="0" * 64)
+    assert any("changed otherwise" in fault.reason for fault in verify_run(run.id))
+
+
+@pytest.mark.parametrize("graph", ["gated", "beside"])
+def test_a_run_that_waits_for_people_verifies(graph: str, tmp_path: Path) -> None:
+    run = desk.start(graph, tmp_path)
+    assert run.status == "paused"
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        ["approve"] * 4,
+        ["reject"] * 4,
+        [("edit", {"amount": "9"}), "reject", "approve", "approve"],
+        ["approve", None] * 2,
+    ],
+)
+def test_a_run_in_which_people_decided_verifies(verdicts: list[Any], tmp_path: Path, people: cast.People) -> None:
+    run = desk.start("gated", tmp_path)
+    desk.sign(run, desk.reviewer(people.reviewer), verdicts)
+    assert verify_run(run.id) == []
+    runs.advance(run.id)
+    assert verify_run(run.id) == []
+
+
+def test_a_run_whose_held_writes_were_based_anew_verifies(tmp_path: Path, people: cast.People) -> None:
+    rita = desk.reviewer(people.reviewer)
+    run = desk.start("beside", tmp_path)
+    desk.sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    assert verify_run(run.id) == []
+
+
+def test_a_run_that_failed_and_was_resumed_verifies(tmp_path: Path) -> None:
+    graphs.BROKEN.add("fragile")
+    try:
+        run = desk.start("flaky", tmp_path)
+        assert (run.status, verify_run(run.id)) == ("failed", [])
+    finally:
+        graphs.BROKEN.clear()
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, verify_run(run.id)) == ("completed", [])
+
+
+def test_the_command_counts_the_runs_and_ends_well(tmp_path: Path, capsys: Any) -> None:
+    made = [desk.start("effects", tmp_path), desk.start("gated", tmp_path)]
+    call_command("verify_runs", "--json")
+    assert json.loads(capsys.readouterr().out) == {"checked": len(made), "bad": []}
+    call_command("verify_runs")
+    assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 verified, 0 bad"
+
+
+def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_with_1(
+    tmp_path: Path, capsys: Any
+) -> None:
+    good, bad = desk.start("effects", tmp_path), desk.start("effects", tmp_path)
+    third = Checkpoint.objects.get(run=bad, seq=2)
+    Checkpoint.objects.filter(id=third.id).update(took_ms=70_000)
+    with pytest.raises(CommandError, match="1 of 2 runs are not as they were written") as raised:
+        call_command("verify_runs", "--json")
+    assert raised.value.returncode == 1
+    details = json.loads(capsys.readouterr().out)
+    assert details["checked"] == 2
+    [one] = details["bad"]
+    assert (one["run"], one["checkpoint"], one["faults"]) == (str(bad.id), str(third.id), 1)
+    assert one["reason"] == f"checkpoints_checkpoint {bad.id} {third.id} is not as it was sealed"
+    call_command("verify_runs", good.key)
+
+
+def test_the_command_can_be_asked_about_some_runs_only(tmp_path: Path, capsys: Any) -> None:
+    run = desk.start("effects", tmp_path)
+    desk.start("gated", tmp_path)
+    for args, count in (([run.key], 1), (["--graph", "gated"], 1), (["--since", "2999-01-01"], 0), ([], 2)):
+        call_command("verify_runs", *args, "--json")
+        assert json.loads(capsys.readouterr().out)["checked"] == count
+
+
+def test_only_with_mark_a_bad_run_is_stopped(tmp_path: Path) -> None:
+    run = desk.start("gated", tmp_path)
+    Checkpoint.objects.filter(run=run, seq=0).update(took_ms=99)
+    for args, status in (((), "paused"), (("--mark",), "tampered")):
+        with pytest.raises(CommandError):
+            call_command("verify_runs", *args, verbosity=0)
+        assert Run.objects.get(id=run.id).status == status
+
+
+def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_audit_log(
+    tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "BATCH", 1)
+    good, bad = desk.start("effects", tmp_path), desk.start("gated", tmp_path)
+    Checkpoint.objects.filter(run=bad, seq=0).update(took_ms=70_000)
+    call_command("verify_runs", "--job", "--mark", "--by", people.steward.username)
+    job, slices = Job.objects.get(kind="verify_runs"), 0
+    while epoch := job_queue.claim_one(job.id):
+        kinds.run_job(job.id, epoch, draining=lambda: True)  # stopped after each run
+        slices += 1
+    job.refresh_from_db()
+    assert (job.status, job.progress["done"], job.progress["total"], slices) == ("done", 2, 2, 3)
+    line = AuditLine.objects.get(kind="runs_verified")
+    assert (line.actor, line.facts["checked"], line.facts["failed"]) == (people.steward, 2, 1)
+    assert [one["run"] for one in line.facts["bad"]] == [str(bad.id)]
+    assert Run.objects.get(id=bad.id).status == "tampered"
+    assert Run.objects.get(id=good.id).status == "completed"
+
+
+def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(tmp_path: Path) -> None:
+    found, stop, looked = [], threading.Event(), [0]
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                for run in Run.objects.values_list("id", flat=True):
+                    found.extend(verify_run(run))
+                    looked[0] += 1
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for graph in ("loop_every", "loop_third", "effects", "beside"):
+            desk.start(graph, tmp_path)
+    finally:
+        stop.set()
+        thread.join()
+    assert found == []
+    assert looked[0] > 0
+
+
+def _peak(steps: int) -> int:
+    """The most memory, in bytes, that verifying a run of so many supersteps takes."""
+    made = small.graph(f"count_{steps}", max_supersteps=steps)
+    made.node("add")(lambda state, ctx: {"total": state.total + 1})
+    made.edge(START, "add")
+    made.branch("add", lambda state: "again" if state.total < steps else "done", {"again": "add", "done": END})
+    run = small.advanced(made)
+    assert run.superstep == steps
+    verify_run(run.id)
+    tracemalloc.start()
+    try:
+        assert verify_run(run.id) == []
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_run_five_times_as_long_is_verified_in_the_same_memory() -> None:
+    assert _peak(1000) < 1.5 * _peak(200)
+
+
+def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(tmp_path: Path, settings: Any) -> None:
+    run = desk.start("gated", tmp_path)
+    settings.SECRET_KEY = "another secret key"
+    with pytest.raises(CommandError):
+        call_command("verify_runs", "--mark", verbosity=0)
+    assert Run.objects.get(id=run.id).status == "paused"
+
+
+def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any) -> None:
+    here = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **here}
+    made = small.graph("elsewhere", payloads="here")
+    made.node("add")(lambda state, ctx: {"total": 1})
+    made.edge(START, "add")
+    made.edge("add", END)
+    run = small.advanced(made)
+    assert verify_run(run.id) == []
+    settings.COUNTERSIGN = {name: value for name, value in settings.COUNTERSIGN.items() if name != "PAYLOADS"}
+    assert {fault.code for fault in verify_run(run.id)} == {"unknown_backend"}
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **here}
+    for file in (tmp_path / "payloads").rglob("*.payload"):
+        file.unlink()
+    assert {fault.code for fault in verify_run(run.id)} == {"payload_lost"}

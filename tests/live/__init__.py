@@ -1,1 +1,0 @@
-"""The websockets of the live views."""

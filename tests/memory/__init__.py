@@ -1,1 +1,0 @@
-"""Memory: semantics §9 rule by rule."""

@@ -1,0 +1,102 @@
+"""A repeated POST gives the first one's answer, and acts once."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.utils import timezone
+
+from checkpoints.models import Run
+from orchestrator.models import IdempotencyRecord
+from tests.support import api_graphs as graphs
+from tests.support.api_people import Client
+from tests.support.cast import People
+
+BODY = {"graph": "gated", "input": {"claim_id": "C"}}
+KEY = {"Idempotency-Key": "k-1"}
+
+
+def test_the_same_key_and_body_act_once_and_give_the_same_answer(olive: Client) -> None:
+    first = olive.post("runs/", BODY, **KEY)
+    second = olive.post("runs/", {"input": {"claim_id": "C"}, "graph": "gated"}, **KEY)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json() == second.json()
+    assert Run.objects.count() == 1
+    assert olive.post("runs/", BODY).json()["id"] != first.json()["id"]
+
+
+def test_the_same_key_with_another_body_is_refused(olive: Client) -> None:
+    olive.post("runs/", BODY, **KEY)
+    answer = olive.post("runs/", {**BODY, "input": {"claim_id": "D"}}, **KEY)
+    assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
+    assert Run.objects.count() == 1
+
+
+def test_a_key_belongs_to_one_person_and_one_address(olive: Client, people: People) -> None:
+    one = olive.post("runs/", BODY, **KEY).json()["id"]
+    two = Client(people.steward).post("runs/", BODY, **KEY).json()["id"]
+    assert one != two
+    assert olive.post(f"runs/{one}/resume/", BODY, **KEY).status_code == 400
+
+
+def test_a_refusal_that_may_pass_is_not_kept_and_a_conflict_is(olive: Client) -> None:
+    answer = olive.post("runs/", {**BODY, "graph": "later"}, **KEY)
+    assert answer.status_code == 404
+    assert not IdempotencyRecord.objects.exists()
+    graphs.registry.replace(graphs.gated("later"))
+    assert olive.post("runs/", {**BODY, "graph": "later"}, **KEY).status_code == 201
+    olive.post("runs/", {**BODY, "key": "A"})
+    body, key = {"graph": "gated", "input": {"claim_id": "other"}, "key": "A"}, {"Idempotency-Key": "k-2"}
+    first, second = olive.post("runs/", body, **key), olive.post("runs/", body, **key)
+    assert first.status_code == second.status_code == 409
+    assert first.json() == second.json()
+    assert second["Content-Type"] == "application/problem+json"
+
+
+def test_what_the_act_refused_left_nothing_behind(olive: Client) -> None:
+    olive.post("runs/", {**BODY, "input": {"claim_id": "C", "amount": "many"}}, **KEY)
+    assert not Run.objects.exists()
+    assert olive.post("runs/", BODY, **KEY).status_code == 201
+
+
+def test_answers_are_kept_for_a_week(olive: Client) -> None:
+    first = olive.post("runs/", BODY, **KEY).json()["id"]
+    IdempotencyRecord.objects.update(created_at=timezone.now() - timedelta(days=6, hours=23))
+    assert olive.post("runs/", BODY, **KEY).json()["id"] == first
+    IdempotencyRecord.objects.update(created_at=timezone.now() - timedelta(days=7, hours=1))
+    assert olive.post("runs/", BODY, **KEY).json()["id"] != first
+    assert IdempotencyRecord.objects.count() == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+def test_a_key_has_1_to_200_characters(olive: Client, key: str) -> None:
+    assert olive.post("runs/", BODY, **{"Idempotency-Key": key}).status_code == 400
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_at_once_one_acts_and_both_get_its_answer(people: People) -> None:
+    clients = [Client(people.starter), Client(people.starter)]
+    gate, answers = threading.Barrier(2), []
+
+    def post(client: Client) -> None:
+        gate.wait()
+        try:
+            answers.append(client.post("runs/", BODY, **KEY))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=post, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert [a.status_code for a in answers] == [201, 201], _told(answers)
+    assert len({a.json()["id"] for a in answers}) == 1
+    assert Run.objects.count() == 1
+    connection.close()
+
+
+def _told(answers: list[Any]) -> list[Any]:
+    return [answer.json() for answer in answers]

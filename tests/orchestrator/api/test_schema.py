@@ -1,0 +1,85 @@
+"""The API describes itself, and the catalogue describes the graphs."""
+
+import pytest
+from jsonschema import Draft202012Validator
+from rest_framework.test import APIClient
+
+from approvals.models import ApprovalRequest
+from checkpoints.models import PendingWrite, Run
+from tests.support.api_people import Client
+from tests.support.cast import People
+
+
+def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> None:
+    schema = olive.get("schema/").json()
+    assert schema["openapi"].startswith("3.1")
+    paths = {path.removeprefix("/api/v1/") for path in schema["paths"]}
+    assert paths == {
+        "graphs/", "graphs/{name}/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
+        "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
+        "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
+        "checkpoints/{checkpoint}/diff/",
+        "requests/", "requests/{request_id}/", "requests/{request_id}/decisions/", "uploads/", "schema/",
+    }  # fmt: skip
+    assert "token" in schema["components"]["securitySchemes"]
+
+
+def test_the_schema_is_for_people_who_are_logged_in(people: People) -> None:
+    assert APIClient().get("/api/v1/schema/").status_code == 401
+
+
+def test_the_catalogue_lists_graphs_and_one_graph_tells_all(rita: Client) -> None:
+    names = [graph["name"] for graph in rita.get("graphs/").json()["results"]]
+    assert {"gated", "careful"} <= set(names)
+    assert names == sorted(names)
+    graph = rita.get("graphs/gated/").json()
+    assert "claim_id" in graph["input_schema"]["properties"]
+    assert "payout" in graph["state_schema"]["properties"]
+    assert [node["name"] for node in graph["nodes"]] == ["fetch", "propose", "finish"]
+    assert {"source": "fetch", "target": "propose"}.items() <= graph["edges"][1].items()
+    assert graph["mermaid"].startswith("flowchart")
+    assert rita.get("graphs/unheard/").json()["code"] == "unknown_thing"
+
+
+@pytest.mark.parametrize(
+    ("path", "address"),
+    [
+        ("graphs/", "graphs/"),
+        ("graphs/{name}/", "graphs/gated/"),
+        ("runs/", "runs/"),
+        ("runs/{run}/", "runs/CLM-1/"),
+        ("runs/{run}/checkpoints/", "runs/CLM-1/checkpoints/"),
+        ("runs/{run}/events/", "runs/CLM-1/events/"),
+        ("runs/{run}/decisions/", "runs/CLM-1/decisions/"),
+        ("checkpoints/{checkpoint}/", "checkpoints/CLM-1:step-2/"),
+        ("checkpoints/{checkpoint}/state/", "checkpoints/CLM-1:step-2/state/"),
+        ("checkpoints/{checkpoint}/diff/", "checkpoints/CLM-1:step-1/diff/"),
+        ("requests/", "requests/"),
+        ("requests/{request_id}/", "requests/{request}/"),
+    ],
+)
+def test_what_is_answered_is_what_the_schema_says(
+    olive: Client, rita: Client, paused: Run, path: str, address: str
+) -> None:
+    request = ApprovalRequest.objects.get()
+    one = PendingWrite.objects.filter(run=paused).first()
+    assert one is not None
+    rita.post(
+        f"requests/{request.id}/decisions/",
+        {"decisions": [{"write": str(one.write), "hash": one.hash, "verdict": "approve"}]},
+    )
+    schema = olive.get("schema/").json()
+    answer = schema["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    body = olive.get(address.format(request=request.id)).json()
+    errors = [
+        f"{list(e.absolute_path)}: {e.message[:200]}"
+        for e in Draft202012Validator({**answer, "components": schema["components"]}).iter_errors(body)
+    ]
+    assert errors == []
+
+
+def test_nothing_in_the_schema_had_to_be_guessed(olive: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    olive.get("schema/")
+    facts = capsys.readouterr().err
+    assert "Warning" not in facts
+    assert "Error" not in facts

@@ -1,0 +1,260 @@
+"""What a task sees, says and costs."""
+
+import threading
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from checkpoints.sealing.sealed_columns import unpack_json
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Retry, Send, Write
+from orchestrator.runs.labels import progress_of
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.run_actions import event_payloads, pending, sign, state
+from tests.support.small_graphs import advanced, graph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GATE = Gate(reviewers=["group:claims"])
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return desk.reviewer(people.reviewer)
+
+
+def test_what_a_node_does_to_its_payload_is_seen_by_nobody_else() -> None:
+    made, seen = graph("payload-taken-apart"), []
+
+    @made.node(sends=["pay"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("pay", {"amounts": [1, 2]})]
+
+    @made.node(effect="external", idempotent=True, retry=Retry(attempts=2, backoff=0.01))
+    def pay(state: Any, ctx: Any) -> None:
+        seen.append(list(ctx.payload["amounts"]))
+        ctx.payload["amounts"].clear()
+        raise RuntimeError("try again")
+
+    made.edge(START, "split")
+    made.edge("split", END)
+    made.edge("pay", END)
+    run = advanced(made)
+    assert run.status == Status.FAILED
+    runs.resume(run.id)
+    runs.advance(run.id)
+    assert seen == [[1, 2]] * 4
+
+
+def test_a_gated_node_that_proposes_nothing_fails_alone_and_what_its_siblings_did_is_kept() -> None:
+    made, calls = graph("nothing-proposed"), []
+
+    @made.node(effect="human", gate=GATE)
+    def propose(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node(effect="read")
+    def look(state: Any, ctx: Any) -> None:
+        calls.append(1)
+
+    for name in ("propose", "look"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = advanced(made)
+    assert (run.status, unpack_json(run.error)["node"]) == (Status.FAILED, "propose")
+    runs.resume(run.id)
+    assert runs.advance(run.id).status == Status.FAILED
+    assert calls == [1]
+
+
+def test_a_check_that_breaks_with_unwritable_text_asks_people_all_the_same(rita: User) -> None:
+    made = graph("check-breaks")
+
+    def check(state: Any, proposal: Any) -> bool:
+        raise RuntimeError("half a pair \ud800 and \x00")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], needs_approval=check))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    assert run.status == Status.PAUSED
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_a_router_that_breaks_with_unwritable_text_fails_the_run_by_name() -> None:
+    made = graph("router-breaks")
+
+    @made.node()
+    def work(state: Any, ctx: Any) -> None:
+        pass
+
+    def route(state: Any) -> str:
+        raise RuntimeError("half a pair \ud800 and \x00")
+
+    made.edge(START, "work")
+    made.branch("work", route, {"end": END, "again": "work"})
+    run = advanced(made)
+    assert run.status == Status.FAILED
+    assert "half a pair ?" in unpack_json(run.error)["message"]
+
+
+@pytest.mark.parametrize("label", ["x" * 301, "half a pair \ud800", "nul \x00"])
+def test_a_label_that_no_row_can_hold_does_not_stop_the_gate(label: str, rita: User) -> None:
+    made = graph("odd-label")
+
+    @made.node(effect="human", gate=GATE)
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "proposed", label=label)]
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    assert run.status in (Status.PAUSED, Status.FAILED), "asked, or refused by name"
+    if run.status == Status.PAUSED:
+        sign(run, rita, ["approve"])
+        assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_an_effect_that_happened_and_returned_an_unwritable_label_is_unknown_not_failed() -> None:
+    made = graph("odd-label-outside")
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "sent", label="half a pair \ud800")]
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    assert advanced(made).status in (Status.UNKNOWN, Status.COMPLETED)
+
+
+def test_an_error_that_cannot_even_be_shown_fails_its_task_at_once() -> None:
+    made = graph("unshowable-error")
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    @made.node(timeout=20)
+    def work(state: Any, ctx: Any) -> None:
+        raise Mute
+
+    made.edge(START, "work")
+    made.edge("work", END)
+    run = advanced(made)
+    assert (run.status, unpack_json(run.error)["type"]) == (Status.FAILED, "Mute")
+
+
+def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": {"TOKEN": "s3cret-token"}, "LEASE_SECONDS": 15}
+    made = graph("secret-in-progress")
+    seen = threading.Event()
+
+    @made.node()
+    def work(state: Any, ctx: Any) -> None:
+        ctx.report(1, 2, f"with {ctx.secrets['TOKEN']} \x00 \ud800")
+        for _ in range(60):
+            noted.update(progress_of(Run.objects.get(id=ctx.run_id)) or {})
+            if noted:
+                break
+            seen.wait(0.05)
+
+    noted: dict[str, Any] = {}
+    made.edge(START, "work")
+    made.edge("work", END)
+    assert advanced(made).status == Status.COMPLETED
+    assert noted
+    assert "s3cret" not in noted["note"]
+
+
+@pytest.mark.parametrize("attempts", [3])
+def test_each_attempt_is_an_event(attempts: int) -> None:
+    made = graph("attempts-are-events")
+
+    @made.node(retry=Retry(attempts=attempts, backoff=0.01))
+    def work(state: Any, ctx: Any) -> None:
+        if ctx.attempt < attempts:
+            raise RuntimeError("again")
+
+    made.edge(START, "work")
+    made.edge("work", END)
+    run = advanced(made)
+    assert run.status == Status.COMPLETED
+    assert [line["attempt"] for line in event_payloads(run, "retry_planned")] == [1, 2]
+
+
+def test_a_thousand_tasks_of_one_fan_out_do_not_ask_for_a_thousand_threads_at_once() -> None:
+    made, most, lock, now = graph("thousand"), [0], threading.Lock(), [0]
+
+    @made.node(sends=["one"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("one", n) for n in range(1000)]
+
+    @made.node()
+    def one(state: Any, ctx: Any) -> dict[str, Any]:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        threading.Event().wait(0.05)
+        with lock:
+            now[0] -= 1
+        return {"notes": [str(ctx.payload)]}
+
+    made.edge(START, "split")
+    made.edge("split", END)
+    made.edge("one", END)
+    run = advanced(made)
+    assert run.status == Status.COMPLETED
+    assert state(run)["notes"] == [str(n) for n in range(1000)]
+    assert most[0] <= 40
+
+
+def test_a_fan_out_of_atomic_tasks_is_done_task_by_task(people: cast.People) -> None:
+    made = graph("many-atomic")
+
+    @made.node(sends=["book"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("book", n) for n in range(150)]
+
+    @made.node(effect="write", atomic=True)
+    def book(state: Any, ctx: Any) -> dict[str, Any]:
+        User.objects.create(username=f"booked-{ctx.payload}")
+        return {"notes": [str(ctx.payload)]}
+
+    made.edge(START, "split")
+    made.edge("split", END)
+    made.edge("book", END)
+    run = advanced(made)
+    assert (run.status, unpack_json(run.error)) == (Status.COMPLETED, None)
+    assert User.objects.filter(username__startswith="booked-").count() == 150
+    assert not pending(run)
+
+
+def test_what_siblings_returned_is_kept_where_a_gate_cannot_be_opened_and_the_resume_asks() -> None:
+    ran: list[str] = []
+    absent = [True]
+
+    def reviewers(state: Any) -> list[str]:
+        if absent[0]:
+            raise LookupError("nobody is on duty")
+        return ["group:claims"]
+
+    made = graph("no_reviewers")
+    made.node("ask", effect="human", gate=Gate(reviewers=reviewers))(lambda state, ctx: {"letter": "Dear"})
+    made.node("beside")(lambda state, ctx: ran.append("beside") or {"notes": ["beside"]})
+    for name in ("ask", "beside"):
+        made.edge(START, name)
+    made.edge("ask", END, when=("approved", "partial"))
+    made.edge("beside", END)
+    run = advanced(made)
+    assert run.status == Status.FAILED
+    absent[0] = False
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, ran) == (Status.PAUSED, ["beside"])

@@ -1,0 +1,74 @@
+"""A worker that drains begins nothing, and costs the run nothing."""
+
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from checkpoints.core.status import Status
+from orchestrator import runs
+from orchestrator.engine import END, START, Send
+from tests.support.small_graphs import graph, slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_worker_that_is_asked_to_drain_before_it_began_starts_no_superstep() -> None:
+    made, calls = graph("drained-at-once"), []
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> None:
+        calls.append(ctx.attempt)
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = slice_of(started(made), draining=lambda: True)
+    assert (run.status, calls) == (Status.QUEUED, [])
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def _more_than(calls: list[int], n: int) -> bool:
+    return len(calls) > n
+
+
+def test_drains_do_not_count_towards_poison(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+    made, calls = graph("drained-often"), list[int]()
+
+    @made.node()
+    def slow(state: Any, ctx: Any) -> None:
+        calls.append(1)
+        time.sleep(0.4 if len(calls) < 8 else 0)
+
+    made.edge(START, "slow")
+    made.edge("slow", END)
+    run = started(made)
+    for n in range(7):
+        slice_of(run, draining=partial(_more_than, calls, n))
+        assert (run.status, run.claims_since_progress) == (Status.QUEUED, 0)
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_a_drained_fan_out_gives_its_run_back_when_those_at_work_are_done_and_does_not_wait_for_the_others(
+    settings: Any,
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 60}
+    made, calls = graph("drained-wide"), list[int]()
+
+    @made.node(sends=["leaf"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("leaf", n) for n in range(100)]
+
+    @made.node()
+    def leaf(state: Any, ctx: Any) -> None:
+        calls.append(ctx.payload)
+        time.sleep(0.3)
+
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    begun = time.monotonic()
+    run = slice_of(started(made), draining=lambda: bool(calls))
+    assert run.status == Status.QUEUED
+    assert len(calls) <= 32
+    assert time.monotonic() - begun < 20

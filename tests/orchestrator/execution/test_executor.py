@@ -1,0 +1,173 @@
+"""A place for each attempt: what has an intent begins, what nobody waits for does not, and who is done gives his place
+to the next.
+"""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import tasks_of
+from checkpoints.models import RunEvent
+from orchestrator.engine import END, START, Send
+from orchestrator.execution import executor
+from tests.support.small_graphs import advanced, graph, slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("effect", ["read", "external"])
+def test_no_leaf_begins_after_the_slice_was_given_back(monkeypatch: Any, effect: str) -> None:
+    """The database fails when a result is recorded, and again when it is to be kept as evidence."""
+    monkeypatch.setattr(executor, "MOST_AT_ONCE", 2)
+    made, calls = graph(f"zombies-{effect}"), list[float]()
+
+    @made.node(sends=["leaf", "odd"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("odd", 0), *(Send("leaf", n) for n in range(40))]
+
+    @made.node(effect="external", idempotent=True)
+    def odd(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node(effect=effect, **({"idempotent": True} if effect == "external" else {}))
+    def leaf(state: Any, ctx: Any) -> None:
+        calls.append(time.monotonic())
+        time.sleep(0.03)
+
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    made.edge("odd", END)
+
+    def fails(*given: Any, **named: Any) -> Any:
+        raise OperationalError("the database went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "write_results", fails)
+        patch.setattr(journal, "keep_late_results", fails)
+        slice_of(started(made))
+        ended = time.monotonic()
+        time.sleep(1)
+    after = [at for at in calls if at > ended + 0.05]
+    assert not after, f"{len(after)} leaves began after the run was given back"
+
+
+def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, settings: Any) -> None:
+    """The thread of a finished leaf takes 0.6 s to close its connection; its place is not free, though its result is
+    in; the next leaf gets an intent and no place; the drain takes it back; it is unknown without having begun.
+    """
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 5}
+    monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
+    made, calls, drain = graph("no-place"), list[int](), threading.Event()
+
+    @made.node(sends=["leaf"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("leaf", n) for n in range(3)]
+
+    @made.node(effect="external")
+    def leaf(state: Any, ctx: Any) -> None:
+        calls.append(ctx.payload)
+        connection.ensure_connection()
+        if not drain.is_set():
+            threading.Timer(0.2, drain.set).start()
+
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    close = BaseDatabaseWrapper.close
+
+    def slow(self: Any) -> None:
+        if threading.current_thread().name.startswith("leaf"):
+            time.sleep(0.6)
+        close(self)
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "close", slow)
+    run = slice_of(started(made), draining=drain.is_set)
+    content = RunEvent.objects.filter(type="effects_started", node="leaf").values_list("task", flat=True)
+    begun = sum(len(tasks_of(line)) for line in content)
+    again = slice_of(run) if run.status == Status.QUEUED else run
+    assert begun == len(calls), "an intent was written for a task that never began"
+    assert again.status == Status.COMPLETED
+
+
+@pytest.mark.parametrize("effect", ["pure", "external"])
+def test_leaves_go_on_while_the_connection_of_a_finished_one_hangs_in_its_close(monkeypatch: Any, effect: str) -> None:
+    monkeypatch.setattr(executor, "MOST_AT_ONCE", 2)
+    made, at = graph(f"hung-{effect}"), list[float]()
+
+    @made.node(sends=["leaf"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("leaf", n) for n in range(4)]
+
+    @made.node(effect=effect, timeout=1.0)
+    def leaf(state: Any, ctx: Any) -> None:
+        at.append(time.monotonic())
+        if ctx.payload < 2:
+            connection.ensure_connection()
+
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    close, go = BaseDatabaseWrapper.close, threading.Event()
+
+    def hung(self: Any) -> None:
+        if threading.current_thread().name.startswith("leaf"):
+            go.wait(4)
+        close(self)
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "close", hung)
+    begun = time.monotonic()
+    run = slice_of(started(made))
+    took = time.monotonic() - begun
+    go.set()
+    assert run.status == Status.COMPLETED
+    assert took < 3, "two finished leaves kept their places until their connections were closed"
+
+
+@pytest.mark.parametrize("how", ["returns", "times out"])
+@pytest.mark.parametrize("effect", ["pure", "external"])
+def test_no_leaf_begins_after_the_drain_was_asked(monkeypatch: Any, effect: str, how: str) -> None:
+    monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
+    made, at, drain = graph(f"window-{effect}-{how[0]}"), list[float](), threading.Event()
+    asked: list[float] = []
+
+    @made.node(sends=["leaf"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("leaf", n) for n in range(4)]
+
+    @made.node(effect=effect, timeout=0.5)
+    def leaf(state: Any, ctx: Any) -> None:
+        at.append(time.monotonic())
+        if how == "times out" and len(at) == 1:
+            time.sleep(0.45)
+        if not asked:
+            asked.append(time.monotonic())
+            drain.set()
+        if how == "times out":
+            time.sleep(0.6)
+
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    slice_of(started(made), draining=drain.is_set)
+    time.sleep(0.8)
+    late = [round(one - asked[0], 3) for one in at if one > asked[0]]
+    assert not late
+
+
+def test_each_try_of_an_atomic_attempt_has_the_same_deadline() -> None:
+    made, seen = graph("atomic-deadline"), list[float]()
+
+    @made.node(effect="write", atomic=True, timeout=3)
+    def book(state: Any, ctx: Any) -> None:
+        seen.append(ctx.deadline)
+        if len(seen) < 3:
+            time.sleep(0.4)
+            raise OperationalError("deadlock detected")
+
+    made.edge(START, "book")
+    made.edge("book", END)
+    advanced(made)
+    assert max(seen) - min(seen) < 0.1

@@ -1,0 +1,113 @@
+"""What a node does to what it was given is nobody else's to see, and is not committed."""
+
+import threading
+from contextlib import suppress
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from checkpoints.core.status import Status
+from orchestrator import runs
+from orchestrator.engine import END, START, Append, Graph
+from tests.support.small_graphs import Order, advanced, graph, registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def failing(name: str) -> Graph:
+    """A graph whose first node fails; what stands behind its error edge is to be added."""
+    made = graph(name)
+
+    @made.node()
+    def breaks(state: Any, ctx: Any) -> None:
+        raise ValueError("as it was")
+
+    made.edge(START, "breaks")
+    made.edge("breaks", END)
+    return made
+
+
+def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_error_edge() -> None:
+    made, first, seen = failing("errors-shared"), threading.Event(), list[str]()
+
+    @made.node()
+    def one(state: Any, ctx: Any) -> None:
+        with suppress(AttributeError):
+            ctx.error.message = "changed by one"
+        first.set()
+
+    @made.node()
+    def two(state: Any, ctx: Any) -> None:
+        first.wait(5)
+        seen.append(ctx.error.message)
+
+    made.edge("breaks", "one", when="error")
+    made.edge("breaks", "two", when="error")
+    made.edge("one", END)
+    made.edge("two", END)
+    assert advanced(made).status == Status.COMPLETED
+    assert seen == ["as it was"]
+
+
+def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_committed() -> None:
+    made, seen = failing("errors-kept"), list[str]()
+
+    @made.node()
+    def one(state: Any, ctx: Any) -> None:
+        with suppress(AttributeError):
+            ctx.error.message = "changed by one"
+
+    @made.node()
+    def middle(state: Any, ctx: Any) -> None:
+        pass
+
+    @made.node()
+    def two(state: Any, ctx: Any) -> None:
+        seen.append(ctx.error.message)
+
+    made.edge("breaks", "one", when="error")
+    made.edge("breaks", "two", when="error")
+    made.edge("one", "middle")
+    made.edge("middle", "two")
+    made.edge("two", END)
+    run = advanced(made)
+    assert run.status == Status.COMPLETED
+    assert seen == ["as it was"]
+
+
+class _Deep(BaseModel):
+    rows: dict[str, list[int]] = {}
+    names: Annotated[list[str], Append] = []
+    plain: dict[str, dict[str, list[str]]] = {}
+
+
+def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() -> None:
+    kept = {"a": [1, 2]}
+    made, first, seen = Graph("deep-shared", input=Order, state=_Deep), threading.Event(), list[Any]()
+
+    @made.node()
+    def fill(state: Any, ctx: Any) -> Any:
+        return {"rows": kept, "names": ["x"], "plain": {"a": {"b": ["c"]}}}
+
+    @made.node()
+    def one(state: Any, ctx: Any) -> None:
+        kept["a"].append(99)
+        state.rows["a"].append(3)
+        state.names.append("mine")
+        state.plain["a"]["b"].append("mine")
+        first.set()
+
+    @made.node()
+    def two(state: Any, ctx: Any) -> None:
+        first.wait(5)
+        seen.append((state.rows, state.names, state.plain))
+
+    made.edge(START, "fill")
+    for name in ("one", "two"):
+        made.edge("fill", name)
+        made.edge(name, END)
+    registered(made)
+    run = runs.start("deep-shared", {})
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert seen == [({"a": [1, 2]}, ["x"], {"a": {"b": ["c"]}})]

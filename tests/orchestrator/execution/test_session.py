@@ -1,0 +1,36 @@
+"""A settled gate is never left behind, at whatever moment it was settled."""
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.execution import commit, loop
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.run_actions import sign, start
+from tests.support.small_graphs import held
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return desk.reviewer(people.reviewer)
+
+
+def test_a_gate_settled_between_the_last_look_of_a_worker_and_its_rest_is_applied(tmp_path: Path, rita: User) -> None:
+    run = start("gated", tmp_path)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    laid_out = loop._open_session(held(run))
+    assert laid_out is not None
+    assert not laid_out.has_settled_gate()
+    sign(run, rita, ["approve"] * 4)
+    commit.commit_rest(laid_out)
+    run.refresh_from_db()
+    assert run.status != Status.PAUSED, "a paused run has no settled gate that is not applied"
+    Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
+    assert runs.advance(run.id).status == Status.COMPLETED

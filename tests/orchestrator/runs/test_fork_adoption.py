@@ -1,0 +1,239 @@
+"""A fork that a store made, resumed: a run of its own where nobody has to be asked, refused by name where one has."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import IntegrityError
+
+from checkpoints import key_rotation
+from checkpoints.core.ids import uuid7
+from checkpoints.core.status import Status
+from checkpoints.ledger import reader
+from checkpoints.models import Checkpoint, Run
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.store import CheckpointStore
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
+from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
+from tests.checkpoints.payloads.test_runs import chain, notes
+from tests.support import cast
+from tests.support import run_actions as desk
+from tests.support.forging import tamper
+from tests.support.small_graphs import advanced, graph, registered, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_fork_that_is_resumed_gets_its_row_and_goes_on_from_its_point(people: cast.People) -> None:
+    origin = advanced(chain("origin", *"abc", payloads="database"))
+    before = list(Checkpoint.objects.filter(run=origin).order_by("seq").values())
+    forked = CheckpointStore().fork(f"{origin.key}:step-1", {"scratch": {"total": 7}})
+    run = runs.resume(forked.run, by=people.starter)
+    assert (run.id, run.status, run.superstep) == (forked.run, Status.QUEUED, 1)
+    assert run.key == f"{origin.key}~{str(forked.run)[:8]}"
+    assert (run.origin_checkpoint, run.started_by, run.input_hash) == (
+        before[1]["id"], people.starter, origin.input_hash,
+    )  # fmt: skip
+    run = runs.advance(run.id)
+    assert (run.status, notes(run), desk.state(run)["total"]) == (Status.COMPLETED, [*"abc"], 7)
+    assert desk.event_payloads(run, "run_started")[0]["origin"] == str(before[1]["id"])
+    assert list(verify_run(run.id)) == []
+    assert list(verify_run(origin.id)) == []
+    assert list(Checkpoint.objects.filter(run=origin).order_by("seq").values()) == before
+
+
+def test_a_fork_of_a_fork_can_be_resumed_and_forks_of_one_minute_have_keys_of_their_own() -> None:
+    origin, store = advanced(chain("family", *"ab", payloads="database")), CheckpointStore()
+    child = store.fork(f"{origin.key}:step-1")
+    others = [store.fork(child.id, {"scratch": {"total": n}}) for n in range(3)]
+    made = [runs.advance(runs.resume(one.run).id) for one in [child, *others]]
+    assert len({run.key for run in made}) == 4
+    assert [run.status for run in made] == [Status.COMPLETED] * 4
+    assert [desk.state(run)["total"] for run in made] == [0, 0, 1, 2]
+    again = store.fork(f"{made[1].key}:step-2", {"scratch": {"total": 9}})
+    assert runs.resume(again.run).key.startswith(f"{made[1].key}~")
+
+
+def test_a_checkpoint_that_was_tampered_with_cannot_be_forked_into_one_that_verifies() -> None:
+    origin, store = advanced(chain("forged", *"ab", payloads="database")), CheckpointStore()
+    row = Checkpoint.objects.get(run=origin, seq=1)
+    forged = reader.document_at(row.id) or {}
+    forged["scratch"]["notes"] = ["forged"]
+    tamper(row, change=pack_json([ops.put(forged)]), snapshot=pack_json(forged) if row.snapshot else b"")
+    for read in (store.get, store.fork):
+        with pytest.raises(TamperedRow):
+            read(f"{origin.key}:at-1")
+    assert not Checkpoint.objects.exclude(run=origin).exists()
+
+
+def test_a_fork_without_a_run_that_was_tampered_with_cannot_be_forked_again() -> None:
+    origin, store = advanced(chain("forged_fork", *"ab", payloads="database")), CheckpointStore()
+    child = store.fork(f"{origin.key}:step-1")
+    tamper(Checkpoint.objects.get(id=child.id), snapshot_hash="0" * 64)
+    with pytest.raises(TamperedRow):
+        store.fork(child.id)
+
+
+def test_a_fork_keeps_its_payloads_where_its_graph_says(cellar: Path) -> None:
+    origin = advanced(chain("stored", *"ab"))
+    forked = CheckpointStore("cellar").fork(f"{origin.key}:step-1")
+    run = runs.advance(runs.resume(forked.run).id)
+    assert (run.status, run.payloads) == (Status.COMPLETED, "cellar")
+    assert list(verify_run(run.id)) == []
+
+
+def test_a_fork_of_an_encrypted_run_is_encrypted_and_can_be_resumed(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"one": bytes(range(32))}}
+    origin = advanced(chain("secret", *"ab", payloads="database", encrypted=True))
+    forked = CheckpointStore().fork(f"{origin.key}:step-1", {"scratch": {"letter": "marker-of-a-fork"}})
+    row = Checkpoint.objects.get(id=forked.id)
+    assert bytes(row.snapshot)[:1] == bytes(row.change)[:1] == b"\x03"
+    settings.COUNTERSIGN = {
+        **settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"one": bytes(range(32)), "two": bytes(range(1, 33))},
+    }  # fmt: skip
+    run = runs.advance(runs.resume(forked.run).id)
+    assert (run.status, run.encrypted) == (Status.COMPLETED, True)
+    assert desk.state(run)["letter"] == "marker-of-a-fork"
+    assert list(verify_run(run.id)) == []
+
+
+@pytest.mark.parametrize("place", ["database", "cellar"])
+def test_a_fork_without_a_run_is_rotated_too(cellar: Path, settings: Any, place: str) -> None:
+    known, keys = settings.COUNTERSIGN, {"one": bytes(range(32)), "two": bytes(range(1, 33))}
+    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"one": keys["one"]}}
+    origin = advanced(chain("rotated", "a", payloads=place, encrypted=True))
+    forked = CheckpointStore(place).fork(f"{origin.key}:step-1")
+    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": keys}
+    list(key_rotation.rotate(key_rotation.Rotated()))
+    assert key_rotation.behind() == {}
+    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"two": keys["two"]}}
+    document = reader.document_at(forked.id)
+    assert document is not None
+    assert document["scratch"]["notes"] == ["a"]
+
+
+def test_what_is_no_fork_is_unknown_still() -> None:
+    saved = CheckpointStore().save("mine", {})
+    for unknown in (uuid7(), saved.run, "no-such-key"):
+        with pytest.raises(UnknownThing):
+            runs.resume(unknown)
+
+
+def test_two_that_resume_one_fork_get_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from checkpoints.ledger import commit as ledger
+
+    origin = advanced(chain("twice", *"ab", payloads="database"))
+    forked = CheckpointStore().fork(f"{origin.key}:step-1")
+    open_fork = ledger.create_fork
+
+    def late(*args: Any, **kwargs: Any) -> Run:
+        monkeypatch.undo()
+        first = runs.resume(forked.run)
+        with pytest.raises(IntegrityError):
+            open_fork(*args, **kwargs)
+        assert first.id == forked.run
+        raise IntegrityError
+
+    monkeypatch.setattr(ledger, "create_fork", late)
+    assert runs.resume(forked.run).id == forked.run
+    assert Run.objects.filter(id=forked.run).count() == 1
+
+
+# What only a plan could ask
+
+
+def _refused(forked: Any, words: str) -> None:
+    with pytest.raises(WrongStatus, match=words):
+        runs.resume(forked.run)
+    assert not Run.objects.filter(id=forked.run).exists()
+
+
+def _gated(name: str, **gate: Any) -> Graph:
+    made = graph(name)
+    made.node("first")(lambda state, ctx: {"notes": ["first"]})
+    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"], **gate))(
+        lambda state, ctx: [Write("letter", "proposed")]
+    )
+    made.edge(START, "first")
+    made.edge("first", "ask")
+    made.edge("ask", END)
+    return made
+
+
+def test_a_patch_of_a_guarded_channel_needs_its_signatures() -> None:
+    run = advanced(_gated("guarded", writes={"letter": Show()}))
+    _refused(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}), "the gate of ask guards")
+
+
+def test_a_patch_of_a_channel_that_a_gated_node_wrote_needs_its_signatures(people: cast.People) -> None:
+    rita, run = desk.reviewer(people.reviewer), advanced(_gated("wrote"))
+    desk.sign(run, rita, ["approve"])
+    runs.advance(run.id)
+    _refused(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}), "the gate of ask guards")
+
+
+def test_a_guarded_patch_is_not_laundered_by_a_second_fork() -> None:
+    run, store = advanced(_gated("laundered", writes={"letter": Show()})), CheckpointStore()
+    forked = store.fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}})
+    _refused(store.fork(forked.id), "the gate of ask guards")
+
+
+def test_writes_that_are_held_at_the_point_would_have_to_be_asked_for_anew() -> None:
+    run = advanced(_gated("held"))
+    assert run.status == Status.PAUSED
+    _refused(CheckpointStore().fork(f"{run.key}:step-2"), "writes wait for people")
+
+
+def test_before_a_gate_a_fork_asks_again() -> None:
+    run = advanced(_gated("asks"))
+    forked = CheckpointStore().fork(f"{run.key}:step-1")
+    assert runs.advance(runs.resume(forked.run).id).status == Status.PAUSED
+    assert desk.request(Run.objects.get(id=forked.run)).status == "open"
+
+
+def test_who_forked_is_not_known_to_a_gate_of_four_eyes() -> None:
+    run = advanced(_gated("eyes", four_eyes=True))
+    _refused(CheckpointStore().fork(f"{run.key}:step-1"), "four eyes")
+
+
+def test_an_effect_that_happened_after_the_point_needs_a_yes() -> None:
+    made = graph("acts")
+    made.node("before")(lambda state, ctx: None)
+    made.node("pay", effect="external", idempotent=True)(lambda state, ctx: None)
+    made.edge(START, "before")
+    made.edge("before", "pay")
+    made.edge("pay", END)
+    run = advanced(made)
+    _refused(CheckpointStore().fork(f"{run.key}:step-1"), "pay acted after that point")
+    forked = CheckpointStore().fork(f"{run.key}:step-2")
+    assert runs.advance(runs.resume(forked.run).id).status == Status.COMPLETED
+
+
+def test_an_open_superstep_is_not_forked() -> None:
+    made = graph("open")
+    made.node("a")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
+    made.edge(START, "a")
+    made.edge("a", END)
+    run = advanced(made)
+    assert run.status == Status.FAILED
+    _refused(CheckpointStore().fork(f"{run.key}:at-1"), "a superstep is open")
+
+
+def test_a_fork_of_what_belongs_to_no_run_stays_a_checkpoint() -> None:
+    store = CheckpointStore()
+    saved = store.save("free", {"scratch": {"n": 1}}, graph="free", fingerprint="f" * 64)
+    _refused(store.fork(saved.id), "comes from no run")
+
+
+def test_a_fork_of_a_graph_that_is_not_here_says_so() -> None:
+    from orchestrator.engine import registry
+
+    run = started(chain("gone", "a", payloads="database"))
+    forked = CheckpointStore().fork(f"{run.key}:initial")
+    registry.clear()
+    with pytest.raises(UnknownThing, match="fingerprint"):
+        runs.resume(forked.run)
+    registered(chain("gone", "a", payloads="database"))
+    assert runs.advance(runs.resume(forked.run).id).status == Status.COMPLETED

@@ -1,0 +1,172 @@
+"""An outcome that nobody knows is settled by a person, once, and stays settled."""
+
+import time
+from typing import Any
+
+import pytest
+
+from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.models import LateResult, TaskResult
+from checkpoints.queue import leases
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Retry, Task
+from orchestrator.engine.errors import WrongStatus
+from tests.support import cast
+from tests.support.forging import rewrite
+from tests.support.processes import until
+from tests.support.run_actions import state
+from tests.support.small_graphs import advanced, graph, held, slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while_siblings_still_run(
+    people: cast.People,
+) -> None:
+    made, seen = graph("unknown-beside-slow"), []
+
+    @made.node(effect="external")
+    def broken(state: Any, ctx: Any) -> None:
+        raise RuntimeError("the line broke")
+
+    @made.node()
+    def slow(state: Any, ctx: Any) -> None:
+        until(lambda: TaskResult.objects.filter(run=ctx.run_id, outcome="unknown").exists(), what="the unknown task")
+        try:
+            runs.settle(ctx.run_id, "broken:1:0", happened=False, by=people.steward, reason="too early")
+        except WrongStatus as error:
+            seen.append(error)
+
+    for name in ("broken", "slow"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = advanced(made)
+    assert run.status == Status.UNKNOWN
+    assert seen
+    runs.settle(run.id, "broken:1:0", happened=True, by=people.steward, reason="seen")
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_a_timeout_is_unknown_even_where_the_nodes_own_timeout_errors_say_that_nothing_happened() -> None:
+    made, calls = graph("timeout-not-done"), []
+
+    @made.node(
+        effect="external", timeout=0.2, not_done=(OSError,), retry=Retry(attempts=3, backoff=0.01, on=(OSError,))
+    )
+    def send(state: Any, ctx: Any) -> None:
+        calls.append(ctx.attempt)
+        time.sleep(0.6)
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = advanced(made)
+    assert run.status == Status.UNKNOWN
+    time.sleep(0.6)
+    assert calls == [1], "nothing is tried again while the first thread may still act"
+
+
+def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_proves_that_its_thread_ended(
+    people: cast.People, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+    made, calls = graph("drained-while-sending"), []
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> dict[str, Any]:
+        calls.append(ctx.attempt)
+        time.sleep(1.0 if len(calls) == 1 else 0)
+        return {"letter": "sent"}
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = slice_of(started(made), draining=lambda: bool(calls))
+    assert run.status == Status.QUEUED
+    assert runs.advance(run.id).status == Status.UNKNOWN
+    until(lambda: LateResult.objects.filter(run=run).exists(), what="the evidence")
+    assert TaskResult.objects.get(run=run).thread_ended_at is not None
+    runs.settle(run.id, "send:1:0", happened=False, by=people.steward, reason="its letter was called back")
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert calls == [1, 2]
+
+
+def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not_repeated(settings: Any) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+    made, calls = graph("ready-at-the-end-of-grace"), list[str]()
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> dict[str, Any]:
+        calls.append("sent")
+        return {"letter": "sent"}
+
+    @made.node()
+    def slow(state: Any, ctx: Any) -> None:
+        if "drain" not in calls:
+            time.sleep(0.3)
+            calls.append("drain")
+            time.sleep(0.8)
+
+    for name in ("send", "slow"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = slice_of(started(made), draining=lambda: "drain" in calls)
+    assert run.status == Status.QUEUED
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert calls == ["sent", "drain"]
+
+
+def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
+    made = graph("settled-by-nobody")
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> None:
+        raise RuntimeError("the line broke")
+
+    made.edge(START, "send")
+    made.edge("send", END)
+    run = advanced(made)
+    rewrite(TaskResult.objects.get(run=run), input_hash="0" * 64)
+    runs.settle(run.id, "send:1:0", happened=True, by=None, reason="seen")
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(people: cast.People) -> None:
+    made = graph("unknown-beside-broken-gate")
+
+    def nobody(state: Any) -> list[str]:
+        raise RuntimeError("the directory is down")
+
+    @made.node(effect="external")
+    def send(state: Any, ctx: Any) -> None:
+        raise RuntimeError("the line broke")
+
+    @made.node(effect="human", gate=Gate(reviewers=nobody))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    for name in ("send", "propose"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = advanced(made)
+    assert run.status == Status.UNKNOWN
+    runs.settle(run.id, "send:1:0", happened=True, by=people.steward, reason="seen")
+    assert runs.advance(run.id).status == Status.FAILED
+
+
+def test_a_recorded_result_for_another_input_is_not_used_and_a_person_must_say_what_holds(people: cast.People) -> None:
+    ran: list[str] = []
+    made = graph("changed_input")
+    made.node("act", effect="external")(lambda state, ctx: ran.append("act") or {"notes": ["ran"]})
+    made.edge(START, "act")
+    made.edge("act", END)
+    run = started(made)
+    lease, task = held(run), Task("act", 1)
+    journal.write_intents(lease, [journal.Intent(task, 1, "external", "0" * 64, 0.0)])
+    recorded = {"writes": [{"channel": "notes", "value": ["old"], "label": None}], "goto": None, "sends": []}
+    journal.write_results(lease, [journal.Ending(task, 1, "done", recorded)])
+    leases.give_back(lease.id, lease.epoch)
+    run = runs.advance(run.id)
+    assert (run.status, ran) == (Status.UNKNOWN, [])
+    runs.settle(run.id, "act:1:0", happened=True, output={"notes": ["as settled"]}, by=people.starter, reason="seen")
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["notes"], ran) == (Status.COMPLETED, ["as settled"], [])

@@ -1,0 +1,55 @@
+"""Probes tell whether the installation works, to everybody, and tell no names."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from checkpoints.models import Worker
+from tests.support.rows import a_run
+
+
+def a_worker(**columns: object) -> Worker:
+    now = timezone.now()
+    given = {"host": "secret-host", "pid": 1, "started_at": now, "heartbeat_at": now, **columns}
+    return Worker.objects.create(**given)
+
+
+def test_health_needs_nothing(client: Client) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert client.post("/healthz").status_code == 405
+
+
+@pytest.mark.django_db
+def test_ready_is_a_database_with_its_migrations_and_a_live_worker(client: Client) -> None:
+    assert client.get("/readyz").json() == {
+        "status": "not ready", "database": True, "migrations": True, "worker": False, "oldest_due_seconds": None
+    }  # fmt: skip
+    a_worker()
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+    assert "secret-host" not in answer.content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("gone", ["silent", "stopped", "draining"])
+def test_a_worker_that_is_silent_or_stopping_does_not_count(client: Client, gone: str) -> None:
+    now = timezone.now()
+    columns = {
+        "silent": {"heartbeat_at": now - timedelta(minutes=1)},
+        "stopped": {"stopped_at": now},
+        "draining": {"draining": True},
+    }
+    a_worker(**columns[gone])
+    assert client.get("/readyz").status_code == 503
+
+
+@pytest.mark.django_db
+def test_ready_tells_for_how_long_the_oldest_run_has_waited(client: Client) -> None:
+    now = timezone.now()
+    a_run(status="queued", due_at=now - timedelta(seconds=90))
+    a_run(status="queued", due_at=now + timedelta(hours=1))
+    a_run(status="paused", due_at=now - timedelta(days=1))
+    assert 90 <= client.get("/readyz").json()["oldest_due_seconds"] < 100

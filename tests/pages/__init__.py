@@ -1,1 +1,0 @@
-"""What the pages answer, to whom, and in how many queries."""

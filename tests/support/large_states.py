@@ -1,0 +1,31 @@
+"""Runs of a state that is far larger than its changes, for tests."""
+
+from typing import Any
+
+from checkpoints.models import Checkpoint, Run
+from orchestrator.engine import END, START, Graph
+from tests.support.payload_backends import Full
+from tests.support.small_graphs import graph
+
+LARGE = "w" * 20_000
+
+
+def large(name: str, nodes: str, *, full: str = "", **settings: Any) -> Graph:
+    """A chain whose first node writes a long letter and whose others a note each; the disk is full for those of
+    `full`.
+    """
+    made = graph(name, **settings)
+
+    def run(state: Any, ctx: Any) -> dict[str, Any]:
+        Full.left = 0 if ctx.node in full else None
+        return {"letter": LARGE} if ctx.node == nodes[0] else {"notes": [ctx.node]}
+
+    for node in nodes:
+        made.node(node)(run)
+    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
+        made.edge(source, target)
+    return made
+
+
+def last(run: Run) -> Checkpoint:
+    return Checkpoint.objects.get(id=Run.objects.get(id=run.id).head)

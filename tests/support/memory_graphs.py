@@ -1,0 +1,86 @@
+"""Small graphs that remember, for tests on the database."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db.models import F
+
+from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph
+from tests.support.small_graphs import graph, registered
+
+GATE = Gate(reviewers=["group:claims"])
+Node = Callable[[Any, Any], Any]
+
+
+def chain(name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any) -> Graph:
+    """A registered graph of these nodes, one after another, each under its own name."""
+    made, names = graph(name, **settings), [START, *(node.__name__ for node in nodes), END]
+    for n, node in enumerate(nodes):
+        made.node(**(options[n] if n < len(options) else {}))(node)
+    for source, target in zip(names, names[1:], strict=False):
+        made.edge(source, target)
+    return registered(made)
+
+
+def side_by_side(name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any) -> Graph:
+    """A registered graph of these nodes, all in one superstep."""
+    made = graph(name, **settings)
+    for n, node in enumerate(nodes):
+        made.node(**(options[n] if n < len(options) else {}))(node)
+        made.edge(START, node.__name__)
+        made.edge(node.__name__, END)
+    return registered(made)
+
+
+def gone(made: Graph) -> Run:
+    """A run of the graph, worked on until it rests."""
+    return runs.advance(runs.start(made.name, {}).id)
+
+
+def remember(key: str, content: Any, namespace: str = "facts", **more: Any) -> Run:
+    """Another run that remembers this, from start to end."""
+
+    def put(state: Any, ctx: Any) -> None:
+        ctx.memory.put(key, content, namespace, **more)
+
+    return gone(chain("remember", put))
+
+
+def forget(key: str, namespace: str = "facts") -> Run:
+    """Another run that forgets it."""
+
+    def delete(state: Any, ctx: Any) -> None:
+        ctx.memory.delete(key, namespace)
+
+    return gone(chain("forget", delete))
+
+
+def memory() -> dict[str, Any]:
+    """What is remembered: {namespace/key: content}."""
+    rows = MemoryTrace.objects.filter(deleted=False).order_by("namespace", "key")
+    return {f"{row.namespace}/{row.key}": read_value(row, "content") for row in rows}
+
+
+def versions() -> dict[str, int]:
+    """The versions of all keys, forgotten ones too."""
+    return {f"{row.namespace}/{row.key}": row.version for row in MemoryTrace.objects.all()}
+
+
+def landed(run: Run) -> list[tuple[str, int, str, int]]:
+    """What landed of a run, in order: task, n, key, version."""
+    rows = MemoryLanding.objects.filter(run=run).order_by("id")
+    return [(row.task, row.n, row.key, row.version) for row in rows]
+
+
+def lose_the_lease(ctx: Any) -> None:
+    """As if this worker had died: what it brings is refused, and another takes the run over from its last commit."""
+    Run.objects.filter(id=ctx.run_id).update(epoch=F("epoch") + 1, lease_until="2000-01-01T00:00Z")
+
+
+def records(run: Run) -> list[tuple[str, str, Any, bool]]:
+    """What is kept of what a run read: kind, mode, the call, whether it was read anew."""
+    rows = MemoryRecord.objects.filter(run=run).order_by("id")
+    return [(row.kind, row.mode, read_value(row, "asked"), row.unrecorded) for row in rows]

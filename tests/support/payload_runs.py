@@ -1,0 +1,32 @@
+"""Runs whose payloads are in files, for tests."""
+
+from pathlib import Path
+from typing import Any
+
+from checkpoints import timeline
+from checkpoints.models import Checkpoint, Run
+from orchestrator.engine import END, START, Graph
+from tests.support.small_graphs import graph
+
+
+def chain(name: str, *nodes: str, **settings: Any) -> Graph:
+    """Nodes one after another, each of which leaves a note."""
+    made = graph(name, **{"payloads": "cellar", **settings})
+    for node in nodes:
+        made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
+    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
+        made.edge(source, target)
+    return made
+
+
+def kept_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def columns(run: Run) -> int:
+    """How many payloads the rows of a run point to."""
+    return sum(bool(row.change) + bool(row.snapshot) for row in Checkpoint.objects.filter(run=run))
+
+
+def notes(run: Run) -> list[str]:
+    return timeline.state_at(Run.objects.get(id=run.id).head)["scratch"]["notes"]  # type: ignore[arg-type,no-any-return]
