@@ -242,10 +242,10 @@ def _document(row: Checkpoint) -> dict[str, Any]:
     rows = list(reader.range_of(row.id))
     if not rows:
         raise records.unknown(row.id)
-    return reader.proven(rows, _cover(row, rows))
+    return reader.proven(rows, _protection(row, rows))
 
 
-def _cover(row: Checkpoint, rows: Sequence[Checkpoint]) -> Protection:
+def _protection(row: Checkpoint, rows: Sequence[Checkpoint]) -> Protection:
     """How the rows of a run are covered; those of a fork without a row like those of the run that it comes from."""
     run = Run.objects.filter(id=row.run_id).first()
     origin = run or _origin(row, reader.folded(reader.parts_of(rows)))

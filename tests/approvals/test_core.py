@@ -11,8 +11,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import sign, state
 from tests.support.small_graphs import advanced, graph
 
@@ -103,7 +102,7 @@ def _gated(**policy: Any) -> Run:
 
 @pytest.fixture
 def two(people: cast.People) -> tuple[User, User]:
-    return desk.reviewer(people.reviewer), desk.reviewer(people.second_reviewer)
+    return run_actions.reviewer(people.reviewer), run_actions.reviewer(people.second_reviewer)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -23,8 +23,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.execution import loop
 from tests.graphs_app import graphs
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.processes import calls
 from tests.support.run_actions import log, pending, sign, sources, start, state
 
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 def test_a_gate_pauses_the_run_and_holds_its_writes(tmp_path: Path, rita: User) -> None:
@@ -125,7 +124,7 @@ def test_a_decision_on_another_hash_is_stale_and_nothing_is_signed(tmp_path: Pat
 def test_deciding_a_settled_write_again_names_who_settled_it(tmp_path: Path, rita: User, people: cast.People) -> None:
     run = start("gated", tmp_path)
     sign(run, rita, ["approve", None, None, None])
-    other = desk.reviewer(people.second_reviewer)
+    other = run_actions.reviewer(people.second_reviewer)
     with pytest.raises(AlreadyDecided) as refused:
         sign(run, other, ["reject", None, None, None])
     assert refused.value.facts["by"] == [rita.username]

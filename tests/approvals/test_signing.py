@@ -18,8 +18,7 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Show
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.rows import START as AT
 from tests.support.run_actions import pending, request, sign
 from tests.support.small_graphs import advanced, graph
@@ -88,7 +87,7 @@ def _paused() -> Run:
 
 
 def test_a_write_that_was_changed_behind_its_hash_cannot_be_signed(people: cast.People) -> None:
-    run, rita = _paused(), desk.reviewer(people.reviewer)
+    run, rita = _paused(), run_actions.reviewer(people.reviewer)
     PendingWrite.objects.filter(run=run).update(value=pack_json("forged"))
     with pytest.raises(TamperedRow):
         sign(run, rita, ["approve"])
@@ -103,11 +102,11 @@ def test_a_request_that_is_marked_as_settled_without_the_decisions_for_it_applie
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     run = runs.advance(run.id)
     assert run.status == Status.TAMPERED
-    assert desk.state(run)["letter"] == ""
+    assert run_actions.state(run)["letter"] == ""
 
 
 def test_a_rejection_without_the_reason_that_is_asked_for_is_refused(people: cast.People) -> None:
-    run, rita = _paused(), desk.reviewer(people.reviewer)
+    run, rita = _paused(), run_actions.reviewer(people.reviewer)
     item = {"write": str(pending(run)[0].write), "hash": pending(run)[0].hash, "verdict": "reject"}
     for reason in ("", "  "):
         with pytest.raises(InvalidValue, match="reason"):
@@ -119,7 +118,7 @@ def test_a_rejection_without_the_reason_that_is_asked_for_is_refused(people: cas
 
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.CANCELLED, Status.TAMPERED, Status.INCOMPATIBLE])
 def test_nothing_is_decided_in_a_run_that_is_over_or_refused(status: str, people: cast.People) -> None:
-    run, rita = _paused(), desk.reviewer(people.reviewer)
+    run, rita = _paused(), run_actions.reviewer(people.reviewer)
     Run.objects.filter(id=run.id).update(status=status)
     with pytest.raises(WrongStatus):
         sign(run, rita, ["approve"])
@@ -145,12 +144,12 @@ def _refuses_changes() -> None:
 
 
 def test_a_decision_can_neither_be_changed_nor_removed_by_sql(people: cast.People) -> None:
-    sign(_paused(), desk.reviewer(people.reviewer), ["approve"])
+    sign(_paused(), run_actions.reviewer(people.reviewer), ["approve"])
     _refuses_changes()
 
 
 def test_a_decision_can_neither_be_changed_nor_removed_through_the_orm(people: cast.People) -> None:
-    sign(_paused(), desk.reviewer(people.reviewer), ["approve"])
+    sign(_paused(), run_actions.reviewer(people.reviewer), ["approve"])
     decision = Decision.objects.get()
     rows = Decision.objects.all()
     for act in (decision.save, decision.delete, rows.delete, lambda: rows.update(verdict="reject")):
@@ -160,7 +159,7 @@ def test_a_decision_can_neither_be_changed_nor_removed_through_the_orm(people: c
 
 
 def test_a_missing_trigger_is_reported_and_the_next_migrate_puts_it_back(people: cast.People) -> None:
-    sign(_paused(), desk.reviewer(people.reviewer), ["approve"])
+    sign(_paused(), run_actions.reviewer(people.reviewer), ["approve"])
     assert append_only.missing_triggers() == []
     append_only.remove_triggers()
     try:

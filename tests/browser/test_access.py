@@ -13,8 +13,7 @@ from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from tests.browser.conftest import Page
-from tests.support import claims
-from tests.support import run_actions as desk
+from tests.support import claims, run_actions
 from tests.support.cast import People
 
 Browse = Callable[..., Page]
@@ -85,7 +84,7 @@ def _with_jobs(path: str) -> str:
 def _signed(run: Run, people: People) -> Receipt:
     """One write of the run, approved by the person who looks; the others stay open."""
     claims.member(people.starter, "reviewer")
-    first = desk.pending(run)[0]
+    first = run_actions.pending(run)[0]
     decision = {"write": str(first.write), "hash": first.hash, "verdict": "approve"}
     return reviews.sign(run.id, [decision], by=people.starter)
 

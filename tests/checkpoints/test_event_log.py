@@ -21,8 +21,7 @@ from checkpoints.sealing.sealed_columns import unpack_json
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.rows import START as AT
 from tests.support.run_actions import pending, sign, state
 from tests.support.small_graphs import advanced, graph, held, slice_of, started
@@ -82,7 +81,7 @@ def _two_gates() -> Graph:
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -17,9 +17,8 @@ from checkpoints.queue import jobs as job_queue
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.jobs import kinds
-from tests.support import cast
+from tests.support import cast, run_actions
 from tests.support import full_installation as full
-from tests.support import run_actions as desk
 from tests.support.sealed_tables import ONE_KEY, TWO_KEYS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -132,16 +131,16 @@ def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
 ) -> None:
     monkeypatch.setattr(key_rotation, "BATCH_ROWS", 1)
     _keys(settings, TWO_KEYS)
-    rita, made = desk.reviewer(people.reviewer), []
+    rita, made = run_actions.reviewer(people.reviewer), []
     for _ in range(4):
         _keys(settings, ONE_KEY)
-        run = desk.start("secret", tmp_path)
+        run = run_actions.start("secret", tmp_path)
         _keys(settings, TWO_KEYS)
         stop = threading.Event()
         thread = threading.Thread(target=_rotating, args=(stop,))
         thread.start()
         try:
-            desk.sign(run, rita, ["approve"] * 4)
+            run_actions.sign(run, rita, ["approve"] * 4)
             made.append(runs.advance(run.id))
         finally:
             stop.set()
@@ -192,8 +191,8 @@ def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
     places = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
     _keys(settings, {**ONE_KEY, **places})
     full.encrypted_gated(payloads="here")
-    run = desk.start("secret", tmp_path)
-    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    run = run_actions.start("secret", tmp_path)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     _keys(settings, {**TWO_KEYS, **places})
     _rotated_at_the_next_fetch(monkeypatch)
     assert verify_run(run.id) == []

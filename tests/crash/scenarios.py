@@ -27,7 +27,7 @@ from orchestrator.engine import Task
 from orchestrator.execution import loop
 from orchestrator.runs import unknown_outcomes
 from tests.crash import graphs
-from tests.support import run_actions as desk
+from tests.support import run_actions
 from tests.support.processes import calls
 
 LONGEST = 80
@@ -77,9 +77,9 @@ def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User],
         if run.status != Status.PAUSED:
             return False
         if verdicts:
-            desk.sign(run, by, list(verdicts))
+            run_actions.sign(run, by, list(verdicts))
         else:
-            desk.sign_open(run, by, "approve", requests=requests)
+            run_actions.sign_open(run, by, "approve", requests=requests)
         return True
 
     return people

@@ -18,8 +18,7 @@ from tests.crash.abort import watching
 from tests.crash.journey import journey, journey_hash
 from tests.crash.lost import Answers
 from tests.crash.scenarios import SCENARIOS
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,7 +35,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
 ) -> None:
     scenario = SCENARIOS[name]
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings}
-    rita = desk.reviewer(people.reviewer)
+    rita = run_actions.reviewer(people.reviewer)
     scenarios.live(scenario, by=rita, folder=tmp_path, trouble=Answers())
     whole = Answers()
     wanted = scenarios.live(scenario, by=rita, folder=tmp_path, trouble=whole)
@@ -53,7 +52,7 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
 
 
 def test_commits_of_every_kind_are_among_them(tmp_path: Path, people: cast.People, settings: Any, quick: None) -> None:
-    rita, seen, before = desk.reviewer(people.reviewer), set(), settings.COUNTERSIGN
+    rita, seen, before = run_actions.reviewer(people.reviewer), set(), settings.COUNTERSIGN
     for scenario in SCENARIOS.values():
         settings.COUNTERSIGN = {**before, **scenario.settings}
         whole = Answers()
@@ -72,8 +71,8 @@ def _unanswered(act: Callable[[], Any]) -> None:
 def test_a_signature_that_was_not_answered_and_is_sent_again_gives_the_receipt_of_the_first(
     tmp_path: Path, people: cast.People
 ) -> None:
-    rita, run = desk.reviewer(people.reviewer), desk.start("c_gate", tmp_path)
-    decisions = [{"write": str(w.write), "hash": w.hash, "verdict": "approve"} for w in desk.pending(run)]
+    rita, run = run_actions.reviewer(people.reviewer), run_actions.start("c_gate", tmp_path)
+    decisions = [{"write": str(w.write), "hash": w.hash, "verdict": "approve"} for w in run_actions.pending(run)]
     _unanswered(lambda: reviews.sign(run.id, decisions, by=rita, idempotency_key="once"))
     (receipt,) = Receipt.objects.filter(run=run)
     assert reviews.sign(run.id, decisions, by=rita, idempotency_key="once") == receipt
@@ -97,10 +96,10 @@ def test_a_resume_or_a_cancel_that_was_not_answered_and_is_sent_again_changes_no
     tmp_path: Path, people: cast.People
 ) -> None:
     graphs.fresh()
-    stella, run = people.steward, desk.start("c_failure", tmp_path)
+    stella, run = people.steward, run_actions.start("c_failure", tmp_path)
     _unanswered(lambda: runs.resume(run.id, by=stella))
     with pytest.raises(WrongStatus):
         runs.resume(run.id, by=stella)
     _unanswered(lambda: runs.cancel(run.id, by=stella))
     runs.cancel(run.id, by=stella)
-    assert [len(desk.event_payloads(run, kind)) for kind in ("run_resumed", "run_cancelled")] == [1, 1]
+    assert [len(run_actions.event_payloads(run, kind)) for kind in ("run_resumed", "run_cancelled")] == [1, 1]

@@ -15,8 +15,7 @@ from tests.crash import scenarios
 from tests.crash.abort import Points
 from tests.crash.journey import journey, journey_hash
 from tests.crash.scenarios import SCENARIOS, Scenario
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -37,7 +36,7 @@ def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
 ) -> None:
     scenario = SCENARIOS[name]
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings}
-    moments, tried = _sweep(scenario, desk.reviewer(people.reviewer), tmp_path)
+    moments, tried = _sweep(scenario, run_actions.reviewer(people.reviewer), tmp_path)
     print(f"{name}: {moments} moments, {tried} tried")
     assert FEWEST < moments < MOST
     assert tried * STEP > 0.7 * moments, "the crashes did not reach the end of the run"

@@ -11,8 +11,7 @@ from checkpoints.models import Checkpoint
 from checkpoints.payloads import orphans
 from tests.crash import test_sweep
 from tests.crash.scenarios import SCENARIOS
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 
 pytestmark = test_sweep.pytestmark
 IN_FILES = ("linear", "recovery points", "effects", "gate beside a moving branch", "failure", "drain")
@@ -26,7 +25,7 @@ def test_a_run_in_files_that_is_aborted_at_any_moment_comes_to_the_same_end_and_
     files = {"backend": "files", "options": {"location": str(cellar)}}
     own = {"PAYLOADS": {"cellar": files}, "DEFAULT_PAYLOADS": "cellar"}
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings, **own}
-    moments, tried = test_sweep._sweep(scenario, desk.reviewer(people.reviewer), tmp_path)
+    moments, tried = test_sweep._sweep(scenario, run_actions.reviewer(people.reviewer), tmp_path)
     print(f"{name}: {moments} moments, {tried} tried")
     assert set(Checkpoint.objects.values_list("backend", flat=True)) == {"cellar"}
     left = _files(cellar) - _pointed()

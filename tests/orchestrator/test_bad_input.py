@@ -16,8 +16,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write, registry
 from orchestrator.engine.errors import CountersignError
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.api_people import Client
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -90,7 +89,7 @@ def test_as_a_nodes_return_it_fails_the_run_and_applies_nothing(bad: str) -> Non
     run = runs.advance(runs.start("free", {}).id)
     assert run.status == Status.FAILED
     _said(run_error.stored_error(run), "free")
-    assert desk.state(run) == {"free": {}}
+    assert run_actions.state(run) == {"free": {}}
     assert verify_run(run.id) == []
 
 
@@ -140,7 +139,7 @@ def test_as_an_edit_it_is_refused_and_nothing_is_signed(bad: str, people: cast.P
     item = {"write": str(row.write), "hash": row.hash, "verdict": "edit", "value": {"place": BAD[bad]()}}
     before = RunEvent.objects.count()
     with pytest.raises(CountersignError) as refused:
-        reviews.sign(run.id, [item], by=desk.reviewer(people.reviewer))
+        reviews.sign(run.id, [item], by=run_actions.reviewer(people.reviewer))
     _said({"code": refused.value.code, "message": refused.value.message}, "")
     assert refused.value.facts["write"] == str(row.write)
     assert (Decision.objects.count(), Receipt.objects.count(), PendingWrite.objects.count()) == (0, 0, 1)

@@ -15,8 +15,7 @@ from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
 from tests.races.meeting import TRIALS, Thread, whole, work
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.processes import calls
 from tests.support.run_actions import event_payloads, sign, state
 
@@ -26,15 +25,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_told(
     tmp_path: Path, people: cast.People
 ) -> None:
-    rita, olive, firsts = desk.reviewer(people.reviewer), people.starter, set()
+    rita, olive, firsts = run_actions.reviewer(people.reviewer), people.starter, set()
     for trial in range(TRIALS):
-        run = desk.start("gated", tmp_path)
+        run = run_actions.start("gated", tmp_path)
         barrier = threading.Barrier(2)
         # Most trials are close; in two of ten one of them is held back, so that each is the first at times.
         late = {3: (0.1, 0.0), 7: (0.0, 0.1)}.get(trial % 10, (0.0, random.random() * 0.004))
 
         def decide(run: Run = run, barrier: threading.Barrier = barrier, late: float = late[0]) -> str:
-            rows = desk.pending(run)
+            rows = run_actions.pending(run)
             barrier.wait()
             time.sleep(late)
             try:
@@ -55,7 +54,7 @@ def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_to
         signed = answer == "signed"
         assert signed or answer == str([olive.username])
         assert Decision.objects.filter(run=run.id).count() == (4 if signed else 0)
-        assert desk.request(run).status == (RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN)
+        assert run_actions.request(run).status == (RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN)
         assert runs.advance(run.id).status == Status.CANCELLED
         assert len(event_payloads(run, "run_cancelled")) == 1
         whole(run, tmp_path)
@@ -88,7 +87,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
 
 def test_of_many_cancels_at_once_one_is_written_down(tmp_path: Path, people: cast.People) -> None:
     for _ in range(TRIALS // 8):
-        run = desk.start("gated", tmp_path)
+        run = run_actions.start("gated", tmp_path)
         barrier = threading.Barrier(3)
 
         def cancel(by: User, run: Run = run, barrier: threading.Barrier = barrier) -> str:

@@ -21,8 +21,7 @@ from orchestrator.engine import END, START, Gate, Write
 from orchestrator.engine.errors import AlreadyDecided, StaleProposal
 from tests.graphs_app.graphs import hooked
 from tests.races.meeting import TRIALS, Thread, meet, settled_by, whole, winner_of, work
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support import small_graphs as small
 from tests.support.processes import calls, until
 from tests.support.run_actions import event_payloads, sign, state
@@ -35,18 +34,18 @@ EDITED = {"payout": {"amount": "7"}, "letter": "Dear friend"}
 @pytest.fixture
 def both(people: cast.People) -> list[User]:
     """Rita and Ravi, who may both sign."""
-    return [desk.reviewer(people.reviewer), desk.reviewer(people.second_reviewer)]
+    return [run_actions.reviewer(people.reviewer), run_actions.reviewer(people.second_reviewer)]
 
 
 def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
     tmp_path: Path, people: cast.People
 ) -> None:
-    rita = desk.reviewer(people.reviewer)
+    rita = run_actions.reviewer(people.reviewer)
     chance = random.Random(8)
     for trial in range(TRIALS):
         run = runs.start("beside", {"folder": str(tmp_path)})
         worker = Thread(lambda run=run: work(run))
-        until(lambda run=run: desk.pending(run), what="the gate")
+        until(lambda run=run: run_actions.pending(run), what="the gate")
         time.sleep(chance.random() * 0.04)
         _sign_until_settled(run, rita)
         worker.outcome()
@@ -76,7 +75,7 @@ def _sign_until_settled(run: Run, by: User) -> None:
 
 
 def _settled_or_signed_again(run: Run, by: User) -> bool:
-    request = desk.request(run)
+    request = run_actions.request(run)
     if request.status == RequestStatus.APPLIED:
         return True
     run.refresh_from_db()
@@ -93,7 +92,7 @@ def test_of_two_people_who_decide_one_write_at_once_one_wins_and_the_other_is_to
 ) -> None:
     chance = random.Random(1)
     for trial in range(TRIALS):
-        run = desk.start("gated", tmp_path, number=str(trial))
+        run = run_actions.start("gated", tmp_path, number=str(trial))
         met = meet(
             chance,
             lambda run=run: sign(run, both[0], ["approve"] * 4),
@@ -114,7 +113,7 @@ def test_of_an_approval_and_an_edit_at_once_one_wins_and_exactly_that_is_applied
 ) -> None:
     chance = random.Random(2)
     for _ in range(TRIALS):
-        run = desk.start("gated", tmp_path)
+        run = run_actions.start("gated", tmp_path)
         met = meet(
             chance, lambda run=run: sign(run, both[0], ["approve"] * 4), lambda run=run: sign(run, both[1], EDITS)
         )
@@ -129,12 +128,12 @@ def test_of_an_approval_and_an_edit_at_once_one_wins_and_exactly_that_is_applied
 def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(tmp_path: Path, both: list[User]) -> None:
     chance = random.Random(3)
     for _ in range(TRIALS):
-        run = desk.start("gated", tmp_path)
+        run = run_actions.start("gated", tmp_path)
         other = [("edit", {"amount": "9"}), ("edit", "Dear foe"), ("edit", ["x"]), ("edit", ["y"])]
         met = meet(chance, lambda run=run: sign(run, both[0], EDITS), lambda run=run, o=other: sign(run, both[1], o))
         letter = "Dear friend" if settled_by(met, both) is both[0] else "Dear foe"
         assert state(runs.advance(run.id))["letter"] == letter
-        assert {row.revision for row in desk.pending(run)} == {2}
+        assert {row.revision for row in run_actions.pending(run)} == {2}
         whole(run, tmp_path)
 
 
@@ -148,7 +147,7 @@ def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(bo
     for _ in range(TRIALS):
         run = small.advanced(made)
         values = ["hers", "his"]
-        (shown,) = desk.pending(run)
+        (shown,) = run_actions.pending(run)
         # Both have the same revision on their screens, whoever comes first.
         seen = {"write": str(shown.write), "hash": shown.hash, "verdict": "edit", "reason": ""}
         met = meet(
@@ -158,7 +157,7 @@ def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(bo
         )
         place = winner_of(met)
         assert isinstance(met[1 - place], StaleProposal)
-        (row,) = desk.pending(run)
+        (row,) = run_actions.pending(run)
         assert (row.revision, met[1 - place].facts["moved"]) == (2, [str(row.write)])
         sign(run, both[1 - place], ["approve"])
         assert state(runs.advance(run.id))["letter"] == values[place]
@@ -191,7 +190,7 @@ def _sign_near_the_pause(run: Run, by: User, chance: random.Random) -> None:
 
 
 def _sign_what_came_back(run: Run, by: User) -> None:
-    if desk.request(run).status == RequestStatus.OPEN:
+    if run_actions.request(run).status == RequestStatus.OPEN:
         _sign_until_settled(run, by)
 
 
@@ -199,7 +198,7 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
     tmp_path: Path, both: list[User]
 ) -> None:
     for moment in range(4):
-        run = desk.start("gated", tmp_path)
+        run = run_actions.start("gated", tmp_path)
         seen = itertools.count()
 
         def looked(execute: Any, *words: Any, run: Run = run, moment: int = moment, seen: Any = seen) -> Any:
@@ -207,7 +206,7 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
                 Thread(lambda: sign(run, both[0], EDITS)).outcome()
             return execute(*words)
 
-        asked = [desk.request(run)]
+        asked = [run_actions.request(run)]
         with connection.execute_wrapper(looked):
             (found,) = request_state.load_states(asked, protection_of(run))
         assert found.outcome in (None, "approved")
@@ -219,7 +218,7 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
 def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(tmp_path: Path, both: list[User]) -> None:
     chance = random.Random(7)
     for _ in range(TRIALS):
-        run = desk.start("gated", tmp_path)
+        run = run_actions.start("gated", tmp_path)
         before = Run.objects.values_list("wakes", flat=True).get(id=run.id)
         halves: Any = meet(
             chance,

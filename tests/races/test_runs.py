@@ -15,8 +15,7 @@ from orchestrator.execution import loop
 from orchestrator.worker import claimable
 from tests.crash import graphs
 from tests.races.meeting import TRIALS, meet, whole, winner_of
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.processes import calls
 from tests.support.run_actions import event_payloads, state
 
@@ -116,7 +115,7 @@ def test_of_two_people_who_settle_one_outcome_at_once_one_is_believed_and_the_ot
 ) -> None:
     chance, stella, olive = random.Random(16), people.steward, people.starter
     for _ in range(TRIALS):
-        run = desk.start("c_unknown", tmp_path)
+        run = run_actions.start("c_unknown", tmp_path)
         assert run.status == Status.UNKNOWN
         met = meet(
             chance,
@@ -143,7 +142,7 @@ def test_of_two_resumes_at_once_one_queues_the_run_and_the_other_is_told_that_it
     chance, stella, olive = random.Random(17), people.steward, people.starter
     for _ in range(TRIALS):
         graphs.fresh()
-        run = desk.start("c_failure", tmp_path)
+        run = run_actions.start("c_failure", tmp_path)
         graphs.BROKEN.clear()
         met = meet(
             chance, lambda run=run: runs.resume(run.id, by=stella), lambda run=run: runs.resume(run.id, by=olive)

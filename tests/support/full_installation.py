@@ -18,7 +18,7 @@ from checkpoints.queue import leases
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task, registry
 from tests.graphs_app.graphs import Ledger, Order, propose, refuse, release
-from tests.support import run_actions as desk
+from tests.support import run_actions
 from tests.support.sealed_tables import run_sql
 
 
@@ -39,8 +39,8 @@ def encrypted_gated(**settings: Any) -> Graph:
 
 def a_full_run(folder: Path, reviewer: Any, *, graph: str = "gated") -> Run:
     """A run of `gated`: proposed, edited, signed, applied, paid; and a late result beside."""
-    run = desk.start(graph, folder, by=reviewer)
-    desk.sign(run, desk.reviewer(reviewer), [("edit", {"amount": "9"}), "reject", "approve", "approve"])
+    run = run_actions.start(graph, folder, by=reviewer)
+    run_actions.sign(run, run_actions.reviewer(reviewer), [("edit", {"amount": "9"}), "reject", "approve", "approve"])
     claim = leases.claim_one(run.id)
     assert claim is not None
     lease = leases.begin_lease(claim.id, claim.epoch)

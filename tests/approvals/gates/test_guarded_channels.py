@@ -13,8 +13,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Task, registry
 from orchestrator.engine.errors import InvalidValue
 from tests.graphs_app.graphs import Ledger, Order
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import pending, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,7 +71,7 @@ def test_an_output_for_a_guarded_channel_waits_for_the_same_signatures(tmp_path:
     assert run.status == Status.PAUSED
     assert [(row.node, row.channel) for row in pending(run)] == [("fetch", "payout"), ("fetch", "paid")]
     assert (state(run)["payout"], state(run)["paid"]) == (None, "")
-    sign(run, desk.reviewer(people.reviewer), ["approve", "approve"])
+    sign(run, run_actions.reviewer(people.reviewer), ["approve", "approve"])
     run = runs.advance(run.id)
     assert state(run)["payout"] == {"amount": 9999}
     assert pending(run)[-1].node == "propose", "the edges of the settled task flow only now"
@@ -80,7 +79,7 @@ def test_an_output_for_a_guarded_channel_waits_for_the_same_signatures(tmp_path:
 
 def test_rejecting_one_write_of_a_given_output_rejects_all_of_it(tmp_path: Path, people: cast.People) -> None:
     run = _settle(_unknown(tmp_path), {"payout": {"amount": 9999}, "paid": "by hand"}, people)
-    sign(run, desk.reviewer(people.reviewer), ["reject", None])
+    sign(run, run_actions.reviewer(people.reviewer), ["reject", None])
     run = runs.advance(run.id)
     assert run.status == Status.REJECTED
     assert (state(run)["payout"], state(run)["paid"]) == (None, "")

@@ -11,8 +11,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.engine.errors import NotAReviewer
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import pending, sign, state
 from tests.support.small_graphs import advanced, graph, slice_of, started
 
@@ -66,7 +65,7 @@ def _two_gates() -> Graph:
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 def test_one_act_over_two_requests_counts_nothing_where_its_person_reviews_only_one(rita: User) -> None:

@@ -12,8 +12,7 @@ from checkpoints.queue import leases
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.execution import loop
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import pending, sign, sources, state
 from tests.support.small_graphs import advanced, graph, started
 
@@ -23,7 +22,7 @@ GATE = Gate(reviewers=["group:claims"])
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 def _two(channel: str) -> Graph:
@@ -203,6 +202,6 @@ def test_under_four_eyes_the_author_of_an_edit_stays_its_author_on_a_new_base(ri
     assert [(row.revision, row.reason) for row in pending(run)] == [(3, "rebase")]
     sign(run, rita, ["approve"])
     assert runs.advance(run.id).status == Status.PAUSED
-    sign(run, desk.reviewer(people.second_reviewer), ["approve"])
+    sign(run, run_actions.reviewer(people.second_reviewer), ["approve"])
     run = runs.advance(run.id)
     assert (run.status, state(run)["letter"]) == (Status.COMPLETED, "mine")

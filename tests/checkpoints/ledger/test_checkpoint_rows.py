@@ -17,7 +17,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Interval, canonical
 from orchestrator.execution import loop
-from tests.support import run_actions as desk
+from tests.support import run_actions
 from tests.support.large_states import LARGE, large, last
 from tests.support.small_graphs import graph, slice_of, started
 
@@ -37,7 +37,7 @@ def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_
     rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
     assert [row.superstep for row in rows] == [0, 1, 4, 5]
     assert [len(document(row)["scratch"]["notes"]) for row in rows] == [0, 0, 3, 4]
-    assert desk.state(run)["notes"] == ["b", "c", "d", "e"]
+    assert run_actions.state(run)["notes"] == ["b", "c", "d", "e"]
     found = [change.after for change in timeline.changes(rows[2]) if change.partition == "scratch"]
     assert found == ["b", "c", "d"]
 
@@ -77,7 +77,7 @@ def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(se
     run = started(large("taken", "abcd", checkpoints="none"))
     while run.status != "completed":
         run = slice_of(run)
-    assert desk.state(run)["notes"] == ["b", "c", "d"]
+    assert run_actions.state(run)["notes"] == ["b", "c", "d"]
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 4]
     assert verify_run(run.id) == []
 
@@ -111,7 +111,7 @@ def test_a_step_that_appends_nothing_tells_the_true_size_of_its_state() -> None:
     for source, target in zip((START, *"abc"), (*"abc", END), strict=True):
         made.edge(source, target)
     run = runs.advance(started(made).id)
-    assert desk.state(run)["notes"] == ["one", "two"]
+    assert run_actions.state(run)["notes"] == ["one", "two"]
     for row in Checkpoint.objects.filter(run=run):
         assert row.state_size == len(canonical.encode(document(row)))
 
@@ -132,7 +132,7 @@ def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_de
     while run.status != "completed":
         run = slice_of(run)
     assert run.durable
-    assert desk.state(run)["notes"] == ["b", "c", "d"]
+    assert run_actions.state(run)["notes"] == ["b", "c", "d"]
 
 
 def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says_nothing_more() -> None:

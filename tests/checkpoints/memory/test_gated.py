@@ -17,8 +17,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import InvalidValue
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.memory_graphs import GATE, chain, forget, gone, landed, memory, remember, side_by_side
 from tests.support.run_actions import event_payloads, log, pending, sign, state
 from tests.support.small_graphs import graph, registered
@@ -29,7 +28,7 @@ HUMAN = {"effect": "human", "gate": GATE}
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 def propose(state: Any, ctx: Any) -> dict[str, Any]:
@@ -184,11 +183,11 @@ def test_of_two_settled_gates_on_one_key_the_second_comes_back(rita: User) -> No
         ctx.memory.put("limit", 2, "rules")
 
     run = gone(side_by_side("two-gates-on-one", one, two, options=[HUMAN, HUMAN]))
-    desk.sign_open(run, rita, "approve")
+    run_actions.sign_open(run, rita, "approve")
     run = runs.advance(run.id)
     assert (run.status, memory()) == (Status.PAUSED, {"rules/limit": 1})
     assert [row.revision for row in pending(run)] == [1, 2]
-    desk.sign_open(run, rita, "approve")
+    run_actions.sign_open(run, rita, "approve")
     assert (runs.advance(run.id).status, memory()) == (Status.COMPLETED, {"rules/limit": 2})
 
 

@@ -11,8 +11,7 @@ from checkpoints.models import MemoryRecord, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.memory_graphs import GATE, chain, gone, remember
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,14 +52,14 @@ def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(mode:
 
 
 def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.People) -> None:
-    rita: User = desk.reviewer(people.reviewer)
+    rita: User = run_actions.reviewer(people.reviewer)
 
     def propose(state: Any, ctx: Any) -> None:
         ctx.memory.get("sky", "facts")
         ctx.memory.put("sky", "grey", "facts")
 
     run = gone(chain("shown-settled", propose, options=[{"effect": "human", "gate": GATE}]))
-    desk.sign_open(run, rita, "approve")
+    run_actions.sign_open(run, rita, "approve")
     run = runs.advance(run.id)
     at = {seq: memory_at(timeline.get_checkpoint(f"{run.key}:at-{seq}")) for seq in (1, 2)}
     assert ([len(at[1]["reads"]), at[1]["landed"]], at[2]["reads"]) == ([1, []], [])

@@ -10,9 +10,8 @@ from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import cast
+from tests.support import cast, run_actions
 from tests.support import full_installation as full
-from tests.support import run_actions as desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +43,7 @@ UNSEEN: dict[type[Model], set[str]] = {
 @pytest.fixture
 def two_runs(tmp_path: Path, people: cast.People) -> tuple[Run, Run]:
     """The run that is changed, and one to which rows can be moved."""
-    desk.start("beside", tmp_path)
+    run_actions.start("beside", tmp_path)
     other = runs.start("slow", {}, by=people.second_reviewer)
     return full.a_full_run(tmp_path, people.reviewer), other
 

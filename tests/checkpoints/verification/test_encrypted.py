@@ -12,9 +12,8 @@ from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEve
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import cast
+from tests.support import cast, run_actions
 from tests.support import full_installation as full
-from tests.support import run_actions as desk
 from tests.support.sealed_tables import ONE_KEY
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,8 +107,8 @@ def test_a_worker_refuses_an_encrypted_value_that_is_broken(
 ) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
     full.encrypted_gated()
-    run = desk.start("secret", tmp_path)
-    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    run = run_actions.start("secret", tmp_path)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     model: type[Model] = Checkpoint if column == "change" else PendingWrite
     row = _last(model, run, column)
     full.put(row, model._meta.get_field(column), BROKEN[how][0](bytes(getattr(row, column))))
@@ -123,8 +122,8 @@ def test_a_run_without_its_key_stops_and_goes_on_when_the_key_is_back(
 ) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
     full.encrypted_gated()
-    run = desk.start("secret", tmp_path)
-    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    run = run_actions.start("secret", tmp_path)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"other": b"x" * 32}}
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.TAMPERED, "wrong_key")

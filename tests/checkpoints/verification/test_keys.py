@@ -13,8 +13,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DAY = timedelta(days=1)
@@ -25,10 +24,10 @@ def _set(settings: Any, **values: Any) -> None:
 
 
 def test_seals_of_a_former_secret_key_verify_while_it_is_a_fallback(tmp_path: Path, settings: Any) -> None:
-    run, former = desk.start("effects", tmp_path), settings.SECRET_KEY
+    run, former = run_actions.start("effects", tmp_path), settings.SECRET_KEY
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another secret key", [former]
     assert verify_run(run.id) == []
-    later = desk.start("effects", tmp_path)
+    later = run_actions.start("effects", tmp_path)
     assert verify_run(later.id) == []
     keys = {
         RunEvent.objects.filter(run=one).values_list("seal_key", flat=True).distinct().get() for one in (run, later)
@@ -40,7 +39,7 @@ def test_seals_of_a_former_secret_key_verify_while_it_is_a_fallback(tmp_path: Pa
 def test_without_the_fallback_the_key_is_missing_by_name_and_nothing_is_called_tampered(
     tmp_path: Path, settings: Any
 ) -> None:
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     key = Run.objects.get(id=run.id).seal_key
     settings.SECRET_KEY = "another secret key"
     faults = verify_run(run.id)
@@ -51,19 +50,19 @@ def test_without_the_fallback_the_key_is_missing_by_name_and_nothing_is_called_t
 def test_a_run_goes_on_under_a_new_secret_key_while_the_old_one_is_a_fallback(
     tmp_path: Path, settings: Any, people: cast.People
 ) -> None:
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another secret key", [settings.SECRET_KEY]
-    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert verify_run(run.id) == []
 
 
 def test_a_signing_key_that_was_added_seals_and_the_older_ones_still_verify(tmp_path: Path, settings: Any) -> None:
-    first = desk.start("effects", tmp_path)
+    first = run_actions.start("effects", tmp_path)
     _set(settings, SIGNING_KEYS={"one": b"1" * 32})
-    second = desk.start("effects", tmp_path)
+    second = run_actions.start("effects", tmp_path)
     _set(settings, SIGNING_KEYS={"one": b"1" * 32, "two": b"2" * 32})
-    third = desk.start("effects", tmp_path)
+    third = run_actions.start("effects", tmp_path)
     assert [Run.objects.get(id=run.id).seal_key for run in (second, third)] == ["one", "two"]
     assert [verify_run(run.id) for run in (first, second, third)] == [[], [], []]
     _set(settings, SIGNING_KEYS={"two": b"2" * 32})
@@ -72,21 +71,21 @@ def test_a_signing_key_that_was_added_seals_and_the_older_ones_still_verify(tmp_
 
 def test_another_key_under_the_same_id_does_not_verify(tmp_path: Path, settings: Any) -> None:
     _set(settings, SIGNING_KEYS={"one": b"1" * 32})
-    run = desk.start("effects", tmp_path)
+    run = run_actions.start("effects", tmp_path)
     _set(settings, SIGNING_KEYS={"one": b"9" * 32})
     assert verify_run(run.id)[0].table == "checkpoints_run"
 
 
 def test_what_a_compromised_key_sealed_before_its_date_is_accepted(tmp_path: Path, settings: Any) -> None:
     _set(settings, SIGNING_KEYS={"one": b"1" * 32})
-    run = desk.start("effects", tmp_path)
+    run = run_actions.start("effects", tmp_path)
     _set(settings, COMPROMISED_KEYS={"one": (datetime.now(UTC) + DAY).isoformat()})
     assert verify_run(run.id) == []
 
 
 def test_what_a_compromised_key_sealed_from_its_date_on_is_refused_by_name(tmp_path: Path, settings: Any) -> None:
     _set(settings, SIGNING_KEYS={"one": b"1" * 32})
-    run = desk.start("effects", tmp_path)
+    run = run_actions.start("effects", tmp_path)
     since = Checkpoint.objects.get(run=run, seq=2).created_at
     _set(settings, COMPROMISED_KEYS={"one": since}, SIGNING_KEYS={"one": b"1" * 32, "two": b"2" * 32})
     faults = verify_run(run.id)
@@ -99,18 +98,18 @@ def test_what_a_compromised_key_sealed_from_its_date_on_is_refused_by_name(tmp_p
 
 def test_a_compromised_key_seals_nothing_any_more_even_where_it_is_the_newest(tmp_path: Path, settings: Any) -> None:
     _set(settings, SIGNING_KEYS={"one": b"1" * 32, "two": b"2" * 32}, COMPROMISED_KEYS={"two": "2020-01-01"})
-    run = desk.start("effects", tmp_path)
+    run = run_actions.start("effects", tmp_path)
     assert (run.status, run.seal_key) == (Status.COMPLETED, "one")
     assert verify_run(run.id) == []
     _set(settings, COMPROMISED_KEYS={"one": "2999-01-01"}, SIGNING_KEYS={"one": b"1" * 32})
-    run = desk.start("effects", tmp_path)
+    run = run_actions.start("effects", tmp_path)
     assert run.seal_key.startswith("derived-")
 
 
 def test_a_worker_refuses_what_a_compromised_key_sealed(tmp_path: Path, settings: Any, people: cast.People) -> None:
     _set(settings, SIGNING_KEYS={"one": b"1" * 32})
-    run = desk.start("gated", tmp_path)
-    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    run = run_actions.start("gated", tmp_path)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     _set(settings, COMPROMISED_KEYS={"one": "2020-01-01"}, SIGNING_KEYS={"one": b"1" * 32, "two": b"2" * 32})
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")

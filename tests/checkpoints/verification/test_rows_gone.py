@@ -105,11 +105,11 @@ def test_a_run_row_put_back_to_an_earlier_seal_is_named_while_later_rows_are_the
     tmp_path: Path, people: cast.People
 ) -> None:
     from orchestrator import runs
-    from tests.support import run_actions as desk
+    from tests.support import run_actions
 
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     earlier = Run.objects.get(id=run.id)
-    desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     runs.advance(run.id)
     for name in (
         "head",

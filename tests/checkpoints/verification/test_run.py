@@ -18,8 +18,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.jobs import integrity, kinds
 from tests.graphs_app import graphs
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support import small_graphs as small
 from tests.support.forging import rewrite
 
@@ -28,13 +27,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize("graph", ["effects", "loop_every", "loop_none", "loop_third", "flaky"])
 def test_a_run_that_completed_verifies(graph: str, tmp_path: Path) -> None:
-    run = desk.start(graph, tmp_path)
+    run = run_actions.start(graph, tmp_path)
     assert run.status == "completed"
     assert verify_run(run.id) == []
 
 
 def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
-    run = desk.start("effects", tmp_path)
+    run = run_actions.start("effects", tmp_path)
     rows = Checkpoint.objects.filter(run=run)
     content = {
         facts["checkpoint"]: facts["change"]
@@ -48,7 +47,7 @@ def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("graph", ["gated", "beside"])
 def test_a_run_that_waits_for_people_verifies(graph: str, tmp_path: Path) -> None:
-    run = desk.start(graph, tmp_path)
+    run = run_actions.start(graph, tmp_path)
     assert run.status == "paused"
     assert verify_run(run.id) == []
 
@@ -63,17 +62,17 @@ def test_a_run_that_waits_for_people_verifies(graph: str, tmp_path: Path) -> Non
     ],
 )
 def test_a_run_in_which_people_decided_verifies(verdicts: list[Any], tmp_path: Path, people: cast.People) -> None:
-    run = desk.start("gated", tmp_path)
-    desk.sign(run, desk.reviewer(people.reviewer), verdicts)
+    run = run_actions.start("gated", tmp_path)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), verdicts)
     assert verify_run(run.id) == []
     runs.advance(run.id)
     assert verify_run(run.id) == []
 
 
 def test_a_run_whose_held_writes_were_based_anew_verifies(tmp_path: Path, people: cast.People) -> None:
-    rita = desk.reviewer(people.reviewer)
-    run = desk.start("beside", tmp_path)
-    desk.sign(run, rita, ["approve", "approve"])
+    rita = run_actions.reviewer(people.reviewer)
+    run = run_actions.start("beside", tmp_path)
+    run_actions.sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
     assert verify_run(run.id) == []
 
@@ -81,7 +80,7 @@ def test_a_run_whose_held_writes_were_based_anew_verifies(tmp_path: Path, people
 def test_a_run_that_failed_and_was_resumed_verifies(tmp_path: Path) -> None:
     graphs.BROKEN.add("fragile")
     try:
-        run = desk.start("flaky", tmp_path)
+        run = run_actions.start("flaky", tmp_path)
         assert (run.status, verify_run(run.id)) == ("failed", [])
     finally:
         graphs.BROKEN.clear()
@@ -91,7 +90,7 @@ def test_a_run_that_failed_and_was_resumed_verifies(tmp_path: Path) -> None:
 
 
 def test_the_command_counts_the_runs_and_ends_well(tmp_path: Path, capsys: Any) -> None:
-    made = [desk.start("effects", tmp_path), desk.start("gated", tmp_path)]
+    made = [run_actions.start("effects", tmp_path), run_actions.start("gated", tmp_path)]
     call_command("verify_runs", "--json")
     assert json.loads(capsys.readouterr().out) == {"checked": len(made), "bad": []}
     call_command("verify_runs")
@@ -101,7 +100,7 @@ def test_the_command_counts_the_runs_and_ends_well(tmp_path: Path, capsys: Any) 
 def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_with_1(
     tmp_path: Path, capsys: Any
 ) -> None:
-    good, bad = desk.start("effects", tmp_path), desk.start("effects", tmp_path)
+    good, bad = run_actions.start("effects", tmp_path), run_actions.start("effects", tmp_path)
     third = Checkpoint.objects.get(run=bad, seq=2)
     Checkpoint.objects.filter(id=third.id).update(took_ms=70_000)
     with pytest.raises(CommandError, match="1 of 2 runs are not as they were written") as raised:
@@ -116,15 +115,15 @@ def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_wi
 
 
 def test_the_command_can_be_asked_about_some_runs_only(tmp_path: Path, capsys: Any) -> None:
-    run = desk.start("effects", tmp_path)
-    desk.start("gated", tmp_path)
+    run = run_actions.start("effects", tmp_path)
+    run_actions.start("gated", tmp_path)
     for args, count in (([run.key], 1), (["--graph", "gated"], 1), (["--since", "2999-01-01"], 0), ([], 2)):
         call_command("verify_runs", *args, "--json")
         assert json.loads(capsys.readouterr().out)["checked"] == count
 
 
 def test_only_with_mark_a_bad_run_is_stopped(tmp_path: Path) -> None:
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     Checkpoint.objects.filter(run=run, seq=0).update(took_ms=99)
     for args, status in (((), "paused"), (("--mark",), "tampered")):
         with pytest.raises(CommandError):
@@ -136,7 +135,7 @@ def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_au
     tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(integrity, "BATCH", 1)
-    good, bad = desk.start("effects", tmp_path), desk.start("gated", tmp_path)
+    good, bad = run_actions.start("effects", tmp_path), run_actions.start("gated", tmp_path)
     Checkpoint.objects.filter(run=bad, seq=0).update(took_ms=70_000)
     call_command("verify_runs", "--job", "--mark", "--by", people.steward.username)
     job, slices = Job.objects.get(kind="verify_runs"), 0
@@ -168,7 +167,7 @@ def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(tmp_path: P
     thread.start()
     try:
         for graph in ("loop_every", "loop_third", "effects", "beside"):
-            desk.start(graph, tmp_path)
+            run_actions.start(graph, tmp_path)
     finally:
         stop.set()
         thread.join()
@@ -198,7 +197,7 @@ def test_a_run_five_times_as_long_is_verified_in_the_same_memory() -> None:
 
 
 def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(tmp_path: Path, settings: Any) -> None:
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     settings.SECRET_KEY = "another secret key"
     with pytest.raises(CommandError):
         call_command("verify_runs", "--mark", verbosity=0)

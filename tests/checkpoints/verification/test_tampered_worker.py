@@ -20,9 +20,8 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
 from tests.graphs_app import graphs
-from tests.support import cast
+from tests.support import cast, run_actions
 from tests.support import full_installation as full
-from tests.support import run_actions as desk
 from tests.support.api_people import Client
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,8 +30,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def decided(tmp_path: Path, people: cast.People) -> Run:
     """A run of which every write is decided, and that nobody has worked on since."""
-    run = desk.start("gated", tmp_path)
-    desk.sign(run, desk.reviewer(people.reviewer), [("edit", {"amount": "9"}), "approve", "approve", "approve"])
+    run = run_actions.start("gated", tmp_path)
+    run_actions.sign(
+        run, run_actions.reviewer(people.reviewer), [("edit", {"amount": "9"}), "approve", "approve", "approve"]
+    )
     return run
 
 
@@ -115,7 +116,7 @@ def _rows(run: Run) -> list[int]:
 def test_a_recorded_result_that_was_changed_is_not_used(tmp_path: Path) -> None:
     graphs.BROKEN.add("fragile")
     try:
-        run = desk.start("flaky", tmp_path)
+        run = run_actions.start("flaky", tmp_path)
     finally:
         graphs.BROKEN.clear()
     TaskResult.objects.filter(run=run).update(seq=None)  # as if its superstep were still in hand
@@ -128,7 +129,7 @@ def test_a_recorded_result_that_was_changed_is_not_used(tmp_path: Path) -> None:
 def test_a_change_on_the_way_from_the_last_snapshot_is_not_used(tmp_path: Path) -> None:
     graphs.BROKEN.add("fragile")
     try:
-        run = desk.start("flaky", tmp_path)
+        run = run_actions.start("flaky", tmp_path)
     finally:
         graphs.BROKEN.clear()
     assert Checkpoint.objects.filter(run=run, anchor__lt=F("seq"), id=run.head).exists()
@@ -185,10 +186,10 @@ def test_a_tampered_run_whose_row_was_restored_goes_on(decided: Run, people: cas
 
 
 def test_nobody_decides_in_a_run_whose_row_was_put_back(tmp_path: Path, people: cast.People) -> None:
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     _run_column("event_hash")(run)
     with pytest.raises(TamperedRow):
-        desk.sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     assert Run.objects.get(id=run.id).status == Status.TAMPERED
     assert not Decision.objects.exists()
 

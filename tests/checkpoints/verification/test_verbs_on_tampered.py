@@ -10,7 +10,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
-from tests.support import run_actions as desk
+from tests.support import run_actions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,7 +25,7 @@ VERBS: dict[str, Callable[[Run], Any]] = {
 def test_what_meets_a_row_that_is_not_as_it_was_sealed_is_refused_and_the_run_is_tampered(
     verb: str, tmp_path: Path
 ) -> None:
-    run = desk.start("gated", tmp_path)
+    run = run_actions.start("gated", tmp_path)
     Run.objects.filter(id=run.id).update(head_hash="0" * 64)
     with pytest.raises(TamperedRow, match="not as it was sealed"):
         VERBS[verb](run)

@@ -12,8 +12,7 @@ from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Retry, Send, Write
 from orchestrator.runs.labels import progress_of
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import event_payloads, pending, sign, state
 from tests.support.small_graphs import advanced, graph
 
@@ -23,7 +22,7 @@ GATE = Gate(reviewers=["group:claims"])
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 def test_what_a_node_does_to_its_payload_is_seen_by_nobody_else() -> None:

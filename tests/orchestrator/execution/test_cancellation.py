@@ -25,8 +25,7 @@ from orchestrator.engine.errors import InvalidValue, WrongStatus
 from orchestrator.execution import loop
 from tests.graphs_app import graphs
 from tests.races.meeting import Thread
-from tests.support import cast, secret_claim
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions, secret_claim
 from tests.support.forging import tamper
 from tests.support.processes import calls
 from tests.support.run_actions import event_payloads, log, sign, start, state
@@ -73,10 +72,10 @@ def test_a_queued_run_is_cancelled_at_once_and_nothing_of_it_runs(tmp_path: Path
 def test_what_a_cancelled_run_asks_is_withdrawn_and_a_decision_after_it_is_told_who_cancelled(
     tmp_path: Path, people: cast.People
 ) -> None:
-    rita = desk.reviewer(people.reviewer)
+    rita = run_actions.reviewer(people.reviewer)
     run = start("gated", tmp_path)
     runs.cancel(run.id, by=people.starter)
-    assert desk.request(run).status == RequestStatus.WITHDRAWN
+    assert run_actions.request(run).status == RequestStatus.WITHDRAWN
     assert len(event_payloads(run, "request_withdrawn")) == 1
     with pytest.raises(WrongStatus, match=f"cancelled by {people.starter.username}") as refused:
         sign(run, rita, ["approve"] * 4)
@@ -88,7 +87,7 @@ def test_what_a_cancelled_run_asks_is_withdrawn_and_a_decision_after_it_is_told_
 
 def test_a_decision_before_the_cancel_stays_on_record_and_is_not_applied(tmp_path: Path, people: cast.People) -> None:
     run = start("gated", tmp_path)
-    sign(run, desk.reviewer(people.reviewer), ["approve"] * 4)
+    sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     assert runs.cancel(run.id).status == Status.CANCELLED
     assert Decision.objects.filter(run=run.id).count() == 4
     assert runs.advance(run.id).status == Status.CANCELLED
@@ -171,7 +170,7 @@ def test_a_gate_that_opens_with_the_superstep_in_hand_is_withdrawn() -> None:
     made.edge("ask", END, when=("approved", "partial", "rejected"))
     run = slice_of(started(made))
     assert run.status == Status.CANCELLED
-    assert desk.request(run).status == RequestStatus.WITHDRAWN
+    assert run_actions.request(run).status == RequestStatus.WITHDRAWN
 
 
 def desk_gate() -> Any:

@@ -21,7 +21,7 @@ from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Retry
-from tests.support import run_actions as desk
+from tests.support import run_actions
 from tests.support.small_graphs import advanced, graph, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -116,7 +116,7 @@ def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
 def sound(run: Run, notes: list[str]) -> None:
     """The run is completed with these notes, each superstep is there once, and its rows verify."""
     run.refresh_from_db()
-    assert (run.status, desk.state(run)["notes"]) == (Status.COMPLETED, notes)
+    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, notes)
     steps = Checkpoint.objects.filter(run=run, source="superstep").order_by("seq").values_list("superstep", flat=True)
     assert list(steps) == list(range(1, len(notes) + 1))
     assert verify_run(run.id) == []
@@ -223,7 +223,7 @@ def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
     runs.advance(run.id)
     assert tries == [1, 2]
     facts = ["run_started", "retry_planned", "run_completed"]
-    assert [line for line in desk.log(run) if line != "checkpoint_saved"] == facts
+    assert [line for line in run_actions.log(run) if line != "checkpoint_saved"] == facts
 
 
 def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(monkeypatc
     _Around(monkeypatch, 1, before=lambda: elsewhere(lambda: _wake(run)))
     runs.advance(run.id)
     assert ran == [1, 2, 2, 2, 3, 4]
-    assert "retry_planned" not in desk.log(run)
+    assert "retry_planned" not in run_actions.log(run)
 
 
 @only_postgresql
@@ -312,7 +312,7 @@ def test_a_run_that_is_cancelled_meanwhile_ends_cancelled(monkeypatch: pytest.Mo
 def test_a_limit_that_is_met_while_a_commit_is_on_its_way_fails_the_run_behind_it() -> None:
     run = slice_of(started(chain("limited", max_supersteps=2)))
     assert (run.status, run.error_code, run.superstep) == (Status.FAILED, "runaway", 2)
-    assert desk.state(run)["notes"] == ["1", "2"]
+    assert run_actions.state(run)["notes"] == ["1", "2"]
     assert verify_run(run.id) == []
 
 

@@ -19,7 +19,7 @@ from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import END, START, Graph, Retry, Send, registry
 from orchestrator.execution import inline
-from tests.support import run_actions as desk
+from tests.support import run_actions
 from tests.support.processes import until, worker
 from tests.support.small_graphs import advanced, graph, registered, slice_of, started
 
@@ -149,7 +149,7 @@ def test_none_is_beside_another_task_that_is_at_work() -> None:
     made.edge("leaf", END)
     made.edge("act", END)
     run = advanced(made)
-    assert desk.state(run)["letter"] == "True"
+    assert run_actions.state(run)["letter"] == "True"
     assert sorted(seen) == [(1, False)] * 5 + [(2, False)]
 
 
@@ -269,7 +269,7 @@ def test_a_superstep_spends_only_so_long_here_and_gives_the_rest_to_threads() ->
     runs.advance(runs.start("many", {}).id)
     made = _fan_out("many", leaf, 12)
     run = advanced(made)
-    assert sorted(desk.state(run)["notes"], key=int) == [str(n) for n in range(12)]
+    assert sorted(run_actions.state(run)["notes"], key=int) == [str(n) for n in range(12)]
     assert 2 <= seen.count(True) <= 4
 
 

@@ -94,11 +94,11 @@ def _superstep_by_superstep(run: Run, number: int) -> None:
         loop.run_slice(claim.id, claim.epoch, draining=_after_the_first_look())
 
 
-def _after_the_first_look() -> "Asked":
-    return Asked()
+def _after_the_first_look() -> "Looked":
+    return Looked()
 
 
-class Asked:
+class Looked:
     """Says no until the executor has begun, then yes."""
 
     def __init__(self) -> None:

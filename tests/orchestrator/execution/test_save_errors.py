@@ -20,7 +20,7 @@ from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.execution import failed_save
 from tests.checkpoints.payloads.test_runs import chain, columns, kept_files, notes
-from tests.support import run_actions as desk
+from tests.support import run_actions
 from tests.support.payload_backends import Full
 from tests.support.small_graphs import graph, slice_of, started
 
@@ -46,7 +46,7 @@ def test_a_full_disk_stops_the_run_by_name_with_nothing_half_written_and_it_can_
     assert "then resume" in error["cure"]
     assert notes(run) == ["a"]
     assert len(kept_files(cellar)) == before + 2 == columns(run)
-    assert desk.log(run)[-1] == "run_failed"
+    assert run_actions.log(run)[-1] == "run_failed"
     assert run.durable
     Full.left = None
     runs.resume(run.id)
@@ -108,7 +108,7 @@ def test_a_run_that_may_go_on_does_so_without_claiming_the_point(cellar: Path) -
     assert notes(run) == ["a", "b", "c"]
     found = [change for change in timeline.changes(rows[-1]) if change.partition == "scratch"]
     assert [(change.path, change.after) for change in found] == [("notes[1]", "b"), ("notes[2]", "c")]
-    (content,) = desk.event_payloads(run, "warning")
+    (content,) = run_actions.event_payloads(run, "warning")
     assert (content["code"], content["superstep"]) == ("not_saved", 2)
     assert "No space left" in content["message"]
 
@@ -143,7 +143,7 @@ def test_two_points_may_be_missing_one_after_another(cellar: Path) -> None:
     assert (run.status, run.durable) == (Status.COMPLETED, False)
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 1, 4]
     assert notes(run) == [*"abcd"]
-    assert [content["superstep"] for content in desk.event_payloads(run, "warning")] == [2, 3]
+    assert [content["superstep"] for content in run_actions.event_payloads(run, "warning")] == [2, 3]
 
 
 def _two(node: str) -> Callable[[Any, Any], dict[str, Any]]:
@@ -186,7 +186,7 @@ def test_no_point_may_be_missing_that_an_effect_a_person_or_the_end_needs(
 
 
 def test_a_settlement_is_never_left_out(cellar: Path, people: Any) -> None:
-    rita = desk.reviewer(people.reviewer)
+    rita = run_actions.reviewer(people.reviewer)
     made = graph("signed", payloads="cellar", on_save_error="continue")
     made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", "proposed")]
@@ -197,14 +197,14 @@ def test_a_settlement_is_never_left_out(cellar: Path, people: Any) -> None:
     made.edge("after", END)
     run = runs.advance(started(made).id)
     assert run.status == Status.PAUSED
-    desk.sign(run, rita, ["approve"])
+    run_actions.sign(run, rita, ["approve"])
     Full.left = 0
     failed(runs.advance(run.id))
-    assert desk.state(run)["letter"] == ""
+    assert run_actions.state(run)["letter"] == ""
     Full.left = None
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
-    assert desk.state(run)["letter"] == "proposed"
+    assert run_actions.state(run)["letter"] == "proposed"
 
 
 # The database itself is full
@@ -353,7 +353,7 @@ def test_a_run_that_may_go_on_does_so_where_the_database_is_full_and_is_marked_b
         run = runs.advance(run.id)
     assert (run.status, run.durable, notes(run)) == (Status.COMPLETED, False, ["a", "b"])
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 2]
-    assert [content["superstep"] for content in desk.event_payloads(run, "warning")] == [1]
+    assert [content["superstep"] for content in run_actions.event_payloads(run, "warning")] == [1]
 
 
 def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeated(settings: Any) -> None:

@@ -9,8 +9,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.execution import commit, loop
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import sign, start
 from tests.support.small_graphs import held
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def rita(people: cast.People) -> User:
-    return desk.reviewer(people.reviewer)
+    return run_actions.reviewer(people.reviewer)
 
 
 def test_a_gate_settled_between_the_last_look_of_a_worker_and_its_rest_is_applied(tmp_path: Path, rita: User) -> None:

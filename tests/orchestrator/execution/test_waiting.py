@@ -9,8 +9,7 @@ from checkpoints.core.status import Status
 from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Retry
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.run_actions import event_payloads, sign, state
 from tests.support.small_graphs import advanced, graph
 
@@ -44,7 +43,7 @@ def test_a_decision_beside_a_task_that_waits_for_its_next_attempt_does_not_cut_t
     run = advanced(_beside(calls, 3600))
     assert run.status == Status.WAITING
     due = run.due_at
-    sign(run, desk.reviewer(people.reviewer), ["approve"])
+    sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     assert (run.status, calls) == (Status.WAITING, [1])
     assert run.due_at is not None
@@ -57,7 +56,7 @@ def test_when_the_pause_is_over_the_task_runs_and_what_was_decided_meanwhile_is_
     calls: list[int] = []
     run = advanced(_beside(calls, 5.5))
     assert run.status == Status.WAITING
-    sign(run, desk.reviewer(people.reviewer), ["approve"])
+    sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     time.sleep(1)
     run = runs.advance(run.id)
     assert (run.status, calls) == (Status.COMPLETED, [1, 2])

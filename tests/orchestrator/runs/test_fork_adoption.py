@@ -18,8 +18,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
 from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
 from tests.checkpoints.payloads.test_runs import chain, notes
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 from tests.support.forging import tamper
 from tests.support.small_graphs import advanced, graph, registered, started
 
@@ -37,8 +36,8 @@ def test_a_fork_that_is_resumed_gets_its_row_and_goes_on_from_its_point(people: 
         before[1]["id"], people.starter, origin.input_hash,
     )  # fmt: skip
     run = runs.advance(run.id)
-    assert (run.status, notes(run), desk.state(run)["total"]) == (Status.COMPLETED, [*"abc"], 7)
-    assert desk.event_payloads(run, "run_started")[0]["origin"] == str(before[1]["id"])
+    assert (run.status, notes(run), run_actions.state(run)["total"]) == (Status.COMPLETED, [*"abc"], 7)
+    assert run_actions.event_payloads(run, "run_started")[0]["origin"] == str(before[1]["id"])
     assert list(verify_run(run.id)) == []
     assert list(verify_run(origin.id)) == []
     assert list(Checkpoint.objects.filter(run=origin).order_by("seq").values()) == before
@@ -51,7 +50,7 @@ def test_a_fork_of_a_fork_can_be_resumed_and_forks_of_one_minute_have_keys_of_th
     made = [runs.advance(runs.resume(one.run).id) for one in [child, *others]]
     assert len({run.key for run in made}) == 4
     assert [run.status for run in made] == [Status.COMPLETED] * 4
-    assert [desk.state(run)["total"] for run in made] == [0, 0, 1, 2]
+    assert [run_actions.state(run)["total"] for run in made] == [0, 0, 1, 2]
     again = store.fork(f"{made[1].key}:step-2", {"scratch": {"total": 9}})
     assert runs.resume(again.run).key.startswith(f"{made[1].key}~")
 
@@ -95,7 +94,7 @@ def test_a_fork_of_an_encrypted_run_is_encrypted_and_can_be_resumed(settings: An
     }  # fmt: skip
     run = runs.advance(runs.resume(forked.run).id)
     assert (run.status, run.encrypted) == (Status.COMPLETED, True)
-    assert desk.state(run)["letter"] == "marker-of-a-fork"
+    assert run_actions.state(run)["letter"] == "marker-of-a-fork"
     assert list(verify_run(run.id)) == []
 
 
@@ -168,8 +167,8 @@ def test_a_patch_of_a_guarded_channel_needs_its_signatures() -> None:
 
 
 def test_a_patch_of_a_channel_that_a_gated_node_wrote_needs_its_signatures(people: cast.People) -> None:
-    rita, run = desk.reviewer(people.reviewer), advanced(_gated("wrote"))
-    desk.sign(run, rita, ["approve"])
+    rita, run = run_actions.reviewer(people.reviewer), advanced(_gated("wrote"))
+    run_actions.sign(run, rita, ["approve"])
     runs.advance(run.id)
     _refused(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}), "the gate of ask guards")
 
@@ -190,7 +189,7 @@ def test_before_a_gate_a_fork_asks_again() -> None:
     run = advanced(_gated("asks"))
     forked = CheckpointStore().fork(f"{run.key}:step-1")
     assert runs.advance(runs.resume(forked.run).id).status == Status.PAUSED
-    assert desk.request(Run.objects.get(id=forked.run)).status == "open"
+    assert run_actions.request(Run.objects.get(id=forked.run)).status == "open"
 
 
 def test_who_forked_is_not_known_to_a_gate_of_four_eyes() -> None:

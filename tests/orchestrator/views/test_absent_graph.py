@@ -8,8 +8,7 @@ from django.test import Client
 
 from checkpoints.models import Run
 from orchestrator.engine import registry
-from tests.support import cast
-from tests.support import run_actions as desk
+from tests.support import cast, run_actions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def run(tmp_path: Path, people: cast.People) -> Iterator[Run]:
     """A run that waits for the claims group, whose graph this process no longer has."""
-    desk.reviewer(people.reviewer)
-    paused = desk.start("gated", tmp_path, by=people.starter)
+    run_actions.reviewer(people.reviewer)
+    paused = run_actions.start("gated", tmp_path, by=people.starter)
     taken = {key: registry._known.pop(key) for key in list(registry._known) if key[0] == "gated"}
     yield paused
     registry._known.update(taken)
@@ -39,16 +38,16 @@ def test_its_writes_can_be_approved_and_rejected_and_editing_is_a_sentence(
     page = client.get(f"/reviews/{run.id}/").content.decode()
     assert "not edited" in page
     assert 'value="edit"' not in page
-    desk.sign(run, people.reviewer, ["approve", "reject", "approve", "approve"])
-    assert desk.request(run).outcome == "partial"
+    run_actions.sign(run, people.reviewer, ["approve", "reject", "approve", "approve"])
+    assert run_actions.request(run).outcome == "partial"
 
 
 def test_an_edit_that_is_posted_all_the_same_is_a_conflict_that_says_why(
     run: Run, people: cast.People, client: Client
 ) -> None:
     client.force_login(people.reviewer)
-    letter = desk.pending(run)[1]
+    letter = run_actions.pending(run)[1]
     edit = {"write": str(letter.write), "hash": letter.hash, "verdict": "edit", "value": "Dear Marta"}
     answer = client.post(f"/api/v1/runs/{run.id}/signatures/", {"decisions": [edit]}, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (409, "incompatible_graph")
-    assert desk.pending(run)[1].revision == 1
+    assert run_actions.pending(run)[1].revision == 1

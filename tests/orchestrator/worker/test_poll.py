@@ -23,7 +23,7 @@ def broken_doorbell():
 
 
 @pytest.fixture
-def bell(settings):
+def ring_by(settings):
     RINGS.clear()
 
     def named(name):
@@ -33,8 +33,8 @@ def bell(settings):
     return named
 
 
-def test_the_doorbell_rings_after_the_commit_and_not_before(bell):
-    rings = bell("doorbell")
+def test_the_doorbell_rings_after_the_commit_and_not_before(ring_by):
+    rings = ring_by("doorbell")
     with transaction.atomic():
         slow()
         jobs.add_job("sweep_jobs")
@@ -42,23 +42,23 @@ def test_the_doorbell_rings_after_the_commit_and_not_before(bell):
     assert rings == ["ring", "ring"]
 
 
-def test_a_start_that_is_rolled_back_rings_nothing(bell):
-    rings = bell("doorbell")
+def test_a_start_that_is_rolled_back_rings_nothing(ring_by):
+    rings = ring_by("doorbell")
     with transaction.atomic():
         slow()
         transaction.set_rollback(True)
     assert rings == []
 
 
-def test_a_doorbell_that_fails_loses_no_run(bell):
-    rings = bell("broken_doorbell")
+def test_a_doorbell_that_fails_loses_no_run(ring_by):
+    rings = ring_by("broken_doorbell")
     run = slow()
     assert rings == ["broken"]
     assert status(run) == "queued"
 
 
-def test_a_look_does_what_is_due_and_a_second_one_nothing(bell):
-    bell("doorbell")
+def test_a_look_does_what_is_due_and_a_second_one_nothing(ring_by):
+    ring_by("doorbell")
     first, second = slow(), slow()
     job_id = jobs.add_job("brew_coffee")
     look()

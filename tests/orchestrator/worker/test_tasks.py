@@ -125,13 +125,15 @@ def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, facts, at
     assert leased == [(broker.state.worker,)]
 
 
-@pytest.mark.parametrize("broken", ["runner.work_on", "leases.begin_next"])
+@pytest.mark.parametrize("broken", ["loop.run_begun_slice", "leases.begin_next"])
 def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(broker, facts, monkeypatch, broken):
     def fail(*given, **how):
         raise OperationalError("gone")
 
     slow()
-    where, name = {"runner.work_on": (loop, "work_on"), "leases.begin_next": (leases, "begin_next")}[broken]
+    where, name = {"loop.run_begun_slice": (loop, "run_begun_slice"), "leases.begin_next": (leases, "begin_next")}[
+        broken
+    ]
     monkeypatch.setattr(where, name, fail)
     facts()
     assert broker.state.slots.free() == len(broker.state.slots)
