@@ -4,7 +4,7 @@ Whatever its caller does until then costs the run no time.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,12 +20,16 @@ _prepared: "WeakKeyDictionary[Connection[Any], dict[tuple[bytes, tuple[int, ...]
 """By connection of the driver: the names of its prepared statements, by text and types of parameters."""
 
 
-def send(now: BaseDatabaseWrapper, text_to_send: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
+FORGOTTEN = b"26000"
+"""The server knows no prepared statement of this name: psycopg drops all of a connection behind a rollback."""
+
+
+def send(now: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
     """Send a statement, one alone. Gives what waits for its end and gives the number of rows that it met. Both raise
     what Django raises. Whoever uses the connection before that was called waits for the end too, and learns nothing of
     it.
     """
-    [(text, params)] = text_to_send
+    [(text, params)] = batch
     raw: Connection[Any] = now.connection
     adapting = Transformer(raw)
     # A number as text fits a column of any width; the driver would name the type that fits the number.
@@ -33,20 +37,23 @@ def send(now: BaseDatabaseWrapper, text_to_send: Sequence[tuple[str, list[Any]]]
     with now.wrap_database_errors:
         data = adapting.dump_sequence(values, [PyFormat.AUTO] * len(values))
         asked, types, formats = _numbered(text), adapting.types or (), adapting.formats
+        unprepared = partial(raw.pgconn.send_query_params, asked, data, types, formats)
         name = _name(raw, asked, types) if raw.prepare_threshold is not None else None
         if name is None:
-            raw.pgconn.send_query_params(asked, data, types, formats)
+            unprepared()
         else:
             raw.pgconn.send_query_prepared(name, data, formats)
-        raw.pgconn.flush()
-    return _OnItsWay(now, raw)
+        if raw.pgconn.flush():
+            # More than the socket takes at once. What is not flushed is not sent until somebody waits for the answer.
+            raw.wait(generators.send(raw.pgconn))
+    return _OnItsWay(now, raw, unprepared)
 
 
 class _OnItsWay:
     """A statement that was sent, until its end is known."""
 
-    def __init__(self, now: BaseDatabaseWrapper, raw: "Connection[Any]") -> None:
-        self._now, self._raw = now, raw
+    def __init__(self, now: BaseDatabaseWrapper, raw: "Connection[Any]", unprepared: Callable[[], None]) -> None:
+        self._now, self._raw, self._unprepared = now, raw, unprepared
         self._met: int | None = None
         self._error: BaseException | None = None
         # Django's every use of a connection begins with the one of these, and ends with the other.
@@ -73,7 +80,13 @@ class _OnItsWay:
         del self._now.ensure_connection, self._now.close
         try:
             with self._now.wrap_database_errors:
-                self._met = _checked(self._raw, self._raw.wait(generators.execute(self._raw.pgconn))[-1])
+                result = self._raw.wait(generators.execute(self._raw.pgconn))[-1]
+                if result.error_field(pq.DiagnosticField.SQLSTATE) == FORGOTTEN:
+                    # It was refused by its name, before anything was done.
+                    _prepared.pop(self._raw, None)
+                    self._unprepared()
+                    result = self._raw.wait(generators.execute(self._raw.pgconn))[-1]
+                self._met = _checked(self._raw, result)
         except BaseException as error:
             self._error = error
             if not isinstance(error, Exception):
@@ -86,14 +99,14 @@ def _checked(raw: Connection[Any], result: Any) -> int:
     return int(result.command_tuples or 0)
 
 
-def _name(raw: Connection[Any], text_to_send: bytes, types: tuple[int, ...]) -> bytes | None:
+def _name(raw: Connection[Any], text: bytes, types: tuple[int, ...]) -> bytes | None:
     """The name of the prepared statement, which is prepared first where need be; None where there are enough."""
     names = _prepared.setdefault(raw, {})
-    name = names.get((text_to_send, types))
+    name = names.get((text, types))
     if name is None and len(names) < MOST_PREPARED:
         name = b"countersign_%d" % len(names)
-        _checked(raw, raw.pgconn.prepare(name, text_to_send, types))
-        names[text_to_send, types] = name
+        _checked(raw, raw.pgconn.prepare(name, text, types))
+        names[text, types] = name
     return name
 
 
@@ -101,5 +114,4 @@ def _name(raw: Connection[Any], text_to_send: bytes, types: tuple[int, ...]) -> 
 def _numbered(text: str) -> bytes:
     """The statement with its placeholders as the server knows them: $1, $2, …"""
     numbers = count(1)
-    text_to_send = re.sub("%[s%]", lambda one: "%" if one[0] == "%%" else f"${next(numbers)}", text)
-    return text_to_send.encode()
+    return re.sub("%[s%]", lambda one: "%" if one[0] == "%%" else f"${next(numbers)}", text).encode()

@@ -12,6 +12,7 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
 from checkpoints.db import drivers
+from tests.support.processes import until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -164,3 +165,33 @@ def test_an_interrupt_is_raised_where_somebody_waits_without_knowing() -> None:
     with pytest.raises(KeyboardInterrupt):
         answer()
     assert rows() == []
+
+
+def test_a_statement_larger_than_the_socket_takes_is_committed_while_nobody_waits_for_it() -> None:
+    other = connection.copy()
+    answer = send(INSERT, [1, 2, 3, "x" * 12_000_000, None, None, None, None, None])
+    try:
+        until(lambda: _count(other) == 1, what="the row, seen from another connection")
+    finally:
+        other.close()
+    assert answer() == 1
+
+
+def test_a_rollback_makes_the_server_forget_prepared_statements_and_the_next_commit_is_made_all_the_same() -> None:
+    assert send(INSERT, ROWS[0])() == 1
+    for _ in range(2 + (connection.connection.prepare_threshold or 0)):
+        rows()  # until psycopg has prepared a statement of its own, too
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        rows()
+        raise ZeroDivisionError
+    rows()
+    assert [send(INSERT, row)() for row in ROWS[1:3]] == [1, 1]
+    with pytest.raises(IntegrityError):
+        send(INSERT, ROWS[0])()
+    assert len(rows()) == 3
+
+
+def _count(other: Any) -> int:
+    with other.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM sent")
+        return int(cursor.fetchone()[0])
