@@ -1,4 +1,4 @@
-"""The walk of docs/development.md: a superstep and a signature do pass through the files that it lists, in its order."""
+"""The walk of docs/development.md: a superstep and a signature pass through the files that it lists, in its order."""
 
 import re
 import sys

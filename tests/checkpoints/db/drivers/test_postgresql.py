@@ -181,9 +181,9 @@ def test_a_rollback_makes_the_server_forget_prepared_statements_and_the_next_com
     assert send(INSERT, ROWS[0])() == 1
     for _ in range(2 + (connection.connection.prepare_threshold or 0)):
         rows()  # until psycopg has prepared a statement of its own, too
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
+    with transaction.atomic():
         rows()
-        raise ZeroDivisionError
+        transaction.set_rollback(True)
     rows()
     assert [send(INSERT, row)() for row in ROWS[1:3]] == [1, 1]
     with pytest.raises(IntegrityError):
