@@ -49,8 +49,10 @@ class Runs(APIView):
         body = read_body(StartBody, request.data)
         _require_principal(request, body)
         queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
-        started = start_for(person(request), body.pop("graph"), body.pop("input"), queued=queued, **body)
-        return Response(RunOut(started.run).data, status=201 if started.new else 200)
+        on_behalf_of = body.pop("on_behalf_of", None)
+        asked = runs.StartRequest(**body, by=person(request), queued=queued)
+        run, new = start_for(asked, on_behalf_of=on_behalf_of)
+        return Response(RunOut(run).data, status=201 if new else 200)
 
 
 def _require_principal(request: Request, body: dict[str, Any]) -> None:
