@@ -194,11 +194,10 @@ def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> 
 
 
 def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
-    try:
-        compiled = registry.by_fingerprint(run.fingerprint)
-    except UnknownThing as error:
+    compiled = registry.find_graph(run.fingerprint)
+    if compiled is None:
         message = "the version of the graph that proposed this write is not installed here, so it cannot be edited"
-        raise IncompatibleGraph(message, write=str(row.write)) from error
+        raise IncompatibleGraph(message, write=str(row.write))
     try:
         return compiled.channels[row.channel].stage(item.value, limit=conf().max_value_bytes)
     except (InvalidValue, PayloadTooLarge) as error:

@@ -28,7 +28,6 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     AlreadyDecided,
     CountersignError,
@@ -252,7 +251,7 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: write_cards.Forms) -
     """
     standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
     decisions = _latest(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
-    compiled = _compiled(run)
+    compiled = registry.find_graph(run.fingerprint)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
     few = sum(len(asked.writes) for asked in standing.values()) <= MANY
     questions: list[Question] = []
@@ -291,13 +290,6 @@ def _requests(run: Run) -> list[ApprovalRequest]:
     for one in found:
         one.run = run
     return found
-
-
-def _compiled(run: Run) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(run.fingerprint)
-    except UnknownThing:
-        return None
 
 
 def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:

@@ -11,7 +11,6 @@ from checkpoints.core.alias import parsed
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import About, Snapshot, State, Stored
 from orchestrator.engine import canonical, registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.patch import patched
 
@@ -111,7 +110,7 @@ class MemoryStore:
         origin = self.get(checkpoint)
         meta, state = origin.meta, origin.state
         if patch:
-            state = {**state, **patched(state, patch, graph=_graph(meta.fingerprint))}
+            state = {**state, **patched(state, patch, graph=registry.find_graph(meta.fingerprint))}
         return self._add(
             state,
             run=uuid7(),
@@ -158,10 +157,3 @@ class MemoryStore:
             return self._kept.get(UUID(text), (None,))[0]
         except ValueError:
             return None
-
-
-def _graph(fingerprint: str) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(fingerprint) if fingerprint else None
-    except UnknownThing:
-        return None

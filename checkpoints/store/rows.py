@@ -27,7 +27,6 @@ from checkpoints.payloads import PayloadBackend
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing, WrongStatus
 from orchestrator.engine.patch import patched
 
@@ -124,7 +123,7 @@ class CheckpointStore:
         document = _document(row)
         origin = _origin(row, document)
         before = {name: document[name] for name in ("scratch", "artifacts")}
-        state = patched(before, patch, graph=_graph(row.fingerprint)) if patch else before
+        state = patched(before, patch, graph=registry.find_graph(row.fingerprint)) if patch else before
         about = _lineage(row, document, origin) | {"patched": _changed(before, state)}
         payload = Payload(
             state,
@@ -289,13 +288,6 @@ def _changed(before: State, after: State) -> list[str]:
         for name in before[part].keys() | after[part].keys()
         if before[part].get(name) != after[part].get(name)
     )
-
-
-def _graph(fingerprint: str) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(fingerprint) if fingerprint else None
-    except UnknownThing:
-        return None
 
 
 def _nodes(row: Checkpoint) -> tuple[str, ...]:

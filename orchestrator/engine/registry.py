@@ -55,15 +55,20 @@ def current(name: str) -> Compiled:
     return next((compiled for compiled in versions if compiled.graph.current), versions[-1])
 
 
-def by_fingerprint(fingerprint: str) -> Compiled:
-    """The graph that a run is pinned to. Raises `UnknownThing` where this process has no such one."""
+def find_graph(fingerprint: str) -> Compiled | None:
+    """The graph that a run is pinned to; None where this process has no such one."""
     for compiled in _known.values():
         if compiled.fingerprint == fingerprint:
             return compiled
-    message = (
-        f"no graph registered here has the fingerprint {fingerprint[:12]}…; deploy the version that the run began with"
-    )
-    raise UnknownThing(message, fingerprint=fingerprint)
+    return None
+
+
+def by_fingerprint(fingerprint: str) -> Compiled:
+    """As `find_graph`. Raises `UnknownThing` where this process has no such one."""
+    if (found := find_graph(fingerprint)) is not None:
+        return found
+    what = f"no graph registered here has the fingerprint {fingerprint[:12]}…"
+    raise UnknownThing(f"{what}; deploy the version that the run began with", fingerprint=fingerprint)
 
 
 def all() -> list[Compiled]:

@@ -34,7 +34,6 @@ from orchestrator.engine.errors import (
     StaleLease,
     TamperedRow,
     UnknownBackend,
-    UnknownThing,
     WrongKey,
 )
 from orchestrator.engine.plan import Planned, check_limits, plan
@@ -124,7 +123,9 @@ def _stop_at_last(lease: Lease, error: dict[str, Any], draining: Callable[[], bo
     until = time.monotonic() + conf().lease_seconds
     while True:
         try:
-            lost = _lost(lease)
+            # Without the graph its tasks are unknown to this process, and stay as they are.
+            graph = registry.find_graph(lease.fingerprint)
+            lost = open_superstep.unsettled_tasks(graph, journal.entries(lease)) if graph else []
             _stop(lease, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
             return
         except StaleLease:
@@ -136,13 +137,6 @@ def _stop_at_last(lease: Lease, error: dict[str, Any], draining: Callable[[], bo
                 log.error("run_not_stopped", run=str(lease.id), error=str(again), because=error["message"])
                 return
         time.sleep(STOP_PAUSE)
-
-
-def _lost(lease: Lease) -> list[Task]:
-    try:
-        return open_superstep.unsettled_tasks(registry.by_fingerprint(lease.fingerprint), journal.entries(lease))
-    except UnknownThing:
-        return []  # its tasks are unknown to this process, and stay as they are
 
 
 def _slice(lease: Lease, heart: Heartbeat, draining: Callable[[], bool]) -> None:
@@ -178,9 +172,8 @@ def _open_session(lease: Lease) -> Session | None:
     head, given = head_loader.load_head(lease), head_loader.input_of(lease)
     if lease.cancelling:
         return None
-    try:
-        graph = registry.by_fingerprint(lease.fingerprint)
-    except UnknownThing:
+    graph = registry.find_graph(lease.fingerprint)
+    if graph is None:
         _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(lease))
         return None
     journaled = any(node.journaled for node in graph.nodes.values())
