@@ -26,24 +26,20 @@ def _table() -> str:
     return connection.ops.quote_name(Decision._meta.db_table)
 
 
-def _others_changed(is_not: str) -> str:
-    """SQL that is true where a column that is no payload changes."""
-    names = [f.column for f in Decision._meta.concrete_fields if f.name not in Decision.PAYLOADS]
-    return " OR ".join(f"OLD.{_quoted(name)} {is_not} NEW.{_quoted(name)}" for name in names)
-
-
 def _forbidden(is_not: str, locked: str) -> str:
     """SQL that is true of every change but one: payload columns encrypted anew, from encrypted bytes to encrypted
     bytes. Seals and hashes are over the plain bytes, so what such a change does to the content shows.
     """
     payloads = [_quoted(name) for name in Decision.PAYLOADS]
+    others = [_quoted(f.column) for f in Decision._meta.concrete_fields if f.name not in Decision.PAYLOADS]
     begins = f"substr({{0}}.{{1}}, 1, 1) {is_not} {locked}"
     broken = [
         f"(OLD.{name} {is_not} NEW.{name} AND ({begins.format('OLD', name)} OR {begins.format('NEW', name)}))"
         for name in payloads
     ]
     nothing = " AND ".join(f"NOT OLD.{name} {is_not} NEW.{name}" for name in payloads)
-    return f"{_others_changed(is_not)} OR {' OR '.join(broken)} OR ({nothing})"
+    changed = [f"OLD.{name} {is_not} NEW.{name}" for name in others]
+    return f"{' OR '.join([*changed, *broken])} OR ({nothing})"
 
 
 def _quoted(name: str | None) -> str:

@@ -27,7 +27,6 @@ from checkpoints.queue import notify
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
-    CountersignError,
     KeyConflict,
     NotAReviewer,
     TamperedRow,
@@ -98,7 +97,9 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     if earlier:
         return earlier
     if run.cancel_at:
-        raise _cancelled(run)
+        who = who_asked(run.id) or "the system"
+        message = f"run {run.key} was cancelled by {who}; nothing is decided in it any more"
+        raise WrongStatus(message, status=run.status, by=[who])
     if run.status in CLOSED_TO_DECISIONS:
         raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
     require_all_decisions(run.id, run.decisions, exactly=True)
@@ -106,19 +107,12 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     for item in items:
         signing.apply_decision(act, item)
     if not act.counted:
-        raise _nothing_counted(act)
-    receipt = Receipt(
-        run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash, lines=act.receipt
-    )
+        over = all(line["result"] == "already" for line in act.receipt)
+        raise signing.already(act) if over else signing.stale(act)
+    receipt = Receipt(run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash)
+    receipt.lines = act.receipt
     _write(act, receipt)
     return receipt
-
-
-def _cancelled(run: Run) -> WrongStatus:
-    by = who_asked(run.id) or "the system"
-    return WrongStatus(
-        f"run {run.key} was cancelled by {by}; nothing is decided in it any more", status=run.status, by=[by]
-    )
 
 
 def _earlier(by: Any, key: str | None, body_hash: str) -> Receipt | None:
@@ -141,10 +135,6 @@ def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
         by_line.setdefault(request.line, []).append(request)
     protection = protection_of(run)
     return {row.write: one for line in by_line.values() for one in load_states(line, protection) for row in one.writes}
-
-
-def _nothing_counted(act: Signing) -> CountersignError:
-    return signing.already(act) if all(line["result"] == "already" for line in act.receipt) else signing.stale(act)
 
 
 def _write(act: Signing, receipt: Receipt) -> None:

@@ -149,7 +149,9 @@ def apply_decision(act: Signing, item: Item) -> None:
     elif item.hash != row.hash:
         _note(act, item, row, "came_back", why=row.reason)
     else:
-        _require_reason(asked.request, row, item)
+        must = row.channel in asked.request.policy["reason_required"]
+        if item.verdict == "reject" and must and not item.reason.strip():
+            raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
         _count(act, asked, row, item)
 
 
@@ -162,23 +164,9 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
     act.checked.add(request.id)
 
 
-def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
-    if item.verdict == "reject" and row.channel in request.policy["reason_required"] and not item.reason.strip():
-        raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
-
-
 def _note(act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any) -> None:
-    act.receipt.append(
-        {
-            "write": str(row.write),
-            "label": row.label,
-            "revision": row.revision,
-            "hash": row.hash,
-            "verdict": item.verdict,
-            "result": result,
-            **facts,
-        }
-    )
+    line = {"write": str(row.write), "label": row.label, "revision": row.revision, "hash": row.hash}
+    act.receipt.append({**line, "verdict": item.verdict, "result": result, **facts})
 
 
 def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> None:
@@ -189,7 +177,8 @@ def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> 
         act.edits.append(current)
     act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
     facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
-    act.events.append(_line(act, "decision_signed", row, request=str(asked.request.id), **facts))
+    facts["request"] = str(asked.request.id)
+    act.events.append(NewEvent("decision_signed", facts, node=row.node, task=row.task, actor=act.by.get_username()))
     _note(act, item, current, "counted")
 
 
@@ -226,10 +215,6 @@ def _decision(act: Signing, request: ApprovalRequest, row: PendingWrite, item: I
         by_name=act.by.get_username(),
         at=act.at,
     )
-
-
-def _line(act: Signing, kind: str, row: PendingWrite, **facts: Any) -> NewEvent:
-    return NewEvent(kind, facts, node=row.node, task=row.task, actor=act.by.get_username())
 
 
 def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], list[NewEvent]]:

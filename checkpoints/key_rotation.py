@@ -80,12 +80,8 @@ def rotate(result: Rotated) -> Iterator[Rotated]:
 
 def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
     """The models that hold encrypted columns, with the names of these, in order of their tables."""
-    found = [(model, _columns(model)) for model in apps.get_models()]
-    return sorted([one for one in found if one[1]], key=lambda one: one[0]._meta.db_table)
-
-
-def _columns(model: type[Model]) -> tuple[str, ...]:
-    return _BACKED if model is Checkpoint else tuple(getattr(model, "PAYLOADS", ()))
+    found = {model: tuple(getattr(model, "PAYLOADS", ())) for model in apps.get_models()} | {Checkpoint: _BACKED}
+    return sorted([one for one in found.items() if one[1]], key=lambda one: one[0]._meta.db_table)
 
 
 def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":

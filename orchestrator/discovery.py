@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 
 from django.apps import apps
 from django.db import IntegrityError, transaction
@@ -23,14 +22,9 @@ def discover() -> list[Compiled]:
     for config in apps.get_app_configs():
         name = f"{config.name}.graphs"
         if find_spec(name) is not None:
-            found += [registry.register(graph) for graph in _graphs(import_module(name))]
+            graphs = [value for value in vars(import_module(name)).values() if isinstance(value, Graph)]
+            found += [registry.register(graph) for graph in dict.fromkeys(graphs)]
     return found
-
-
-def _graphs(module: ModuleType) -> list[Graph]:
-    """Module-level graphs, each once, in the order of their names' appearance."""
-    found = [value for value in vars(module).values() if isinstance(value, Graph)]
-    return list(dict.fromkeys(found))
 
 
 def note_versions() -> None:

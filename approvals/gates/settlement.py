@@ -96,7 +96,9 @@ def settle_gates(
     """
     ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
     for one in ready:
-        _require_outcome(one)
+        if one.outcome is None:
+            what = "a request is marked settled, but its decisions do not settle it"
+            raise TamperedRow(what, request=str(one.request.id))
     current = [one for one in ready if not any(_base_moved(row, compiled, state, protection) for row in _approved(one))]
     settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
     tasks = {one.task for one in settled}
@@ -104,26 +106,14 @@ def settle_gates(
 
 
 def _settled(one: RequestState) -> Settled:
-    values = tuple(_value(row) for row in _approved(one))
-    shows = {name for row in _approved(one) for name in pending_writes.base_of(row).shows}
-    return Settled(one.task, values, str(one.outcome), tuple(sorted(shows)))
-
-
-def _value(row: PendingWrite) -> WriteValue:
-    return WriteValue(
-        row.channel, sealed_columns.read_value(row, "value"), row.label or None, pending_writes.base_of(row).version
-    )
+    rows = [(row, pending_writes.base_of(row), sealed_columns.read_value(row, "value")) for row in _approved(one)]
+    values = [WriteValue(row.channel, value, row.label or None, base.version) for row, base, value in rows]
+    shows = {name for _, base, _ in rows for name in base.shows}
+    return Settled(one.task, tuple(values), str(one.outcome), tuple(sorted(shows)))
 
 
 def _approved(one: RequestState) -> list[PendingWrite]:
     return [row for row in one.writes if one.standings[row.write].verdict == APPROVED]
-
-
-def _require_outcome(one: RequestState) -> None:
-    if one.outcome is None:
-        raise TamperedRow(
-            "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
-        )
 
 
 def _base_moved(row: PendingWrite, compiled: Compiled, state: State, protection: Protection) -> bool:

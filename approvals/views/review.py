@@ -250,7 +250,8 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: write_cards.Forms) -
     A few writes are all edited field by field; of many only those that `forms` names, so that the page stays light.
     """
     standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
-    decisions = _latest(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
+    made = Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq")
+    decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
     compiled = registry.find_graph(run.fingerprint)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
     few = sum(len(asked.writes) for asked in standing.values()) <= MANY
@@ -303,11 +304,6 @@ def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[U
         or ("You are not one of its reviewers." if r.id not in mine else shaped if r.policy.get("four_eyes") else "")
         for r in requests
     }
-
-
-def _latest(decisions: Iterable[Decision]) -> list[Decision]:
-    """Of each person the last decision on each write."""
-    return list({(d.by_id, d.write): d for d in decisions}.values())
 
 
 def _add_originals(questions: Sequence[Question]) -> None:

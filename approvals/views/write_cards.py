@@ -158,15 +158,13 @@ def question(
     ]
     for slip in slips:
         if slip.may and slip.open:
-            slip.control = _control(
-                compiled, slip.row, sealed_columns.read_value(slip.row, "value"), fields=forms(slip.write)
-            )
+            value = sealed_columns.read_value(slip.row, "value")
+            slip.control = _control(compiled, slip.row, value, fields=forms(slip.write))
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = comparison.text_of(sealed_columns.read_value(request, "why"))
-    return Question(
-        request.id, title, facts, why, why_not if is_open else "", is_open, request.policy["all_or_nothing"], slips
-    )
+    why_not = why_not if is_open else ""
+    return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
 
 
 def _fact(label: Any, value: Any) -> dict[str, str]:
@@ -175,20 +173,13 @@ def _fact(label: Any, value: Any) -> dict[str, str]:
 
 def _signed(decision: Decision) -> Signed:
     name = name_of(decision.by) if decision.by else "The system"
-    return Signed(
-        name,
-        DID[decision.verdict],
-        decision.at,
-        comparison.visible(str(sealed_columns.read_value(decision, "reason") or "")),
-    )
+    reason = str(sealed_columns.read_value(decision, "reason") or "")
+    return Signed(name, DID[decision.verdict], decision.at, comparison.visible(reason))
 
 
 def _slip(asked: RequestState, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> WriteCard:
-    value, base, shown = (
-        sealed_columns.read_value(row, "value"),
-        pending_writes.base_of(row),
-        sealed_columns.read_value(row, "shown") or {},
-    )
+    value, base = sealed_columns.read_value(row, "value"), pending_writes.base_of(row)
+    shown = sealed_columns.read_value(row, "shown") or {}
     standing = asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     adds = not base.bound
@@ -228,11 +219,8 @@ def _say(reversible: Any, channel: str) -> str:
 
 
 def _current(value: Any, adds: bool) -> str:
-    if not adds:
-        return ""
-    return (
-        f"It is combined with what is there. When it was proposed that was: {comparison.text_of(value) or 'nothing'}."
-    )
+    then = comparison.text_of(value) or "nothing"
+    return f"It is combined with what is there. When it was proposed that was: {then}." if adds else ""
 
 
 def _stale(row: PendingWrite) -> str:

@@ -68,7 +68,10 @@ class Keyring:
 
     def keyed_hash(self, key_id: str, data: bytes) -> str:
         """HMAC-SHA256 in hex, under a key derived from an encryption key: it tells nothing to whoever lacks the key."""
-        return hmac.digest(self._hashing(key_id), data, "sha256").hex()
+        key = self._hashers.get(key_id)
+        if key is None:
+            key = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
+        return hmac.digest(key, data, "sha256").hex()
 
     def lock(self, data: bytes, name: bytes) -> bytes:
         """The data encrypted under the newest key; it opens under the same `name` only."""
@@ -88,12 +91,6 @@ class Keyring:
             return cipher.decrypt(nonce, sealed, head + name)
         except InvalidTag as error:
             raise TamperedRow("it was changed, or moved here from another row", key=key_id) from error
-
-    def _hashing(self, key_id: str) -> bytes:
-        found = self._hashers.get(key_id)
-        if found is None:
-            found = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
-        return found
 
     def _cipher(self, key_id: str) -> tuple[AESGCM, bytes]:
         """What encrypts under this key, and how all that it makes begins."""

@@ -125,10 +125,8 @@ class MemoryStore:
         )
 
     def _add(self, state: State, **meta: Any) -> Stored:
-        data = canonical.dumps(state)
-        one = Stored(
-            id=uuid7(), line=1, created_at=datetime.now(UTC), stored_size=len(data), state_size=len(data), **meta
-        )
+        data, now = canonical.dumps(state), datetime.now(UTC)
+        one = Stored(id=uuid7(), line=1, created_at=now, stored_size=len(data), state_size=len(data), **meta)
         self._kept[one.id] = one, data
         return one
 

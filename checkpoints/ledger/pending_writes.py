@@ -125,18 +125,8 @@ def rebased(row: PendingWrite, *, base: Base, at: datetime, protection: Protecti
 
 def _next(row: PendingWrite) -> PendingWrite:
     copied = (
-        "write",
-        "run_id",
-        "line",
-        "node",
-        "visit",
-        "index",
-        "position",
-        "channel",
-        "label",
-        "policy_hash",
-        "superstep",
-    )
+        "write", "run_id", "line", "node", "visit", "index", "position", "channel", "label", "policy_hash", "superstep",
+    )  # fmt: skip
     fresh = PendingWrite(**{name: getattr(row, name) for name in copied})
     fresh.revision, fresh.shown = row.revision + 1, decrypted(row, "shown")
     return fresh

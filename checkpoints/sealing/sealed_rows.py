@@ -238,11 +238,8 @@ def name_of(row: Model) -> str:
 
 def _name(row: Model, column: str) -> bytes:
     """What encrypted bytes are bound to: table, the row's own identity, column. Its run is part of the identity."""
-    return canonical.framed(row._meta.db_table, *_identity(row), column)
-
-
-def _identity(row: Model) -> Iterable[Part]:
-    return [_part(getattr(row, name)) for name in _shape(type(row)).identity]
+    identity = [_part(getattr(row, name)) for name in _shape(type(row)).identity]
+    return canonical.framed(row._meta.db_table, *identity, column)
 
 
 def _part(value: Any) -> Part:

@@ -132,7 +132,8 @@ class CheckpointStore:
             dict.fromkeys(document["versions"], 0),
             {**document["open"], "stored": about},
         )
-        place = self._place(row, uuid7(), protection_of(origin) if origin else Protection())
+        protection = protection_of(origin) if origin else Protection()
+        place = RunHeader(uuid7(), row.graph, row.version, row.fingerprint, 1, protection, self._backend)
         return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
     def _save(self, id: UUID, state: State, about: About) -> Stored:
@@ -152,9 +153,6 @@ class CheckpointStore:
         )
         place = RunHeader(id, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
         return _inserted(place, point, seq=seq, parent=before)
-
-    def _place(self, row: Checkpoint, run: UUID, protection: Protection) -> RunHeader:
-        return RunHeader(run, row.graph, row.version, row.fingerprint, 1, protection, self._backend)
 
 
 def _named(given: str | PayloadBackend | None, name: str) -> str:
@@ -241,14 +239,9 @@ def _document(row: Checkpoint) -> dict[str, Any]:
     rows = list(reader.range_of(row.id))
     if not rows:
         raise records.unknown(row.id)
-    return reader.proven(rows, _cover(row, rows))
-
-
-def _cover(row: Checkpoint, rows: Sequence[Checkpoint]) -> Protection:
-    """How the rows of a run are covered; those of a fork without a row like those of the run that it comes from."""
-    run = Run.objects.filter(id=row.run_id).first()
-    origin = run or _origin(row, reader.folded(reader.parts_of(rows)))
-    return protection_of(origin) if origin else Protection()
+    # A fork without a row is protected like the run that it comes from.
+    run = Run.objects.filter(id=row.run_id).first() or _origin(row, reader.folded(reader.parts_of(rows)))
+    return reader.proven(rows, protection_of(run) if run else Protection())
 
 
 def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:

@@ -71,10 +71,9 @@ class Postgres:
             shutil.chown(self.folder, "nobody")
         if not (data := self.folder / "data").exists():
             self._initialise(programs, data)
+        speed = [] if self.keep else ["-F", *(word for setting in SPEED for word in ("-c", setting))]
         with self.log.open("ab") as log:
-            self._server = _child(
-                [programs / "postgres", "-D", data, "-k", self.folder, "-h", "", *self._speed()], log=log
-            )
+            self._server = _child([programs / "postgres", "-D", data, "-k", self.folder, "-h", "", *speed], log=log)
         self._wait(patience)
         return self.url
 
@@ -99,11 +98,6 @@ class Postgres:
         if code:
             shutil.rmtree(data, ignore_errors=True)
             raise RuntimeError(f"initdb failed:\n{self._last_lines()}")
-
-    def _speed(self) -> list[str]:
-        if self.keep:
-            return []
-        return ["-F", *(word for setting in SPEED for word in ("-c", setting))]
 
     def _wait(self, patience: float) -> None:
         give_up = time.monotonic() + patience

@@ -110,7 +110,9 @@ def _normalised(value: Any, path: tuple[str | int, ...], depth: int) -> Json:
     if value is None or kind is bool:
         return value
     if kind is float:
-        return _number(value, path)
+        if value != value or value in (float("inf"), float("-inf")):
+            _refuse(path, f"is {value}, which JSON cannot hold")
+        return value if value else 0.0
     if depth >= DEEPEST:
         return _refuse(path, f"is nested deeper than {DEEPEST}")
     if kind is dict:
@@ -135,12 +137,6 @@ def _text(value: str, path: tuple[str | int, ...]) -> str:
         except UnicodeEncodeError:
             _refuse(path, "holds half of a surrogate pair")
     return value
-
-
-def _number(value: float, path: tuple[str | int, ...]) -> float:
-    if value != value or value in (float("inf"), float("-inf")):
-        _refuse(path, f"is {value}, which JSON cannot hold")
-    return value if value else 0.0
 
 
 def _refuse(path: tuple[str | int, ...], reason: str) -> Json:

@@ -87,7 +87,9 @@ def _channel(model: type[BaseModel], name: str, schema: dict[str, Any], default:
         is_set=bool(own.get("uniqueItems")),
         exact=exact(model, name),
     )
-    return _with_default(channel, default)
+    plain, lax = fresh_value(channel, default)
+    _check_shape(channel, plain)
+    return replace(channel, default=plain, lax_none=lax)
 
 
 def _reducer(metadata: list[Any]) -> Reducer | Custom:
@@ -95,12 +97,6 @@ def _reducer(metadata: list[Any]) -> Reducer | Custom:
     if len(found) > 1:
         raise InvalidValue("names more than one reducer")
     return found[0] if found else Replace
-
-
-def _with_default(channel: Channel, default: Any) -> Channel:
-    plain, lax = fresh_value(channel, default)
-    _check_shape(channel, plain)
-    return replace(channel, default=plain, lax_none=lax)
 
 
 def fresh_value(channel: Channel, default: Any) -> tuple[Json, bool]:

@@ -273,11 +273,11 @@ class Attempt:
             line=lease.line,
             task=self.task,
             attempt=self.number,
-            read_input=self._input,
+            read_input=lambda: context.graph.input_for(context.input),
             # A copy, for the frontier keeps this very object.
             payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
             error=self.start.error,
-            open_log=self._log,
+            open_log=lambda: structlog.get_logger("countersign.node", run=lease.key, task=self.name),
             deadline=self.deadline,
             secrets=context.conf.secrets,
             cancelled=context.cancelled.is_set,
@@ -285,12 +285,6 @@ class Attempt:
             checkpoint=self._ask_checkpoint,
             memory=self._remember,
         )
-
-    def _input(self) -> Any:
-        return self.context.graph.input_for(self.context.input)
-
-    def _log(self) -> Any:
-        return structlog.get_logger("countersign.node", run=self.context.lease.key, task=self.name)
 
     def _report(self, done: int, total: int, note: str) -> None:
         content = str(mask_secrets(writable(str(note)), self.context.conf.secrets))[:200]

@@ -91,7 +91,8 @@ def _become_unknown(run: Run, events: Sequence[NewEvent], lost: Sequence[TaskRes
     message = f"nobody wrote down whether {named} happened; the run is cancelled when that is settled"
     error = {"code": "outcome_unknown", "message": message, "node": lost[0].node, "task": lost[0].task}
     line = NewEvent("run_unknown", {"code": error["code"], "message": message})
-    _turn(run, [*events, line], status=Status.UNKNOWN, error=_locked(run, error), error_code=error["code"])
+    kept = sealed_rows.encrypted(run, "error", pack_json(error), protection_of(run))
+    _turn(run, [*events, line], status=Status.UNKNOWN, error=kept, error_code=error["code"])
 
 
 def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any) -> None:
@@ -99,10 +100,6 @@ def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any
     rest = {"epoch": F("epoch") + 1, "due_at": None, "lease_until": None, "leased_by": None, "progress": b""}
     cleared = {"error": b"", "error_code": "", "cancel_at": db_now()}
     locked_run.append_locked(run, events, at=timezone.now(), **{**rest, **cleared, "status": status, **values})
-
-
-def _locked(run: Run, error: dict[str, Any]) -> bytes:
-    return sealed_rows.encrypted(run, "error", pack_json(error), protection_of(run))
 
 
 def _lost(run: Run) -> list[TaskResult]:

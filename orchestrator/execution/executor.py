@@ -134,12 +134,15 @@ class Executor:
         if entry.outcome == Outcome.DONE:
             # Where a person settled it, he has said that this output is the one.
             if not entry.settled and entry.input_hash != self.context.input_hash(start):
-                return TaskOutcome("unknown", error=_changed(start.task), attempt=entry.attempt)
+                changed = {"type": "InputChanged", "message": f"{start.task} has a recorded result for another input"}
+                return TaskOutcome("unknown", error=changed, attempt=entry.attempt)
             output = Output.from_json(entry.output or {})
             return TaskOutcome("done", output=output, attempt=entry.attempt, ms=entry.took_ms, settled=entry.settled)
         lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
         if lost or entry.outcome == Outcome.UNKNOWN:
-            return TaskOutcome("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)
+            what = f"{start.task} would act, and died before it wrote down that it had"
+            error = entry.error or {"type": "Lost", "message": f"the worker wrote down that {what}"}
+            return TaskOutcome("unknown", error=error, attempt=entry.attempt)
         return None
 
     def _begin(self, begin: Sequence[Next]) -> None:
@@ -329,14 +332,3 @@ class Executor:
             self.context.cancelled.set()
             self._collect(self._ready())
             raise Draining
-
-
-def _lost(task: Task) -> dict[str, Any]:
-    return {
-        "type": "Lost",
-        "message": f"the worker wrote down that {task} would act, and died before it wrote down that it had",
-    }
-
-
-def _changed(task: Task) -> dict[str, Any]:
-    return {"type": "InputChanged", "message": f"{task} has a recorded result for another input"}

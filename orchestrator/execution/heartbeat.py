@@ -166,7 +166,10 @@ class Heartbeat:
 
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:
-            pulse = self._pulse(progress)
+            if self._beats is None:
+                pulse = leases.heartbeat(self._lease.id, self._lease.epoch, progress=self._kept(progress))
+            else:
+                pulse = Pulse.HELD if self._beats() else Pulse.LOST
         except (Error, CountersignError, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
             log.warning("heartbeat_failed", id=str(self._lease.id), error=str(error))
@@ -178,11 +181,6 @@ class Heartbeat:
         elif pulse == Pulse.CANCELLING:
             self.cancelling.set()
         return bool(pulse)
-
-    def _pulse(self, progress: dict[str, Any] | None) -> Pulse:
-        if self._beats is None:
-            return leases.heartbeat(self._lease.id, self._lease.epoch, progress=self._kept(progress))
-        return Pulse.HELD if self._beats() else Pulse.LOST
 
     def _kept(self, progress: dict[str, Any] | None) -> bytes | None:
         """A report as the run's row keeps it."""

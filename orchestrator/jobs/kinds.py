@@ -86,7 +86,9 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
             raise
         except Exception as error:
             log.exception("job_failed", job=str(lease.id), kind=lease.kind)
-            jobs.fail_job(lease, _code(error), _text(error), again_in=again_in)
+            code = error.code if isinstance(error, CountersignError) else "job_failed"
+            text = str(mask_secrets(writable(f"{type(error).__name__}: {error}"), conf().secrets))
+            jobs.fail_job(lease, code, text, again_in=again_in)
 
 
 def _slice(
@@ -100,11 +102,3 @@ def _slice(
         if draining() or time.monotonic() > until:
             return jobs.give_back(lease)
     return jobs.finish_job(lease, again_in=again_in)
-
-
-def _code(error: Exception) -> str:
-    return error.code if isinstance(error, CountersignError) else "job_failed"
-
-
-def _text(error: Exception) -> str:
-    return str(mask_secrets(writable(f"{type(error).__name__}: {error}"), conf().secrets))

@@ -4,7 +4,6 @@ lock.
 
 from typing import Any
 
-from django.db.models import F
 from django.utils import timezone
 
 from approvals.gates import guarded_channels
@@ -16,7 +15,6 @@ from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue import notify
 from checkpoints.queue.processes import Process
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
@@ -65,22 +63,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     elif run.cancel_at:
         cancellation.conclude_locked(run, [line])
     else:
-        _queue(run, line)
-
-
-def _queue(run: Run, line: NewEvent) -> None:
-    locked_run.append_locked(
-        run,
-        [line],
-        at=timezone.now(),
-        status=Status.QUEUED,
-        due_at=db_now(),
-        error=b"",
-        error_code="",
-        claims_since_progress=0,
-        wakes=F("wakes") + 1,
-    )
-    notify.notify_workers()
+        locked_run.requeue_run(run, events=[line], only=frozenset({Status.UNKNOWN}))
 
 
 def _row(run: Run, task: str) -> TaskResult:

@@ -95,7 +95,8 @@ def _assemble(
     last: set[str] = set()
     x = float(MARGIN)
     for cells in columns:
-        width = max((_width(cell) for cell in cells if isinstance(cell, str)), default=20.0)
+        letters = [max(len(shown_links(cell)), 5) for cell in cells if isinstance(cell, str)]
+        width: float = round(ROOM + LETTER * max(letters)) if letters else 20.0
         for cell in cells:
             if isinstance(cell, str):
                 placed[cell] = Placed(cell, x, y[cell] + top, width, HEIGHT)
@@ -106,10 +107,6 @@ def _assemble(
         x += width + GAP
     routes, bottom = _routes(links, placed, stops, last)
     return Drawing(round(x - GAP + MARGIN, 1), bottom + MARGIN, tuple((b, placed[b.name]) for b in boxes), routes)
-
-
-def _width(name: str) -> float:
-    return round(ROOM + LETTER * max(len(shown_links(name)), 5))
 
 
 def shown_links(name: str) -> str:
