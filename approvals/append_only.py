@@ -1,8 +1,7 @@
 """Decisions cannot be changed or removed by anybody, not even by SQL: triggers on PostgreSQL and SQLite.
 
-They let one thing pass: payload columns that are encrypted anew under another key, every other column as it was.
-
-Installed after every migrate, because SQLite drops them when it rebuilds a table; a system check watches them.
+They let payload columns pass that are encrypted anew, every other column as it was. Installed after every migrate,
+because SQLite drops them when it rebuilds a table; a system check watches them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -113,9 +112,7 @@ def missing_triggers() -> list[str]:
 def check_triggers(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
 ) -> list[CheckMessage]:
-    """approvals.W001: a trigger that keeps decisions append-only is missing. Runs with `check --database default`, and
-    at migrate.
-    """
+    """approvals.W001: a trigger that keeps decisions append-only is missing. At migrate, and in `check --database`."""
     if not databases or "default" not in databases:
         return []
     if Decision._meta.db_table not in connection.introspection.table_names():

@@ -1,5 +1,4 @@
-"""Signing: one act, one transaction, over any open writes of a run. Pages, API and commands call `sign` and nothing
-else.
+"""Signing: one act, one transaction, over any open writes of a run. Pages, API and commands call `sign` and `decide`.
 
 The reviewer is the caller's user, never a field of what was posted. Locks in order: run, requests by id. A settled gate
 wakes the run in the same transaction. `approvals.signing` does the arithmetic; this module holds the act.

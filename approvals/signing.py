@@ -1,5 +1,4 @@
-"""The arithmetic of one signing: read what was posted, weigh each item against the write as it stands, say what came
-of it.
+"""The arithmetic of one signing: what was posted is read, and each item weighed against the write as it stands.
 
 Builds rows, writes none. `approvals.reviews` calls it under the locks of the run and its requests.
 """
@@ -218,9 +217,7 @@ def _decision(act: Signing, request: ApprovalRequest, row: PendingWrite, item: I
 
 
 def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], list[NewEvent]]:
-    """The requests that this act settles, with their outcomes, and the act's lines: one a decision, then one a settled
-    request.
-    """
+    """The requests that this act settles, with outcomes, and its lines: one a decision, then one a settled request."""
     settled, events = [], list(act.events)
     for asked in {one.request.id: one for one in act.asked.values()}.values():
         result = _after(act, asked)

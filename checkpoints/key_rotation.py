@@ -51,8 +51,7 @@ class Rotated:
 def behind() -> dict[str, int]:
     """Rows by table with a payload column that an older key encrypts; tables without any are left out.
 
-    Raises `WrongKey` where there is no encryption key, and what a backend raises: bytes that it keeps elsewhere are
-    looked at one by one.
+    Raises `WrongKey` where there is no encryption key, and what a backend raises whose bytes are looked at one by one.
     """
     counts = {model._meta.db_table: _behind(model, names).count() for model, names in encryptable()}
     counts[_CHECKPOINTS] += sum(1 for page in _elsewhere() for row in page if _is_behind(row))
@@ -147,9 +146,7 @@ def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
 
 
 def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
-    """Of these stored bytes of a row's columns what an older key encrypts, under the newest. Raises `TamperedRow`,
-    `WrongKey`.
-    """
+    """Of a row's stored bytes what an older key encrypts, under the newest. Raises `TamperedRow`, `WrongKey`."""
     protection = sealed_rows.Protection(encrypted=True)
     plain = {name: sealed_rows.decrypted(row, name, stored[name]) for name in _old(stored)}
     return {name: sealed_rows.encrypted(row, name, data, protection) for name, data in plain.items()}

@@ -15,9 +15,7 @@ _noted: set[str] = set()
 
 
 def discover() -> list[Compiled]:
-    """Register the graphs of all installed apps. Called once, when Django is ready. Raises `InvalidGraph` naming the
-    graph.
-    """
+    """Register the graphs of all installed apps, once, when Django is ready. Raises `InvalidGraph` naming the graph."""
     found = []
     for config in apps.get_app_configs():
         name = f"{config.name}.graphs"

@@ -1,7 +1,6 @@
 """Settings from environment variables, typed; a bad value is refused with one sentence that names the variable.
 
-Called by `orchestrator.settings` and `manage.py` only. It never reads Django's settings, which do not exist
-yet when it runs.
+Called by `orchestrator.settings` and `manage.py`. It never reads Django's settings, which do not exist yet then.
 """
 
 import json

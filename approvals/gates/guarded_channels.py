@@ -12,10 +12,7 @@ from orchestrator.engine.compile import Compiled
 
 
 def guards(run: UUID, line: int, compiled: Compiled, channels: Iterable[str]) -> set[str]:
-    """The nodes whose gates guard any of these channels: for each the one that wrote it last, else the first that
-    declares
-    it. Empty where none is guarded.
-    """
+    """The nodes whose gates guard any of these: of each channel its last writer, else the first that declares it."""
     wrote = _writers(run, line)
     gates = [(node.name, node.gate) for node in compiled.nodes.values() if node.gate]
     declared = {channel: node for node, gate in reversed(gates) for channel in gate.writes}

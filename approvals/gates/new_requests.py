@@ -1,8 +1,7 @@
-"""Opening requests: what the runner does for each gate that a superstep reached, inside the commit that stages the
-writes.
+"""Opening requests: one for each gate that a superstep reached, inside the commit that stages the writes.
 
-Everything is computed before the transaction; `Opening.insert` only inserts. Title, facts, labels, policy and base are
-fixed here, once: what people are shown later is what is stored now.
+Everything is computed before the transaction; `NewRequests.insert` only inserts. Title, facts, labels, policy and base
+are fixed here, once: what people are shown later is what is stored now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,4 @@
-"""What the runner asks about gates: which are settled, what applying them means, and which held writes a commit
-re-bases.
+"""What the runner asks about gates: which are settled, what applying them means, which held writes a commit re-bases.
 
 Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
 """
@@ -74,9 +73,7 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
 
 
 def _require_asked(lease: Lease, tasks: Collection[Task]) -> None:
-    """Raise where the request of a waiting task is gone, or only says that it was applied: its approval would be lost.
-    One that was withdrawn or has expired is closed in its own right.
-    """
+    """Raise where a waiting task's request is gone or says that it was applied. A withdrawn or expired one is over."""
     if not tasks:
         return
     closed = (RequestStatus.WITHDRAWN, RequestStatus.EXPIRED)

@@ -1,6 +1,4 @@
-"""What every page shares: the frame, none for a script that asks for parts; what may not be seen is not there; and what
-cannot be opened is said.
-"""
+"""What every page shares: its frame (none for scripts that ask for parts), and what it says where it is not shown."""
 
 from collections.abc import Callable
 from functools import wraps

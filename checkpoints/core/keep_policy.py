@@ -13,9 +13,7 @@ AFTER = frozenset[str | None]({"after", "both"})
 
 @frozen
 class Superstep:
-    """What the policy looks at. `ran` and `next` are the `checkpoint=` settings of the nodes that ran and that run
-    next.
-    """
+    """What the policy looks at. `ran` and `next`: the `checkpoint=` of the nodes that ran and that run next."""
 
     number: int
     ran: Sequence[str | None]

@@ -1,5 +1,4 @@
-"""Checkpoints as rows: what changed against the parent, a full snapshot when one is due, the hashes, the seal. The
-ledger writes with it; `folding` reads rows back.
+"""Checkpoints as rows: what changed against the parent, a snapshot when one is due, hashes, seal. `reader` reads them.
 
 A change is a list of ops on the document {scratch, artifacts, diagnostics, frontier, versions, open}. A row's `anchor`
 is the seq of the newest row of its line, up to it, that needs no other: it has a snapshot, or its change sets the whole
@@ -198,9 +197,7 @@ def standalone_row(
 def next_row(
     header: RunHeader, new: UUID, head: Head, checkpoint: NewCheckpoint, change: Delta, *, end: LogEnd, at: datetime
 ) -> tuple[Checkpoint, Head]:
-    """The row after `head`, and the head that it makes. A head that is not kept is replaced: the row takes over its seq
-    and its parent.
-    """
+    """The row after `head`, and the head that it makes. It takes over seq and parent of a head that is not kept."""
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
     row = _row(header, new, checkpoint, parent=parent, seq=seq, end=end, at=at)
     since = head.since + len(change.data)

@@ -1,5 +1,4 @@
-"""The verbs that change a run: open it, commit a superstep, stop it, queue it again. Journal entries stand in
-`journal`.
+"""The verbs that change a run: start it, commit a superstep, stop it, append to its log. `journal` has the journal.
 
 The runner and the verbs of floor 3 call them. Each is one transaction, or joins the one that is open. Nothing here
 knows about people's decisions: what must ride in a commit is handed in as `inside`.
@@ -61,16 +60,12 @@ _SHARED_BY_CHECKPOINTS = (
 
 
 class ConcurrentUpdate(Exception):
-    """Somebody else wrote to the log, or woke the run, since the holder looked; he must look again and build his commit
-    anew.
-    """
+    """Somebody else wrote to the log, or woke the run: refresh the lease and build the commit anew."""
 
 
 @frozen
 class RunUpdate:
-    """What becomes of the run with a commit. `due_in` (seconds) goes with `waiting`; `error` with the stopped
-    statuses.
-    """
+    """What becomes of the run with a commit. `due_in` (seconds) goes with waiting, `error` with what stopped."""
 
     status: str = Status.RUNNING
     at_node: str = ""
@@ -147,9 +142,8 @@ def commit_superstep(
 ) -> Head:
     """Move the head in one fenced transaction (semantics 4). Returns the new head and updates the lease.
 
-    `inside` writes other rows in the same transaction. Raises `StaleLease` where another epoch has the run,
-    `ConcurrentUpdate` where the log has newer events, `SaveFailed` where the payload backend refuses; then nothing was
-    written.
+    `inside` writes other rows in it. Raises, having written nothing, `StaleLease` where another epoch has the run,
+    `ConcurrentUpdate` where the log has newer events, `SaveFailed` where the payload backend refuses.
     """
     it = prepare_commit(lease, head, checkpoint, run_update, events=events, inside=inside)
     it.send()()
@@ -229,10 +223,7 @@ def _await(
 def stop_run(
     lease: Lease, run_update: RunUpdate, *, events: Sequence[NewEvent], inside: Callable[[], None] | None = None
 ) -> None:
-    """Change a leased run's status without a checkpoint: poison, incompatible, or rest again.
-
-    Raises as `commit_superstep` does.
-    """
+    """Change a leased run's status without a checkpoint (poison, rest). Raises as `commit_superstep` does."""
     at = timezone.now()
     rows, end = event_log.chain(lease.id, lease.end, [*lease.unsaved, *events], at=at, protection=lease.protection)
     fence = _fence(lease, end, **_columns(lease, run_update, at))
@@ -241,18 +232,15 @@ def stop_run(
 
 
 def stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
-    """Stop a held run as tampered. Nothing that is sealed is touched and no line is written: a new seal would cover up
-    what was found.
-    """
+    """Stop a leased run as tampered. No line is written and nothing sealed: that would cover up what was found."""
     values = _columns(lease, RunUpdate(Status.TAMPERED, tape=lease.tape, error=error), timezone.now())
     Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING).update(**values)
     notify.notify_workers()
 
 
 def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[[], None] | None = None) -> None:
-    """Append events to the log of a leased run, extend its lease, and do `inside` in the same transaction.
-
-    Raises as `commit_superstep` does.
+    """Append events to the log of a leased run, extend the lease, and do `inside` in the same transaction. Raises as
+    `commit_superstep` does.
     """
     rows, end = event_log.chain(
         lease.id, lease.end, [*lease.unsaved, *events], at=timezone.now(), protection=lease.protection
@@ -263,10 +251,8 @@ def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[
 
 
 def refresh_lease(lease: Lease) -> None:
-    """Read where the log stands now into the lease, after a `ConcurrentUpdate`.
-
-    Raises `StaleLease` where the lease is lost, and `TamperedRow` or `WrongKey` where the run's row is not as it was
-    sealed.
+    """Read where the log stands now into the lease, after a `ConcurrentUpdate`. Raises `StaleLease` where the lease is
+    lost, and `TamperedRow` or `WrongKey` where the run's row is not as it was sealed.
     """
     row = Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING)
     now = row.only(*_REFRESHED).first()

@@ -35,9 +35,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a decision on a write looks at: the channel's value and those of `shows`. `bound` says whether the value
-    binds.
-    """
+    """What a decision on a write looks at: the channel's value (`bound`: whether it binds) and those of `shows`."""
 
     value: Any
     shows: dict[str, Any]

@@ -1,5 +1,4 @@
-"""What tasks read from memory, kept: so that a resumed task sees what it saw (modes snapshot and journaled), and so
-that it can be shown and compared later (all modes).
+"""What tasks read from memory, kept: to be seen again by a resumed task (modes snapshot, journaled), and to be shown.
 
 In those two modes a row is written before the node gets its answer. In live mode the rows ride in the commit. A task
 that must run again because memory changed loses its records first.
@@ -33,9 +32,7 @@ JOURNAL = "journal"
 
 @dataclass(slots=True)
 class ReplayingShelf:
-    """A shelf that gives a task what it was given before, call by call; what it asks for the first time it reads as it
-    is now.
-    """
+    """A shelf that gives a task what it was given before, call by call; anything else it reads as it is now."""
 
     lease: Lease
     task: Task

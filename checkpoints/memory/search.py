@@ -68,9 +68,7 @@ def missing_index() -> list[str]:
 def check_index(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
 ) -> list[CheckMessage]:
-    """checkpoints.W001: memory cannot be searched, or not all of it. Runs with `check --database default`, and at
-    migrate.
-    """
+    """checkpoints.W001: memory cannot be searched, or not all of it. At migrate, and in `check --database`."""
     if not databases or "default" not in databases:
         return []
     if MemoryTrace._meta.db_table not in connection.introspection.table_names():
@@ -83,9 +81,7 @@ def check_index(
 
 
 def candidates(words: Sequence[str], namespace: str, limit: int) -> list[int]:
-    """Ids of traces of a namespace that hold at least one of the words (as `trace.words_in` gives them), those that the
-    database ranks best.
-    """
+    """Ids of traces that hold at least one of the words (of `trace.words_in`): those that the database ranks best."""
     if not words:
         return []
     statement, query = _SEARCH[connection.vendor]

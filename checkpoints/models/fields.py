@@ -54,9 +54,7 @@ class Sealed(models.Model):
 
 
 class OfTask(models.Model):
-    """A row that belongs to one task: (run, line, node, visit, index). The line is in the key because a rewind meets
-    it again.
-    """
+    """A row of one task: (run, line, node, visit, index). The line is in the key, for a rewind meets the task again."""
 
     line = models.IntegerField()
     node = models.CharField(max_length=200)

@@ -34,9 +34,7 @@ _META = [field.name for field in Checkpoint._meta.concrete_fields if field.name 
 
 
 class CheckpointStore:
-    """Keeps checkpoints as rows, and their bytes in a payload backend: by its name in the settings, or one of your own,
-    which this process then knows by `name`.
-    """
+    """Keeps checkpoints as rows, their bytes in a backend: one of the settings, or one's own, known here by `name`."""
 
     def __init__(self, payloads: str | PayloadBackend | None = None, *, name: str = "") -> None:
         self._backend = _named(payloads, name)
@@ -260,9 +258,7 @@ def _origin(row: Checkpoint, document: dict[str, Any]) -> Run | None:
 
 
 def _lineage(row: Checkpoint, document: dict[str, Any], origin: Run | None) -> dict[str, Any]:
-    """What a fork knows of where it comes from: the run with a row, the seq where it left it, its input, and what
-    earlier forks on the way patched.
-    """
+    """What a fork knows of its origin: run, seq where it left it, input, and what earlier forks on the way patched."""
     about = document["open"].get("stored", {})
     own = origin is not None and origin.id == row.run_id
     return {

@@ -38,8 +38,7 @@ def binaries() -> Path:
 class Postgres:
     """One server on a Unix socket in `folder`, with a database named `countersign`.
 
-    `keep=True` leaves the data there, written as carefully as PostgreSQL does by default; otherwise it is fast
-    and removed at the end.
+    `keep=True` leaves its data there, written as carefully as by default; else it is fast and its data are removed.
     """
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
@@ -60,8 +59,7 @@ class Postgres:
     def start(self, *, patience: float = 30.0) -> str:
         """Start it, wait until it answers, and return its URL. `patience` is in seconds.
 
-        Raises `PostgresMissing`, or `RuntimeError` with the end of its log. The server dies with the thread that
-        called this.
+        It dies with the thread that called this. Raises `PostgresMissing`, or `RuntimeError` with the end of its log.
         """
         programs = binaries()
         if len(bytes(self.folder)) > LONGEST_SOCKET_PATH:

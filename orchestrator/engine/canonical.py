@@ -24,9 +24,7 @@ Json = Any
 
 
 def dumps(value: Any) -> bytes:
-    """The canonical bytes of a JSON value (tuples count as lists). Raises `InvalidValue` naming the path of what is
-    not JSON.
-    """
+    """The canonical bytes of a JSON value (tuples are lists). Raises `InvalidValue` naming the path of what is none."""
     return encode(normalised(value))
 
 

@@ -1,8 +1,6 @@
-"""Channels: one named value of the state each, with its type and its reducer. `compile` makes them; nothing here
-does I/O.
+"""Channels: one named value of the state each, with its type and its reducer. Made by `compile`; nothing here does I/O.
 
-Values come in as Python or JSON, are staged to canonical JSON once, and are reduced as JSON wherever the reducer
-allows it.
+Values come in as Python or JSON, are staged to canonical JSON once, and reduced as JSON wherever the reducer allows.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,4 @@
-"""From a declared graph to the one that runs: checked, indexed, fingerprinted, frozen. The registry and `play` call
-it.
+"""From a declared graph to the one that runs: checked, indexed, fingerprinted, frozen. For the registry and `play`.
 
 A `Compiled` answers what planner, reducer, runner and pages ask about a graph; it never changes and holds no run.
 """
@@ -119,8 +118,7 @@ class Compiled:
     def stage_input(self, given: Any, *, limit: int | None = LIMIT) -> Json:
         """Canonical JSON of an input: a mapping or an instance of the model. `limit` in bytes.
 
-        Raises `InvalidValue` naming the path (fields that the model does not know are refused unless it says
-        otherwise), `PayloadTooLarge`.
+        Raises `InvalidValue` naming the path (also of fields that the model does not know), `PayloadTooLarge`.
         """
         model = self.input_model
         if not isinstance(given, BaseModel | Mapping):

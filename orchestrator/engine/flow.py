@@ -1,5 +1,4 @@
-"""Where a visit that has ended leads: tokens on the edges it takes, and sends. The reducer calls it; it reads no
-results.
+"""Where a visit that has ended leads: tokens on the edges it takes, and sends. The reducer calls it.
 
 A visit ends with its last task. Its edges are evaluated once, on the state after the reduce.
 """
@@ -19,9 +18,7 @@ from orchestrator.engine.node import END, Branch, Edge
 
 @frozen
 class Finished:
-    """A visit that ended: its outcome (approved, rejected, partial behind a gate; error; else None) and the edges it
-    took.
-    """
+    """A visit that ended, the edges it took, its outcome: approved, rejected, partial (of a gate), error, or None."""
 
     node: str
     visit: int

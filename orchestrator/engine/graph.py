@@ -20,9 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Graph(Definition):
-    """A graph: a name, the models of its input and state, its policies, nodes and edges. Making one registers
-    nothing.
-    """
+    """A graph: a name, models of its input and state, policies, nodes and edges. Making one registers nothing."""
 
     def node(
         self,

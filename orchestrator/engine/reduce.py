@@ -51,9 +51,7 @@ class Result:
 
 @frozen
 class HeldWrite:
-    """A write that a gate holds; `position` is its place among the task's writes, from 0. `version` as in
-    `WriteValue`.
-    """
+    """A write that a gate holds. `position`: among the task's writes, from 0. `version`: as in `WriteValue`."""
 
     task: Task
     position: int
@@ -77,9 +75,7 @@ class Settled:
 
 @frozen
 class Step:
-    """The state and frontier after it, what changed per channel, writes newly held, the visits that ended, and what is
-    to land in memory.
-    """
+    """State and frontier after it, changes by channel, writes newly held, visits that ended, landings in memory."""
 
     state: State
     frontier: Frontier
@@ -93,9 +89,8 @@ NOTHING = Output()
 
 
 def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
-    """Reduce a superstep, all of whose tasks have a result.
-
-    Raises `ConflictingWrites` naming both tasks, and `InvalidValue` where a router or a reducer fails.
+    """Reduce a superstep, all of whose tasks have a result. Raises `ConflictingWrites` naming both tasks, and
+    `InvalidValue` where a router or a reducer fails.
     """
     missing = [str(start.task) for start in planned.starts if start.task not in results]
     if missing:

@@ -10,9 +10,7 @@ _known: dict[tuple[str, str], Compiled] = {}
 
 
 def register(graph: Definition) -> Compiled:
-    """Compile, freeze and register a graph; registering the same object again changes nothing. Raises
-    `InvalidGraph`.
-    """
+    """Compile, freeze and register a graph; the same object again changes nothing. Raises `InvalidGraph`."""
     key = (graph.name, graph.version)
     known = _known.get(key)
     if known is not None and known.graph is graph:
@@ -46,9 +44,7 @@ def get(name: str, version: str | None = None) -> Compiled:
 
 
 def current(name: str) -> Compiled:
-    """The version that new runs take: the one that says `current=True`, else the one declared last. Raises
-    `UnknownThing`.
-    """
+    """The version that new runs take: the one with `current=True`, else the last declared. Raises `UnknownThing`."""
     versions = [compiled for compiled in _known.values() if compiled.name == name]
     if not versions:
         raise _unknown(name)

@@ -134,9 +134,7 @@ def viewer(
     *,
     reads: tuple[str, ...] | None,
 ) -> Callable[[], BaseModel]:
-    """What makes the state as a node sees it: a fresh instance; with `reads`, one that has these channels and no
-    others.
-    """
+    """What makes the state as a node sees it: a fresh instance, of the channels in `reads` alone where it is given."""
     known = {**state["scratch"], **state["artifacts"]}
     wanted = known if reads is None else {name: known[name] for name in reads}
     if can_be_viewed(model):

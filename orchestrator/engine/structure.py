@@ -1,8 +1,6 @@
-"""A graph as a plain document: what the fingerprint is made of, and what the catalogue shows. Pure; compiled graphs
-call it.
+"""A graph as a plain document: what the fingerprint is made of, and what the catalogue shows. Pure; `compile` calls it.
 
-No source code, addresses or docstrings stand in the document, so the same declaration has one fingerprint
-everywhere.
+No source code, addresses or docstrings stand in it, so the same declaration has one fingerprint everywhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence

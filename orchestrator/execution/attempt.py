@@ -323,9 +323,7 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
-    """The output with masked values, labels and what was asked of memory; the names of channels and nodes are the
-    author's own.
-    """
+    """The output with values, labels and questions to memory masked; channels' and nodes' names are the author's."""
     writes = (
         replace(w, value=mask_secrets(w.value, secrets), label=mask_secrets(w.label, secrets)) for w in output.writes
     )

@@ -234,9 +234,7 @@ class Executor:
                 self._take(one)
 
     def _take_recorded(self, one: Attempt) -> None:
-        """An atomic attempt that was given up, or whose commit was not acknowledged, had its result: the journal
-        knows.
-        """
+        """The journal has the result of an atomic attempt that was given up, or whose commit was not acknowledged."""
         entry = journal.entries(self.lease).get(one.task)
         known = self._known(one.start, entry) if entry else None
         if known is None:

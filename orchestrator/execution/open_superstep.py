@@ -1,7 +1,6 @@
 """What is kept of an open superstep: one with a failed, unknown or postponed task. Values only; the runner stores them.
 
-A superstep stays open until each of its tasks has a result; then all are reduced in declared order, as if nothing had
-been.
+It stays open until each of its tasks has a result; then all are reduced in declared order, as if nothing had been.
 """
 
 from dataclasses import field

@@ -1,6 +1,4 @@
-"""What a finished task means for its superstep: its writes flow, or a gate holds them, or its error takes an error
-edge.
-"""
+"""What a finished task means for its superstep: its writes flow, a gate holds them, or it takes an error edge."""
 
 from approvals.gates import guarded_channels
 from orchestrator.engine import Task

@@ -1,6 +1,4 @@
-"""Settling unknown outcomes: a person says what happened, one task at a time. `runs.settle` calls it under the run's
-lock.
-"""
+"""Settling unknown outcomes: a person says what happened, one task at a time. `runs.settle` calls it under its lock."""
 
 from typing import Any
 
@@ -30,9 +28,7 @@ def unknown_tasks(run: Run) -> list[TaskResult]:
 
 
 def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk: bool, by: Any, reason: str) -> None:
-    """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
-    says.
-    """
+    """Write down what a person says of one unknown task of a locked run. Raises as `runs.settle` says."""
     if not reason.strip():
         raise InvalidValue("settling an outcome needs a reason", path="reason")
     row = _row(run, task)

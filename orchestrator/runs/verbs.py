@@ -1,5 +1,4 @@
-"""What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call these and nothing
-else.
+"""What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call nothing else.
 
 Each verb is one transaction, or joins the caller's. `by=None` means the system (commands without --by). Permissions are
 asked by the faces; what is refused here is refused to everybody.
@@ -174,8 +173,8 @@ def advance(run_id: UUID | str) -> Run:
 
 
 def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
-    """Queue a failed run again, one that is incompatible here and whose graph is registered now, or a tampered one of
-    which every record verifies again.
+    """Queue again a run that failed, one that is incompatible but whose graph is here now, or a tampered one that
+    verifies.
 
     What its open superstep kept is used; only tasks without a result run. A fork that a store made gets its row here.
     Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
@@ -234,9 +233,8 @@ def settle(
     """Say of one task with an unknown outcome: it happened, with this output; or it did not, run it again.
 
     `output` is checked like a node's return. Raises `UnknownThing` (no such unknown task), `InvalidValue` (output, or
-    no
-    reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes where
-    only time speaks for its end). The last settling queues the run.
+    no reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes
+    where only time speaks for its end). The last settling queues the run.
     """
     said: dict[str, Any] = {"happened": happened, "output": output, "accept_risk": accept_risk, "reason": reason}
     with _locked(get(run_id).id, by=by) as run:

@@ -16,8 +16,6 @@ from orchestrator.management.run_watch import watch_run
 
 
 class Command(BaseCommand):
-    """Start a run of a graph."""
-
     help = "Start a run. Exit codes: 0 started (--wait: completed or at rest), 1 refused, 3 ended otherwise, 4 stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
