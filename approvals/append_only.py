@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from django.apps import AppConfig
 from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
@@ -109,17 +108,14 @@ def missing_triggers() -> list[str]:
     return [name for name in _NAMES if name not in there]
 
 
-def check_triggers(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
-) -> list[CheckMessage]:
+def check_triggers(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """approvals.W001: a trigger that keeps decisions append-only is missing. At migrate, and in `check --database`."""
     if not databases or "default" not in databases:
         return []
     if Decision._meta.db_table not in connection.introspection.table_names():
         return []
+    hint = "run manage.py migrate"
     return [
-        Warning(
-            f"trigger {name} is missing: decisions could be changed", hint="run manage.py migrate", id="approvals.W001"
-        )
+        Warning(f"trigger {name} is missing: decisions could be changed", hint=hint, id="approvals.W001")
         for name in missing_triggers()
     ]

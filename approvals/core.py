@@ -68,9 +68,8 @@ def judge(writes: Sequence[Held], decisions: Iterable[Given], policy: Policy) ->
     refused = [s for s in standings.values() if s.verdict == REJECTED]
     if policy.all_or_nothing and refused:
         first = min(refused, key=lambda s: s.seq)
-        standings = {
-            w: s if s.verdict == REJECTED else Standing(REJECTED, first.by, first.seq) for w, s in standings.items()
-        }
+        with_it = Standing(REJECTED, first.by, first.seq)
+        standings = {w: s if s.verdict == REJECTED else with_it for w, s in standings.items()}
     return standings
 
 

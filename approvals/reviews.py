@@ -80,12 +80,9 @@ def decide(
     request = ApprovalRequest.objects.filter(id=signing.uuid_of(request_id, "request")).first()
     if request is None:
         raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
-    own = PendingWrite.objects.filter(
-        run=request.run_id, line=request.line, node=request.node, visit=request.visit, index=request.index
-    )
-    signing.require_own(
-        signing.parse_decisions(decisions), set(own.values_list("write", flat=True)), request=request.id
-    )
+    of_task = {"line": request.line, "node": request.node, "visit": request.visit, "index": request.index}
+    own = PendingWrite.objects.filter(run=request.run_id, **of_task).values_list("write", flat=True)
+    signing.require_own(signing.parse_decisions(decisions), set(own), request=request.id)
     return sign(request.run_id, decisions, by=by, idempotency_key=idempotency_key)
 
 
@@ -147,9 +144,8 @@ def _write(act: Signing, receipt: Receipt) -> None:
         decision.receipt, decision.event_seq = receipt, first + offset
     statements.insert_rows(Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection))
     last = locked_run.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
+    changed = {"status": RequestStatus.SETTLED, "settled_at": act.at, "settled_seq": last}
     for request, result in settled:
-        ApprovalRequest.objects.filter(id=request.id).update(
-            status=RequestStatus.SETTLED, outcome=result, settled_at=act.at, settled_seq=last
-        )
+        ApprovalRequest.objects.filter(id=request.id).update(outcome=result, **changed)
     if settled:
         notify.wake(act.run.id)

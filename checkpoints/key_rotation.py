@@ -6,6 +6,7 @@ of what is done: the rows say under which key they are, so a rotation that was c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -182,9 +183,7 @@ def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
 def _stored(row: Checkpoint) -> dict[str, bytes]:
     """The bytes that a backend keeps for the columns of a row. Raises what the backend raises."""
     kept = {column: bytes(getattr(row, column)) for column in _BACKED}
-    return {
-        column: payloads.get_payload(row.backend, _named(row, column), data) for column, data in kept.items() if data
-    }
+    return {name: payloads.get_payload(row.backend, _named(row, name), data) for name, data in kept.items() if data}
 
 
 def _is_behind(row: Checkpoint) -> bool:
@@ -207,10 +206,8 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
     if not new:
         return
     was = {column: bytes(getattr(row, column)) for column in new}
-    columns = {
-        column: payloads.put_payload(row.backend, _named(row, column), data, under=uuid4().hex)
-        for column, data in new.items()
-    }
+    put = partial(payloads.put_payload, row.backend)
+    columns = {column: put(_named(row, column), data, under=uuid4().hex) for column, data in new.items()}
     changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**columns)
     for column, data in (was if changed else columns).items():
         payloads.delete_payload(row.backend, _named(row, column), data)

@@ -39,9 +39,8 @@ def note_version(compiled: Compiled) -> None:
     current = {"current": registry.current(compiled.name) is compiled}
     try:
         with transaction.atomic():
-            GraphVersion.objects.update_or_create(
-                **row, defaults=current, create_defaults={**current, "first_seen_at": db_now()}
-            )
+            new = {**current, "first_seen_at": db_now()}
+            GraphVersion.objects.update_or_create(**row, defaults=current, create_defaults=new)
     except IntegrityError:
         pass  # Another process wrote the same row first.
     # Only once it is sure to stay: a caller's rollback takes the row with it.

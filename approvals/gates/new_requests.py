@@ -117,9 +117,8 @@ def _open(
         for write in proposal
     )
     ids = [str(write_id(lease.id, lease.line, task, write.position)) for write in proposal]
-    opening.events.append(
-        NewEvent("request_opened", {"request": str(request.id), "writes": ids}, node=task.node, task=str(task))
-    )
+    facts = {"request": str(request.id), "writes": ids}
+    opening.events.append(NewEvent("request_opened", facts, node=task.node, task=str(task)))
 
 
 def _stage(
@@ -135,9 +134,8 @@ def _stage(
     task = write.task
     labels: dict[str, Any] = {name: shown[name] for name in ("title", "facts")}
     labels |= shown["writes"][write.position]
-    base = pending_writes.base_in(
-        moment.state, write.channel, bound=compiled.channels[write.channel].bound, shows=gate.shows
-    )
+    bound = compiled.channels[write.channel].bound
+    base = pending_writes.base_in(moment.state, write.channel, bound=bound, shows=gate.shows)
     return pending_writes.staged(
         write_id(lease.id, lease.line, task, write.position),
         pending_writes.Address(lease.id, lease.line, task.node, task.visit, task.index, write.position),

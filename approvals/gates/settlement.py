@@ -43,9 +43,8 @@ class Rebasing:
         if self.rows:
             statements.insert_rows(PendingWrite, self.rows)
         if self.reopened:
-            ApprovalRequest.objects.filter(id__in=self.reopened).update(
-                status=RequestStatus.OPEN, outcome="", settled_at=None, settled_seq=None
-            )
+            again = {"status": RequestStatus.OPEN, "outcome": "", "settled_at": None, "settled_seq": None}
+            ApprovalRequest.objects.filter(id__in=self.reopened).update(**again)
 
 
 @frozen
@@ -130,11 +129,8 @@ def rebase_writes(
     if not asked:
         return result
     for one in asked:
-        moved = [
-            row
-            for row in one.writes
-            if one.standings[row.write].verdict != REJECTED and _base_moved(row, compiled, state, protection)
-        ]
+        held = [row for row in one.writes if one.standings[row.write].verdict != REJECTED]
+        moved = [row for row in held if _base_moved(row, compiled, state, protection)]
         for row in moved:
             fresh = pending_writes.rebased(row, base=_base(row, compiled, state), at=at, protection=protection)
             result.rows.append(fresh)

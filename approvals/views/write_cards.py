@@ -246,18 +246,18 @@ def keep_choice(slip: WriteCard, choice: Choice) -> None:
         slip.control = choice.control
 
 
-def slots(
-    questions: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool
-) -> list[Slot]:
+def slots(asked: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
     """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
     per_person: dict[Any, list[Decision]] = {}
     for decision in decisions:
         per_person.setdefault(decision.by_id, []).append(decision)
     found = [Slot(_person(given[0], user), _summary(given), max(d.at for d in given)) for given in per_person.values()]
-    lacking = max((_lacking(one) for one in questions.values()), default=0)
+    lacking = max((_lacking(one) for one in asked.values()), default=0)
     for number in range(lacking):
         own = may_sign and number == 0 and user.pk not in per_person
-        found.append(Slot("You", "") if own else Slot("Somebody else", _may_sign(questions, user)))
+        names = {p for one in asked.values() for p in one.request.policy["reviewers"]}
+        others = Slot("Somebody else", f"May sign: {asked_of(sorted(names), user)}.")
+        found.append(Slot("You", "") if own else others)
     return found
 
 
@@ -279,8 +279,3 @@ def _summary(given: list[Decision]) -> str:
     counts = {word: sum(1 for d in given if d.verdict == word) for word in ("approve", "edit", "reject")}
     words = {"approve": "approved", "edit": "edited", "reject": "rejected"}
     return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."
-
-
-def _may_sign(questions: Mapping[UUID, RequestState], user: Any) -> str:
-    names = {p for a in questions.values() for p in a.request.policy["reviewers"]}
-    return f"May sign: {asked_of(sorted(names), user)}."

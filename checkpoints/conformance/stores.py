@@ -21,11 +21,7 @@ class Store(Protocol):
     def clear(self, run: UUID | str) -> int: ...
     def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored: ...
     def list(
-        self,
-        graph: str | None = None,
-        run: UUID | str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
+        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> Sequence[Stored]: ...
 
 

@@ -71,11 +71,7 @@ class MemoryStore:
         return next(iter(self._of(run)), None)
 
     def list(
-        self,
-        graph: str | None = None,
-        run: UUID | str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
+        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> Sequence[Stored]:
         """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
 

@@ -120,9 +120,8 @@ class RunHeader:
 
     @classmethod
     def of(cls, run: Run | Lease) -> "RunHeader":
-        return cls(
-            run.id, run.graph, run.version, run.fingerprint, run.line, sealed_rows.protection_of(run), run.payloads
-        )
+        protection = sealed_rows.protection_of(run)
+        return cls(run.id, run.graph, run.version, run.fingerprint, run.line, protection, run.payloads)
 
 
 @frozen
@@ -201,22 +200,16 @@ def next_row(
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
     row = _row(header, new, checkpoint, parent=parent, seq=seq, end=end, at=at)
     since = head.since + len(change.data)
-    full = (
-        checkpoint.kept and not change.whole and _is_due(checkpoint, seq - head.anchor, since=since, size=change.size)
-    )
+    full = checkpoint.kept and not change.whole and _is_due(checkpoint, seq - head.anchor, since, change.size)
     alone = full or (checkpoint.kept and change.whole)
     row.anchor = seq if alone else head.anchor
     _seal_with_payloads(header, row, head.hash, change, snapshot=checkpoint.payload if full else None)
     # The next change is against the newest kept row.
-    kept = (
-        (row.content_hash, row.anchor, 0 if alone else since)
-        if checkpoint.kept
-        else (head.hash, head.anchor, head.since)
-    )
-    loose = () if checkpoint.kept else change.steps
-    return row, Head(
-        new, seq, parent, checkpoint.kept, checkpoint.source, checkpoint.payload, *kept, change.sizes, end.seq, loose
-    )
+    kept, loose = (head.hash, head.anchor, head.since), change.steps
+    if checkpoint.kept:
+        kept, loose = (row.content_hash, row.anchor, 0 if alone else since), ()
+    source, payload = checkpoint.source, checkpoint.payload
+    return row, Head(new, seq, parent, checkpoint.kept, source, payload, *kept, change.sizes, end.seq, loose)
 
 
 def head_without_row(head: Head, checkpoint: NewCheckpoint) -> Head:
@@ -239,7 +232,7 @@ def delta_op(before: Payload, checkpoint: NewCheckpoint) -> Op:
     return ops.within(keys)
 
 
-def _is_due(checkpoint: NewCheckpoint, rows: int, *, since: int, size: int) -> bool:
+def _is_due(checkpoint: NewCheckpoint, rows: int, since: int, size: int) -> bool:
     """Whether a row needs a snapshot: by bytes where the changes since the last one outweigh the state, so a load reads
     at most about twice the state and storage stays linear in what changed; and at the latest after so many rows, for
     each costs the reader the same, however little it changed.

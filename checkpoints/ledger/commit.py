@@ -32,24 +32,17 @@ from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
-from orchestrator.engine.errors import (
-    StaleLease,
-)
+from orchestrator.engine.errors import StaleLease
 from orchestrator.engine.frozen import frozen
 
 __all__ = ["ConcurrentUpdate", "Head", "NewCheckpoint", "Payload", "RunUpdate"]
-
 
 _REFRESHED = (
     "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "input_hash", "started_by",
     "on_behalf_of", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "cancel_at",
 )  # fmt: skip
-
-
 _NOT_YET_CANCELLED = frozenset({Status.PAUSED, Status.WAITING, Status.FAILED, Status.INCOMPATIBLE})
-
-
 _SHARED_BY_EVENTS = (("run_id", "id"), ("seal_key", "seal_key"))
 _SHARED_BY_CHECKPOINTS = (
     *_SHARED_BY_EVENTS, ("id", "head"), ("seq", "head_seq"), ("content_hash", "head_hash"), ("superstep", "superstep"),
@@ -104,9 +97,8 @@ def create_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], acto
         run.created_at = at = timezone.now()
         run.input, run.superstep = pack_json(input_json), first.superstep
         header = RunHeader.of(run)
-        events, end = _first_events(
-            run, header, first.id, actor=actor, at=at, change=first.change_hash, origin=str(first.parent)
-        )
+        origin = {"change": first.change_hash, "origin": str(first.parent)}
+        events, end = _first_events(run, header, first.id, actor=actor, at=at, **origin)
         _insert_run(run, header, first.id, first.content_hash, end)
         event_log.insert_events(events)
         notify.notify_workers()
@@ -117,9 +109,8 @@ def _first_events(
     run: Run, header: RunHeader, head: UUID, *, actor: str, at: datetime, **more: str
 ) -> tuple[list[RunEvent], LogEnd]:
     facts = {"checkpoint": str(head), "graph": run.graph, "version": run.version, "input_hash": run.input_hash, **more}
-    return event_log.chain(
-        run.id, LogEnd(0, ""), [NewEvent("run_started", facts, actor=actor)], at=at, protection=header.protection
-    )
+    started = [NewEvent("run_started", facts, actor=actor)]
+    return event_log.chain(run.id, LogEnd(0, ""), started, at=at, protection=header.protection)
 
 
 def _insert_run(run: Run, header: RunHeader, head: UUID, head_hash: str, end: LogEnd) -> None:
@@ -207,9 +198,7 @@ def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str) -> NewEv
     return NewEvent("checkpoint_saved", facts)
 
 
-def _await(
-    lease: Lease, was: Sequence[Any], met: fenced_transaction.Outcome, *, forget: Callable[[], None] | None
-) -> None:
+def _await(lease: Lease, was: Any, met: fenced_transaction.Outcome, *, forget: Callable[[], None] | None) -> None:
     try:
         _require(lease, met())
     except BaseException:
@@ -242,9 +231,8 @@ def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[
     """Append events to the log of a leased run, extend the lease, and do `inside` in the same transaction. Raises as
     `commit_superstep` does.
     """
-    rows, end = event_log.chain(
-        lease.id, lease.end, [*lease.unsaved, *events], at=timezone.now(), protection=lease.protection
-    )
+    written = [*lease.unsaved, *events]
+    rows, end = event_log.chain(lease.id, lease.end, written, at=timezone.now(), protection=lease.protection)
     fence = _fence(lease, end, lease_until=db_in(conf().lease_seconds))
     _require(lease, fenced_transaction.prepare(fence, [Rows(RunEvent, rows, _SHARED_BY_EVENTS)], inside=inside)()())
     _update_lease(lease, fence, end, tape=lease.tape, superstep=lease.superstep)

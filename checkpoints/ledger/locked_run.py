@@ -41,9 +41,8 @@ def append_locked(
     run: Run, events: Sequence[NewEvent], *, at: datetime, decisions: int | None = None, **values: Any
 ) -> int:
     """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many it has now. Gives its last seq."""
-    rows, end = event_log.chain(
-        run.id, LogEnd(run.event_seq, run.event_hash), events, at=at, protection=protection_of(run)
-    )
+    before = LogEnd(run.event_seq, run.event_hash)
+    rows, end = event_log.chain(run.id, before, events, at=at, protection=protection_of(run))
     event_log.insert_events(rows)
     run.decisions = run.decisions if decisions is None else decisions
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}

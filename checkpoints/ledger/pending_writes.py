@@ -103,22 +103,18 @@ def staged(
         policy_hash=policy_hash,
         superstep=superstep,
     )
-    return _filled(row, value=value, base=base, reason=Reason.PROPOSAL, author=None, at=at, protection=protection)
+    return _filled(row, value, base, Reason.PROPOSAL, author=None, at=at, protection=protection)
 
 
 def edited(row: PendingWrite, *, value: Any, author: int, at: datetime, protection: Protection) -> PendingWrite:
     """The next revision, with a person's value."""
-    return _filled(
-        _next(row), value=value, base=base_of(row), reason=Reason.EDIT, author=author, at=at, protection=protection
-    )
+    return _filled(_next(row), value, base_of(row), Reason.EDIT, author=author, at=at, protection=protection)
 
 
 def rebased(row: PendingWrite, *, base: Base, at: datetime, protection: Protection) -> PendingWrite:
     """The next revision, on a new base. Its author stays: he still shaped the value."""
     value, author = sealed_columns.read_value(row, "value"), row.author_id
-    return _filled(
-        _next(row), value=value, base=base, reason=Reason.REBASE, author=author, at=at, protection=protection
-    )
+    return _filled(_next(row), value, base, Reason.REBASE, author=author, at=at, protection=protection)
 
 
 def _next(row: PendingWrite) -> PendingWrite:
@@ -131,7 +127,7 @@ def _next(row: PendingWrite) -> PendingWrite:
 
 
 def _filled(
-    row: PendingWrite, *, value: Any, base: Base, reason: str, author: int | None, at: datetime, protection: Protection
+    row: PendingWrite, value: Any, base: Base, reason: str, *, author: int | None, at: datetime, protection: Protection
 ) -> PendingWrite:
     data = canonical.dumps(value)
     row.value, row.size, row.base, row.bound_hash = codec.pack(data), len(data), base.kept(), base.hash(protection)

@@ -38,9 +38,8 @@ _FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snap
 def _range_sql(names: tuple[str, ...], *, given: bool = False) -> str:
     """One text, for to compile the query costs many times what the rows of a small state do."""
     table, runs = Checkpoint._meta.db_table, Run._meta.db_table
-    columns = db_rows.named_columns(Checkpoint, names, "c") + (
-        ", CASE WHEN c.id = h.id THEN r.input END" if given else ""
-    )
+    more = ", CASE WHEN c.id = h.id THEN r.input END" if given else ""
+    columns = db_rows.named_columns(Checkpoint, names, "c") + more
     run = f"JOIN {runs} r ON r.id = h.run_id" if given else ""
     rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
     return f"SELECT {columns} FROM {table} h {run} {rows} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608

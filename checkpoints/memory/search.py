@@ -7,7 +7,6 @@ step when it rebuilds the table. `MemoryTrace.text` holds bare words, so no quer
 from collections.abc import Sequence
 from typing import Any
 
-from django.apps import AppConfig
 from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
@@ -65,9 +64,7 @@ def missing_index() -> list[str]:
     return [name for name in names if name not in there]
 
 
-def check_index(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
-) -> list[CheckMessage]:
+def check_index(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """checkpoints.W001: memory cannot be searched, or not all of it. At migrate, and in `check --database`."""
     if not databases or "default" not in databases:
         return []
@@ -87,9 +84,8 @@ def candidates(words: Sequence[str], namespace: str, limit: int) -> list[int]:
     statement, query = _SEARCH[connection.vendor]
     with connection.cursor() as cursor:
         # Names are of this module; words and namespace are parameters.
-        cursor.execute(
-            statement.format(table=_table()), query(list(dict.fromkeys(words))[:MOST_WORDS], namespace, limit)
-        )
+        asked = query(list(dict.fromkeys(words))[:MOST_WORDS], namespace, limit)
+        cursor.execute(statement.format(table=_table()), asked)
         return [row[0] for row in cursor.fetchall()]
 
 

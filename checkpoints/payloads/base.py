@@ -47,7 +47,6 @@ def check_name(name: str) -> str:
     `InvalidValue`. So no name is a path to somewhere else, whatever a backend makes of it.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidValue(
-            f"{str(name)[:100]!r} is no name for a payload: parts of letters, digits, _ ~ - with / between"
-        )
+        form = "parts of letters, digits, _ ~ - with / between"
+        raise InvalidValue(f"{str(name)[:100]!r} is no name for a payload: {form}")
     return name

@@ -81,11 +81,7 @@ class CheckpointStore:
         return _meta(row) if row else None
 
     def list(
-        self,
-        graph: str | None = None,
-        run: UUID | str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
+        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> Sequence[Stored]:
         """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
 
@@ -123,13 +119,8 @@ class CheckpointStore:
         before = {name: document[name] for name in ("scratch", "artifacts")}
         state = patched(before, patch, graph=registry.find_graph(row.fingerprint)) if patch else before
         about = _lineage(row, document, origin) | {"patched": _changed(before, state)}
-        payload = Payload(
-            state,
-            document["diagnostics"],
-            document["frontier"],
-            dict.fromkeys(document["versions"], 0),
-            {**document["open"], "stored": about},
-        )
+        versions, open_ = dict.fromkeys(document["versions"], 0), {**document["open"], "stored": about}
+        payload = Payload(state, document["diagnostics"], document["frontier"], versions, open_)
         protection = protection_of(origin) if origin else Protection()
         place = RunHeader(uuid7(), row.graph, row.version, row.fingerprint, 1, protection, self._backend)
         return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
@@ -137,18 +128,11 @@ class CheckpointStore:
     def _save(self, id: UUID, state: State, about: About) -> Stored:
         before = _of(id).first()
         seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
-        payload = Payload(
-            {name: state[name] for name in ("scratch", "artifacts")},
-            state["diagnostics"],
-            {},
-            open={"stored": {"input": state["input"]}},
-        )
-        point = NewCheckpoint(
-            Source.MANUAL if before else Source.INPUT,
-            payload,
-            number if about.superstep is None else about.superstep,
-            nodes=[{"node": node} for node in about.nodes],
-        )
+        source = Source.MANUAL if before else Source.INPUT
+        parts = {name: state[name] for name in ("scratch", "artifacts")}
+        payload = Payload(parts, state["diagnostics"], {}, open={"stored": {"input": state["input"]}})
+        number = number if about.superstep is None else about.superstep
+        point = NewCheckpoint(source, payload, number, nodes=[{"node": node} for node in about.nodes])
         place = RunHeader(id, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
         return _inserted(place, point, seq=seq, parent=before)
 
@@ -160,10 +144,8 @@ def _named(given: str | PayloadBackend | None, name: str) -> str:
 
 
 def _inserted(place: RunHeader, point: NewCheckpoint, *, seq: int, parent: Checkpoint | None) -> Stored:
-    change, nowhere = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, "")
-    row, _ = checkpoint_rows.standalone_row(
-        place, uuid7(), point, change, seq=seq, parent=parent, end=nowhere, at=timezone.now()
-    )
+    change, end, at = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, ""), timezone.now()
+    row, _ = checkpoint_rows.standalone_row(place, uuid7(), point, change, seq=seq, parent=parent, end=end, at=at)
     with transaction.atomic():
         row.save(force_insert=True)
     return _meta(row)
@@ -197,10 +179,8 @@ def _run_id(run: UUID | str) -> UUID:
 
 def _must_be_free(run: UUID) -> None:
     if Run.objects.filter(id=run).exists():
-        raise WrongStatus(
-            f"run {run} has a row: its workers write its history, and retention removes it; it can be forked",
-            run=str(run),
-        )
+        why = "its workers write its history, and retention removes it; it can be forked"
+        raise WrongStatus(f"run {run} has a row: {why}", run=str(run))
 
 
 def _found(checkpoint: UUID | str) -> Checkpoint:

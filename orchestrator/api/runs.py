@@ -66,12 +66,7 @@ def _require_principal(request: Request, body: dict[str, Any]) -> None:
 
 
 def _narrowed(rows: "QuerySet[Run]", wanted: dict[str, Any]) -> "QuerySet[Run]":
-    filters = {
-        "graph": "graph",
-        "key": "key",
-        "status": "status__in",
-        "since": "created_at__gte",
-    }
+    filters = {"graph": "graph", "key": "key", "status": "status__in", "since": "created_at__gte"}
     return rows.filter(**{lookup: wanted[name] for name, lookup in filters.items() if name in wanted})
 
 

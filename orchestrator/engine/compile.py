@@ -129,9 +129,8 @@ class Compiled:
         plain = values.round_trip(instance, sets=state.holds_sets(self.schemas["input"]))
         size = len(encode(plain))
         if limit is not None and size > limit:
-            raise PayloadTooLarge(
-                f"the input has {size} bytes, more than the {limit} that are allowed", size=size, limit=limit
-            )
+            message = f"the input has {size} bytes, more than the {limit} that are allowed"
+            raise PayloadTooLarge(message, size=size, limit=limit)
         return plain
 
     def _refuse_unknown(self, data: Mapping[Any, Any]) -> None:

@@ -53,9 +53,8 @@ class Graph(Definition):
         node = Node(fn=_nothing, **{k: v for k, v in locals().items() if k not in ("self", "name")}, name=name or "")
         self.must_be_open()
         if name is not None and not isinstance(name, str):
-            raise InvalidGraph(
-                f"a node's name is text; write @graph.node() with brackets, not {name!r}", graph=self.name
-            )
+            message = f"a node's name is text; write @graph.node() with brackets, not {name!r}"
+            raise InvalidGraph(message, graph=self.name)
         if graph is not None:  # there is no function to decorate, so the note is made at once
             self.nodes.append(node)
         return lambda fn: self._declared(node, fn)

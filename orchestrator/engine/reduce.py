@@ -189,11 +189,8 @@ def _refuse_conflicts(compiled: Compiled, applied: Sequence[tuple[Task, WriteVal
             what, cure = write.channel, "; if the later should win, use Last"
             if is_memory(write.channel):
                 what, cure = f"the memory of {' / '.join(address_of(write.channel))}", ""
-            raise ConflictingWrites(
-                f"{owner} and {task} both replace {what} in one superstep{cure}",
-                channel=write.channel,
-                tasks=[str(owner), str(task)],
-            )
+            message = f"{owner} and {task} both replace {what} in one superstep{cure}"
+            raise ConflictingWrites(message, channel=write.channel, tasks=[str(owner), str(task)])
 
 
 def _reduced(
@@ -218,9 +215,8 @@ def _reduce_channel(
     compiled: Compiled, name: str, old: Json, writes: Sequence[tuple[Task, WriteValue]], frontier: Frontier
 ) -> tuple[Json, Op]:
     try:
-        return compiled.channels[name].reduce_all(
-            old, [write.value for _, write in writes], unset=name not in frontier.written
-        )
+        given = [write.value for _, write in writes]
+        return compiled.channels[name].reduce_all(old, given, unset=name not in frontier.written)
     except CountersignError as error:
         tasks = list(dict.fromkeys(str(task) for task, _ in writes))
         raise type(error)(f"{', '.join(tasks)}: {error.message}", **{**error.facts, "tasks": tasks}) from error

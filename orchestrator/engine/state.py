@@ -66,9 +66,8 @@ def _faults_of(model: type[BaseModel]) -> list[str]:
     faults += [f"state field {name} has the name of a partition" for name in model.model_fields if name in RESERVED]
     marks = model.__pydantic_decorators__
     if marks.model_validators or marks.root_validators:
-        faults.append(
-            f"state {model.__name__} has a model validator, but its channels are set one at a time; check fields"
-        )
+        what = f"state {model.__name__} has a model validator"
+        faults.append(f"{what}, but its channels are set one at a time; check fields")
     return faults
 
 

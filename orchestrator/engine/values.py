@@ -31,9 +31,8 @@ def validated(model: type[M], data: Mapping[str, Any], *, by_alias: bool = False
 
 def invalid(error: ValidationError) -> InvalidValue:
     """The refusal for what pydantic found: the first path and reason, and all of them in `errors`."""
-    found = [
-        {"path": path_text(e["loc"]), "reason": e["msg"]} for e in error.errors(include_url=False, include_input=False)
-    ]
+    errors = error.errors(include_url=False, include_input=False)
+    found = [{"path": path_text(e["loc"]), "reason": e["msg"]} for e in errors]
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     message = f"{first['path'] or 'the value'}: {first['reason']}{more}"

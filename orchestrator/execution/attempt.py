@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -33,7 +34,6 @@ from orchestrator.execution.secrets import mask_secrets, writable
 
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
-
 
 LONGEST_TEXT = 20_000
 """Characters kept of an error's message, and of its traceback."""
@@ -260,9 +260,8 @@ class Attempt:
         output = self._memory.onto(output) if self._memory else output
         if node.gated and not output.writes:
             # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
-            raise InvalidValue(
-                f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
-            )
+            message = f"{self.task} has a gate but proposed no write; a gated node must propose at least one"
+            raise InvalidValue(message, node=node.name)
         return _masked(output, context.conf.secrets) if context.conf.secrets else output
 
     def _context(self) -> Context:
@@ -324,11 +323,10 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
     """The output with values, labels and questions to memory masked; channels' and nodes' names are the author's."""
-    writes = (
-        replace(w, value=mask_secrets(w.value, secrets), label=mask_secrets(w.label, secrets)) for w in output.writes
-    )
-    sends = ((target, mask_secrets(payload, secrets)) for target, payload in output.sends)
-    reads = ({**read, "asked": mask_secrets(read["asked"], secrets)} for read in output.reads)
+    mask = partial(mask_secrets, secrets=secrets)
+    writes = (replace(write, value=mask(write.value), label=mask(write.label)) for write in output.writes)
+    sends = ((target, mask(payload)) for target, payload in output.sends)
+    reads = ({**read, "asked": mask(read["asked"])} for read in output.reads)
     return replace(output, writes=tuple(writes), sends=tuple(sends), reads=tuple(reads))
 
 

@@ -247,9 +247,8 @@ class Executor:
         if one.refused is not None:
             raise one.refused
         if one.outcome == Outcome.DONE:
-            self.finished[one.task] = TaskOutcome(
-                "done", one.output, None, one.number, one.ms, 0, 0.0, one.asks_checkpoint
-            )
+            asks = one.asks_checkpoint
+            self.finished[one.task] = TaskOutcome("done", one.output, None, one.number, one.ms, 0, 0.0, asks)
         elif one.outcome == Outcome.UNKNOWN:
             self.finished[one.task] = TaskOutcome("unknown", error=one.error, attempt=one.number, ms=one.ms)
         else:
@@ -260,19 +259,15 @@ class Executor:
         retry = self.graph.nodes[one.task.node].retry
         over = retry is None or one.tries >= retry.attempts or self.context.cancelled.is_set()
         if retry is None or over or not one.retriable(retry):
-            self.finished[one.task] = TaskOutcome(
-                "failed", error=one.error, attempt=one.number, ms=one.ms, tries=one.tries
-            )
+            self.finished[one.task] = TaskOutcome("failed", None, one.error, one.number, one.ms, one.tries)
             return
         pause = self.context.pause(retry, one.tries, one.task)
+        later = TaskOutcome("later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause)
         if pause > LONGEST_PAUSE:
-            self.finished[one.task] = TaskOutcome(
-                "later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause
-            )
+            self.finished[one.task] = later
         else:
             self._queue((one.start, one.number + 1, one.tries), pause)
-            planned = TaskOutcome("later", error=one.error, attempt=one.number, due_in=pause)
-            self.retried.append((one.task, planned))
+            self.retried.append((one.task, later))
 
     def _due(self) -> list[Next]:
         """The attempts whose time has come, as far as they may begin or wait for a thread. Oldest first."""

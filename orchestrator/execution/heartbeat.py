@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import structlog
@@ -116,9 +115,7 @@ class Heartbeat:
                 thread.start()
                 self._thread = thread
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._starting:
             self._stop.set()
         self._wake.set()
@@ -186,6 +183,5 @@ class Heartbeat:
         """A report as the run's row keeps it."""
         if progress is None or not isinstance(self._lease, Lease):
             return None
-        return sealed_rows.encrypted(
-            Run(id=self._lease.id), "progress", sealed_columns.pack_json(progress), self._lease.protection
-        )
+        row, packed = Run(id=self._lease.id), sealed_columns.pack_json(progress)
+        return sealed_rows.encrypted(row, "progress", packed, self._lease.protection)

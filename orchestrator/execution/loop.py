@@ -8,6 +8,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -189,12 +190,8 @@ def _open_session(lease: Lease) -> Session | None:
 def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
     run_update = RunUpdate(status, error=error, tape=lease.tape)
     events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    retry_when_log_moved(
-        lease,
-        lambda: ledger.stop_run(
-            lease, run_update, events=events, inside=lambda: journal.mark_tasks_unknown(lease, unknown)
-        ),
-    )
+    mark = partial(journal.mark_tasks_unknown, lease, unknown)
+    retry_when_log_moved(lease, lambda: ledger.stop_run(lease, run_update, events=events, inside=mark))
 
 
 def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
@@ -305,12 +302,8 @@ def _without_conflicting(
     """What is kept without the tasks of a conflict, which forget what they read. Raises `StaleLease`."""
     stale = [task for task in kept if str(task) in conflict.facts["tasks"]]
     error = {"type": "MemoryConflict", "message": conflict.message}
-    events = summary.unfinished_events(
-        [(one, TaskOutcome("later", error=error, attempt=kept[one].attempt)) for one in stale]
-    )
-    lease = session.lease
-    retry_when_log_moved(
-        lease,
-        lambda: ledger.append_events(lease, events, inside=lambda: read_records.delete_read_records(lease, stale)),
-    )
+    tried = [(one, TaskOutcome("later", error=error, attempt=kept[one].attempt)) for one in stale]
+    lease, events = session.lease, summary.unfinished_events(tried)
+    forget = partial(read_records.delete_read_records, lease, stale)
+    retry_when_log_moved(lease, lambda: ledger.append_events(lease, events, inside=forget))
     return {task: one for task, one in kept.items() if task not in stale}

@@ -36,9 +36,7 @@ class FinishedTask:
 
     def result(self) -> Result:
         """As the engine reduces it."""
-        return Result(
-            output=self.output, error=self.error, gated=self.gated, outcome="approved" if self.passed else None
-        )
+        return Result(self.output, self.error, self.gated, "approved" if self.passed else None)
 
     def held(self, task: Task) -> list[HeldWrite]:
         """The writes that its gate holds."""

@@ -81,7 +81,7 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
         jobs.fail_job(lease, "poison", message, again_in=again_in)
     else:
         try:
-            _slice(lease, kind, heart, draining, again_in=again_in)
+            _slice(lease, kind, heart, draining, again_in)
         except (StaleLease, Error):
             raise
         except Exception as error:
@@ -91,9 +91,7 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
             jobs.fail_job(lease, code, text, again_in=again_in)
 
 
-def _slice(
-    lease: JobLease, kind: Kind, heart: Heartbeat, draining: Callable[[], bool], *, again_in: float | None
-) -> None:
+def _slice(lease: JobLease, kind: Kind, heart: Heartbeat, draining: Callable[[], bool], again_in: float | None) -> None:
     until = time.monotonic() + conf().slice_seconds
     for step in kind(lease):
         jobs.report(lease, step)

@@ -34,9 +34,8 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     row = _row(run, task)
     if run.status not in STOPPED - {Status.TAMPERED}:
         # Its superstep may still be in hand, and would stop without anything left to settle.
-        raise WrongStatus(
-            f"run {run.key} is {run.status}; an outcome is settled when it has stopped", status=run.status
-        )
+        message = f"run {run.key} is {run.status}; an outcome is settled when it has stopped"
+        raise WrongStatus(message, status=run.status)
     if not happened and output is not None:
         raise InvalidValue("an output goes with 'it happened' only", path="output")
     if not happened:
@@ -89,9 +88,8 @@ def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
     gates = guarded_channels.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
     if len(gates) > 1:
         named = ", ".join(sorted(gates))
-        raise InvalidValue(
-            f"the output writes channels that different gates guard: {named}", path="output", gates=named
-        )
+        message = f"the output writes channels that different gates guard: {named}"
+        raise InvalidValue(message, path="output", gates=named)
     return given.to_json()
 
 
@@ -109,11 +107,8 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
     if going_on is None or (going_on == "maybe" and accept_risk):
         return
     if going_on == "maybe":
-        raise WrongStatus(
-            f"nobody has seen the worker of {row.task} end; a frozen process could still act. Say so with accept_risk",
-            task=row.task,
-            needs="accept_risk",
-        )
+        unseen = f"nobody has seen the worker of {row.task} end; a frozen process could still act"
+        raise WrongStatus(f"{unseen}. Say so with accept_risk", task=row.task, needs="accept_risk")
     raise WrongStatus(f"{row.task} may still be going on until {going_on}", task=row.task, until=going_on)
 
 

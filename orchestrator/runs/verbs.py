@@ -204,9 +204,8 @@ def _require_whole(run: Run, *, by: Any) -> None:
     """Raise what the first fault of a run is, if it has one, and leave an audit line."""
     for fault in verify_run(run.id, most=1):
         audit_log.record("refused_tampered", actor=by, run=run.id, row=fault.what)
-        raise _REFUSALS.get(fault.code, TamperedRow)(
-            f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what
-        )
+        kind, message = _REFUSALS.get(fault.code, TamperedRow), f"run {run.key} does not verify: {fault.reason}"
+        raise kind(message, run=fault.run, row=fault.what)
 
 
 def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = "") -> Run:

@@ -34,6 +34,10 @@ from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
 from orchestrator.views.run_timeline import STOPPED, WHY, url
 
+Facts = dict[str, Any]
+Payload = Facts | None
+"""What a checkpoint holds; None where it cannot be opened."""
+
 WINDOW = 60
 AROUND = 8
 
@@ -96,7 +100,7 @@ def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
 
 def _context(
     request: HttpRequest, run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str
-) -> dict[str, Any]:
+) -> Facts:
     compiled = registry.find_graph(run.fingerprint)
     at = timeline.get_checkpoint(at.id)
     snapshot, refused = _snapshot(at)
@@ -124,7 +128,7 @@ def _context(
     }
 
 
-def _snapshot(at: Checkpoint) -> tuple[dict[str, Any] | None, str]:
+def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
     """The payload; or why it cannot be opened: the run stays visible with all that needs none."""
     try:
         return timeline.snapshot_of(at), ""
@@ -161,9 +165,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
     }
 
 
-def _detail(
-    request: HttpRequest, run: Run, at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, *, past: bool
-) -> dict[str, Any]:
+def _detail(request: HttpRequest, run: Run, at: Checkpoint, snapshot: Payload, tab: str, *, past: bool) -> Facts:
     detail, template = _tab(at, snapshot, tab, request.GET.dict())
     counts = {"writes": len(run_details.held_rows(snapshot)) or None if snapshot else None, tab: detail["count"]}
     tabs = [
@@ -178,9 +180,7 @@ def _detail(
     return {"tabs": tabs, "detail": detail, "detail_template": template}
 
 
-def _tab(
-    at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, query: dict[str, str]
-) -> tuple[dict[str, Any], str]:
+def _tab(at: Checkpoint, snapshot: Payload, tab: str, query: dict[str, str]) -> tuple[Facts, str]:
     try:
         if snapshot is not None or tab == "events":
             return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"

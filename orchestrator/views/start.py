@@ -19,14 +19,7 @@ from approvals.views.page import render
 from checkpoints import uploads
 from checkpoints.models import Upload
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import (
-    CountersignError,
-    Forbidden,
-    InvalidValue,
-    KeyConflict,
-    PayloadTooLarge,
-    WrongKey,
-)
+from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge, WrongKey
 from orchestrator.runs import StartRequest
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.views.graphs import current, sentence_of
@@ -143,9 +136,8 @@ def _kept(ident: str, *, by: Any) -> Upload | None:
 def _refused(form: StartForm, error: CountersignError) -> int:
     """Put a refusal where it belongs on the form; gives the status of the answer."""
     if isinstance(error, KeyConflict):
-        form.key_error = (
-            f"{form.key} already ran with another input. Choose another key, or start it exactly as before."
-        )
+        cure = "Choose another key, or start it exactly as before."
+        form.key_error = f"{form.key} already ran with another input. {cure}"
         return 409
     if isinstance(error, Forbidden):
         form.message = "You may not start runs."

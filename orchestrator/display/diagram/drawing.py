@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from orchestrator.display.diagram import layers, order, place, route
-from orchestrator.display.diagram.order import Cell
+from orchestrator.display.diagram.order import Cell, Columns
 from orchestrator.display.diagram.route import Placed, Stop
 
 HEIGHT, PITCH, THIN = 30, 44, 24
@@ -86,9 +86,7 @@ def _cells(
     return cells, joints
 
 
-def _assemble(
-    boxes: Sequence[Box], links: Sequence[Link], columns: Sequence[Sequence[Cell]], y: dict[Cell, float]
-) -> Drawing:
+def _assemble(boxes: Sequence[Box], links: Sequence[Link], columns: Columns, y: dict[Cell, float]) -> Drawing:
     top = MARGIN + (22 if any(link.source == link.target for link in links) else 0)
     placed: dict[str, Placed] = {}
     stops: dict[int, list[Stop]] = defaultdict(list)
