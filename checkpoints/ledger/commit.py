@@ -228,9 +228,7 @@ def stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
 
 
 def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[[], None] | None = None) -> None:
-    """Append events to the log of a leased run, extend the lease, and do `inside` in the same transaction. Raises as
-    `commit_superstep` does.
-    """
+    """Append events to a leased run's log, extend the lease, do `inside` with it. Raises as `commit_superstep` does."""
     written = [*lease.unsaved, *events]
     rows, end = event_log.chain(lease.id, lease.end, written, at=timezone.now(), protection=lease.protection)
     fence = _fence(lease, end, lease_until=db_in(conf().lease_seconds))

@@ -13,18 +13,6 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine",
-    "Checkpoint",
-    "GraphVersion",
-    "Job",
-    "LateResult",
-    "MemoryLanding",
-    "MemoryRecord",
-    "MemoryTrace",
-    "PendingWrite",
-    "Run",
-    "RunEvent",
-    "TaskResult",
-    "Upload",
-    "Worker",
-]
+    "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord", "MemoryTrace",
+    "PendingWrite", "Run", "RunEvent", "TaskResult", "Upload", "Worker",
+]  # fmt: skip

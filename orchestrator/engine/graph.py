@@ -47,9 +47,7 @@ class Graph(Definition):
         inputs: Any = None,
         outputs: Any = None,
     ) -> Callable[[F], F]:
-        """Declare a node: the decorated `(state, ctx)` function, under `name` or its own. Returns the function as it
-        was.
-        """
+        """Declare a node: the decorated `(state, ctx)` function, under `name` or its own. Returns the function."""
         node = Node(fn=_nothing, **{k: v for k, v in locals().items() if k not in ("self", "name")}, name=name or "")
         self.must_be_open()
         if name is not None and not isinstance(name, str):

@@ -17,17 +17,8 @@ from orchestrator.engine.identity import Task
 from orchestrator.engine.node import END, START, Edge
 
 __all__ = [
-    "ErrorInfo",
-    "Frontier",
-    "Planned",
-    "Start",
-    "begin",
-    "check_limits",
-    "ending",
-    "pending_edges",
-    "plan",
-    "skipped",
-]
+    "ErrorInfo", "Frontier", "Planned", "Start", "begin", "check_limits", "ending", "pending_edges", "plan", "skipped",
+]  # fmt: skip
 
 
 @frozen

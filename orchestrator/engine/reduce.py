@@ -23,18 +23,9 @@ from orchestrator.engine.reducer import First, Replace
 from orchestrator.engine.trace import Landing, address_of, is_memory
 
 __all__ = [
-    "Finished",
-    "HeldWrite",
-    "Output",
-    "Result",
-    "Settled",
-    "Step",
-    "WriteValue",
-    "output_of",
-    "reduce_step",
-    "settle_step",
-    "settleable",
-]
+    "Finished", "HeldWrite", "Output", "Result", "Settled", "Step", "WriteValue", "output_of", "reduce_step",
+    "settle_step", "settleable",
+]  # fmt: skip
 
 
 @frozen
@@ -89,8 +80,8 @@ NOTHING = Output()
 
 
 def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
-    """Reduce a superstep, all of whose tasks have a result. Raises `ConflictingWrites` naming both tasks, and
-    `InvalidValue` where a router or a reducer fails.
+    """Reduce a superstep, all of whose tasks have results. Raises `ConflictingWrites`; `InvalidValue` of routers,
+    reducers.
     """
     missing = [str(start.task) for start in planned.starts if start.task not in results]
     if missing:

@@ -57,9 +57,7 @@ class SuperstepContext:
     _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
     def input_hash(self, start: Start) -> str:
-        """Hash of what the task sees: the run's input, its payload, and the channels that it reads (all, if it names
-        none).
-        """
+        """Hash of what the task sees: run's input, its payload, the channels that it reads (all, if it names none)."""
         node = start.task.node
         seen = self._seen.get(node)
         if seen is None:
