@@ -15,6 +15,7 @@ from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
+from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
@@ -94,11 +95,7 @@ def _open(
     shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
     request = ApprovalRequest(
         id=uuid7(),
-        run_id=lease.id,
-        line=lease.line,
-        node=task.node,
-        visit=task.visit,
-        index=task.index,
+        **task_columns(lease.id, lease.line, task),
         graph=lease.graph,
         superstep=moment.superstep,
         title=pack_json(shown["title"]),
@@ -138,7 +135,8 @@ def _stage(
     base = pending_writes.base_in(moment.state, write.channel, bound=bound, shows=gate.shows)
     return pending_writes.staged(
         write_id(lease.id, lease.line, task, write.position),
-        pending_writes.Address(lease.id, lease.line, task.node, task.visit, task.index, write.position),
+        task_columns(lease.id, lease.line, task),
+        position=write.position,
         channel=write.channel,
         label=labels["label"][:300],
         value=write.value,

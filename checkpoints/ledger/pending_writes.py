@@ -3,7 +3,7 @@
 Rows are built here and inserted by the caller, in his transaction. Nothing here changes a row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,18 +19,6 @@ from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, decrypted
 from orchestrator.engine import canonical
 from orchestrator.engine.trace import is_memory
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a pending write stands: run, line, task and position."""
-
-    run: UUID
-    line: int
-    node: str
-    visit: int
-    index: int
-    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +63,9 @@ def base_of(row: PendingWrite) -> Base:
 
 def staged(
     write: UUID,
-    address: Address,
+    of_task: Mapping[str, Any],
     *,
+    position: int,
     channel: str,
     label: str,
     value: Any,
@@ -87,16 +76,12 @@ def staged(
     at: datetime,
     protection: Protection,
 ) -> PendingWrite:
-    """Revision 1: the proposal of a node. Its payloads are plain until `sealing.finish`, as in all rows made here."""
+    """Revision 1: what a task (`task_columns`) proposed. All rows made here are plain until `seal_and_encrypt`."""
     row = PendingWrite(
         write=write,
         revision=1,
-        run_id=address.run,
-        line=address.line,
-        node=address.node,
-        visit=address.visit,
-        index=address.index,
-        position=address.position,
+        **of_task,
+        position=position,
         channel=channel,
         label=label,
         shown=pack_json(shown),

@@ -17,6 +17,7 @@ from django.utils import timezone
 from checkpoints.memory.shelf import Shelf, off_the_loop
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
@@ -126,11 +127,7 @@ def _record(
     lease: Lease, task: Task, n: int, *, kind: str, mode: str, asked: Json, found: Json, at: datetime
 ) -> MemoryRecord:
     return MemoryRecord(
-        run_id=lease.id,
-        line=lease.line,
-        node=task.node,
-        visit=task.visit,
-        index=task.index,
+        **task_columns(lease.id, lease.line, task),
         n=n,
         kind=kind,
         mode=mode,

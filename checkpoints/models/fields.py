@@ -5,10 +5,13 @@ PostgreSQL reads the text of a check anew whenever a row is written. The 18 of a
 its work there.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from orchestrator.engine.identity import Task
 
 HASH = 64
 """Characters of a SHA-256 in hexadecimal."""
@@ -68,3 +71,8 @@ class OfTask(models.Model):
     def task(self) -> str:
         """`node:visit:index`, as everywhere."""
         return f"{self.node}:{self.visit}:{self.index}"
+
+
+def task_columns(run: UUID, line: int, task: Task) -> dict[str, Any]:
+    """The columns that say which task a row belongs to."""
+    return {"run_id": run, "line": line, "node": task.node, "visit": task.visit, "index": task.index}

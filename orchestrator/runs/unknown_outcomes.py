@@ -12,6 +12,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run, TaskResult, Worker
+from checkpoints.models.fields import task_columns
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.processes import Process
 from checkpoints.sealing.sealed_columns import pack_json
@@ -74,8 +75,8 @@ def _row(run: Run, task: str) -> TaskResult:
 
 def _not_unknown(run: Run, task: Task) -> CountersignError:
     """Who settled it before, where somebody did."""
-    of_task = {"run": run, "line": run.line, "node": task.node, "visit": task.visit, "index": task.index}
-    settled = TaskResult.objects.filter(**of_task).exclude(settled_reason=b"").order_by("attempt").last()
+    rows = TaskResult.objects.filter(**task_columns(run.id, run.line, task))
+    settled = rows.exclude(settled_reason=b"").order_by("attempt").last()
     if settled is None:
         return UnknownThing(f"run {run.key} has no unknown outcome of {task}", task=str(task))
     by = settled.settled_by.get_username() if settled.settled_by else ""

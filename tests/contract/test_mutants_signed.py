@@ -13,10 +13,11 @@ from approvals.models import Decision
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
+from checkpoints.models.fields import task_columns
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Show
+from orchestrator.engine import END, START, Gate, Show, Task
 from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
 from tests import cast
 from tests.checkpoints.rows import START as AT
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> PendingWrite:
     return pending_writes.staged(
         UUID(int=1),
-        pending_writes.Address(UUID(int=2), 1, "propose", 1, 0, 0),
+        task_columns(UUID(int=2), 1, Task("propose", 1, 0)),
+        position=0,
         channel="letter",
         label="the letter",
         value=value,

@@ -103,9 +103,8 @@ def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], N
     while True:
         run = Run.objects.defer("input", "seal").get(id=run_id)
         where = f" at {run.at_node}" if run.at_node else ""
-        line = (
-            f"{run.status}, superstep {run.superstep}{where}{f': {command_line.progress(run)}' if run.progress else ''}"
-        )
+        done = f": {command_line.progress(run)}" if run.progress else ""
+        line = f"{run.status}, superstep {run.superstep}{where}{done}"
         if line != facts:
             tell(line)
             facts = line
