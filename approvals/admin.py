@@ -17,15 +17,11 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
 @admin.register(Decision)
 class DecisionAdmin(ReadOnlyRows):
-    """Decisions."""
-
     list_display = ("run", "task", "position", "channel", "verdict", "by_name", "at")
     list_filter = ("verdict",)
 
 
 @admin.register(Receipt)
 class ReceiptAdmin(ReadOnlyRows):
-    """Receipts."""
-
     list_display = ("id", "run_id", "by", "at")
     list_select_related = ("by",)

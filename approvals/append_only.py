@@ -1,15 +1,13 @@
 """Decisions cannot be changed or removed by anybody, not even by SQL: triggers on PostgreSQL and SQLite.
 
-They let one thing pass: payload columns that are encrypted anew under another key, every other column as it was.
-
-Installed after every migrate, because SQLite drops them when it rebuilds a table; a system check watches them.
+They let payload columns pass that are encrypted anew, every other column as it was. Installed after every migrate,
+because SQLite drops them when it rebuilds a table; a system check watches them.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from django.apps import AppConfig
 from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
@@ -26,24 +24,20 @@ def _table() -> str:
     return connection.ops.quote_name(Decision._meta.db_table)
 
 
-def _others_changed(is_not: str) -> str:
-    """SQL that is true where a column that is no payload changes."""
-    names = [f.column for f in Decision._meta.concrete_fields if f.name not in Decision.PAYLOADS]
-    return " OR ".join(f"OLD.{_quoted(name)} {is_not} NEW.{_quoted(name)}" for name in names)
-
-
 def _forbidden(is_not: str, locked: str) -> str:
     """SQL that is true of every change but one: payload columns encrypted anew, from encrypted bytes to encrypted
     bytes. Seals and hashes are over the plain bytes, so what such a change does to the content shows.
     """
     payloads = [_quoted(name) for name in Decision.PAYLOADS]
+    others = [_quoted(f.column) for f in Decision._meta.concrete_fields if f.name not in Decision.PAYLOADS]
     begins = f"substr({{0}}.{{1}}, 1, 1) {is_not} {locked}"
     broken = [
         f"(OLD.{name} {is_not} NEW.{name} AND ({begins.format('OLD', name)} OR {begins.format('NEW', name)}))"
         for name in payloads
     ]
     nothing = " AND ".join(f"NOT OLD.{name} {is_not} NEW.{name}" for name in payloads)
-    return f"{_others_changed(is_not)} OR {' OR '.join(broken)} OR ({nothing})"
+    changed = [f"OLD.{name} {is_not} NEW.{name}" for name in others]
+    return f"{' OR '.join([*changed, *broken])} OR ({nothing})"
 
 
 def _quoted(name: str | None) -> str:
@@ -114,19 +108,14 @@ def missing_triggers() -> list[str]:
     return [name for name in _NAMES if name not in there]
 
 
-def check_triggers(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
-) -> list[CheckMessage]:
-    """approvals.W001: a trigger that keeps decisions append-only is missing. Runs with `check --database default`, and
-    at migrate.
-    """
+def check_triggers(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """approvals.W001: a trigger that keeps decisions append-only is missing. At migrate, and in `check --database`."""
     if not databases or "default" not in databases:
         return []
     if Decision._meta.db_table not in connection.introspection.table_names():
         return []
+    hint = "run manage.py migrate"
     return [
-        Warning(
-            f"trigger {name} is missing: decisions could be changed", hint="run manage.py migrate", id="approvals.W001"
-        )
+        Warning(f"trigger {name} is missing: decisions could be changed", hint=hint, id="approvals.W001")
         for name in missing_triggers()
     ]

@@ -1,6 +1,4 @@
-"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling and pages all ask this one
-function.
-"""
+"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling and pages ask `judge`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,9 +31,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One decision: `revision` is the one it counts for, `by` the person (None: the system), `seq` its number in the
-    log.
-    """
+    """One decision: the `revision` that it counts for, `by` whom (None: the system), its number `seq` in the log."""
 
     write: UUID
     revision: int
@@ -62,8 +58,7 @@ def judge(writes: Sequence[Held], decisions: Iterable[Given], policy: Policy) ->
 
     A write is approved by `quorum` approvals of its current revision and rejected by `reject_quorum` rejections of one
     revision, whichever came first. A later revision opens an approved write again; a rejected one stays rejected. Of
-    one
-    person the latest verdict on a revision counts, once. Under `all_or_nothing` one settled rejection rejects all.
+    one person the latest verdict on a revision counts, once. Under `all_or_nothing` one settled rejection rejects all.
     """
     given: dict[UUID, list[Given]] = {held.write: [] for held in writes}
     for decision in sorted(decisions, key=lambda d: d.seq):
@@ -73,9 +68,8 @@ def judge(writes: Sequence[Held], decisions: Iterable[Given], policy: Policy) ->
     refused = [s for s in standings.values() if s.verdict == REJECTED]
     if policy.all_or_nothing and refused:
         first = min(refused, key=lambda s: s.seq)
-        standings = {
-            w: s if s.verdict == REJECTED else Standing(REJECTED, first.by, first.seq) for w, s in standings.items()
-        }
+        with_it = Standing(REJECTED, first.by, first.seq)
+        standings = {w: s if s.verdict == REJECTED else with_it for w, s in standings.items()}
     return standings
 
 

@@ -17,9 +17,8 @@ def waiting_for(user: Any) -> "QuerySet[ApprovalRequest]":
     """
     named = RequestReviewer.objects.filter(principal__in=principals_of(user)).values("request")
     waiting = ApprovalRequest.objects.filter(id__in=named, status=RequestStatus.OPEN)
-    return listed(waiting.exclude(run__status__in=CLOSED_TO_DECISIONS)).order_by(
-        F("deadline").asc(nulls_last=True), "opened_at", "id"
-    )
+    waiting = waiting.exclude(run__status__in=CLOSED_TO_DECISIONS)
+    return listed(waiting).order_by(F("deadline").asc(nulls_last=True), "opened_at", "id")
 
 
 def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":

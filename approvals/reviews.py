@@ -1,5 +1,4 @@
-"""Signing: one act, one transaction, over any open writes of a run. Pages, API and commands call `sign` and nothing
-else.
+"""Signing: one act, one transaction, over any open writes of a run. Pages, API and commands call `sign` and `decide`.
 
 The reviewer is the caller's user, never a field of what was posted. Locks in order: run, requests by id. A settled gate
 wakes the run in the same transaction. `approvals.signing` does the arithmetic; this module holds the act.
@@ -27,7 +26,6 @@ from checkpoints.queue import notify
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
-    CountersignError,
     KeyConflict,
     NotAReviewer,
     TamperedRow,
@@ -82,12 +80,9 @@ def decide(
     request = ApprovalRequest.objects.filter(id=signing.uuid_of(request_id, "request")).first()
     if request is None:
         raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
-    own = PendingWrite.objects.filter(
-        run=request.run_id, line=request.line, node=request.node, visit=request.visit, index=request.index
-    )
-    signing.require_own(
-        signing.parse_decisions(decisions), set(own.values_list("write", flat=True)), request=request.id
-    )
+    of_task = {"line": request.line, "node": request.node, "visit": request.visit, "index": request.index}
+    own = PendingWrite.objects.filter(run=request.run_id, **of_task).values_list("write", flat=True)
+    signing.require_own(signing.parse_decisions(decisions), set(own), request=request.id)
     return sign(request.run_id, decisions, by=by, idempotency_key=idempotency_key)
 
 
@@ -98,7 +93,9 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     if earlier:
         return earlier
     if run.cancel_at:
-        raise _cancelled(run)
+        who = who_asked(run.id) or "the system"
+        message = f"run {run.key} was cancelled by {who}; nothing is decided in it any more"
+        raise WrongStatus(message, status=run.status, by=[who])
     if run.status in CLOSED_TO_DECISIONS:
         raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
     require_all_decisions(run.id, run.decisions, exactly=True)
@@ -106,19 +103,12 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     for item in items:
         signing.apply_decision(act, item)
     if not act.counted:
-        raise _nothing_counted(act)
-    receipt = Receipt(
-        run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash, lines=act.receipt
-    )
+        over = all(line["result"] == "already" for line in act.receipt)
+        raise signing.already(act) if over else signing.stale(act)
+    receipt = Receipt(run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash)
+    receipt.lines = act.receipt
     _write(act, receipt)
     return receipt
-
-
-def _cancelled(run: Run) -> WrongStatus:
-    by = who_asked(run.id) or "the system"
-    return WrongStatus(
-        f"run {run.key} was cancelled by {by}; nothing is decided in it any more", status=run.status, by=[by]
-    )
 
 
 def _earlier(by: Any, key: str | None, body_hash: str) -> Receipt | None:
@@ -143,10 +133,6 @@ def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
     return {row.write: one for line in by_line.values() for one in load_states(line, protection) for row in one.writes}
 
 
-def _nothing_counted(act: Signing) -> CountersignError:
-    return signing.already(act) if all(line["result"] == "already" for line in act.receipt) else signing.stale(act)
-
-
 def _write(act: Signing, receipt: Receipt) -> None:
     """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
     sealed_rows.seal(receipt, act.protection)
@@ -158,9 +144,8 @@ def _write(act: Signing, receipt: Receipt) -> None:
         decision.receipt, decision.event_seq = receipt, first + offset
     statements.insert_rows(Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection))
     last = locked_run.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
+    changed = {"status": RequestStatus.SETTLED, "settled_at": act.at, "settled_seq": last}
     for request, result in settled:
-        ApprovalRequest.objects.filter(id=request.id).update(
-            status=RequestStatus.SETTLED, outcome=result, settled_at=act.at, settled_seq=last
-        )
+        ApprovalRequest.objects.filter(id=request.id).update(outcome=result, **changed)
     if settled:
         notify.wake(act.run.id)

@@ -1,5 +1,4 @@
-"""The arithmetic of one signing: read what was posted, weigh each item against the write as it stands, say what came
-of it.
+"""The arithmetic of one signing: what was posted is read, and each item weighed against the write as it stands.
 
 Builds rows, writes none. `approvals.reviews` calls it under the locks of the run and its requests.
 """
@@ -149,7 +148,9 @@ def apply_decision(act: Signing, item: Item) -> None:
     elif item.hash != row.hash:
         _note(act, item, row, "came_back", why=row.reason)
     else:
-        _require_reason(asked.request, row, item)
+        must = row.channel in asked.request.policy["reason_required"]
+        if item.verdict == "reject" and must and not item.reason.strip():
+            raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
         _count(act, asked, row, item)
 
 
@@ -162,23 +163,9 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
     act.checked.add(request.id)
 
 
-def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
-    if item.verdict == "reject" and row.channel in request.policy["reason_required"] and not item.reason.strip():
-        raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
-
-
 def _note(act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any) -> None:
-    act.receipt.append(
-        {
-            "write": str(row.write),
-            "label": row.label,
-            "revision": row.revision,
-            "hash": row.hash,
-            "verdict": item.verdict,
-            "result": result,
-            **facts,
-        }
-    )
+    line = {"write": str(row.write), "label": row.label, "revision": row.revision, "hash": row.hash}
+    act.receipt.append({**line, "verdict": item.verdict, "result": result, **facts})
 
 
 def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> None:
@@ -189,16 +176,16 @@ def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> 
         act.edits.append(current)
     act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
     facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
-    act.events.append(_line(act, "decision_signed", row, request=str(asked.request.id), **facts))
+    facts["request"] = str(asked.request.id)
+    act.events.append(NewEvent("decision_signed", facts, node=row.node, task=row.task, actor=act.by.get_username()))
     _note(act, item, current, "counted")
 
 
 def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
-    try:
-        compiled = registry.by_fingerprint(run.fingerprint)
-    except UnknownThing as error:
+    compiled = registry.find_graph(run.fingerprint)
+    if compiled is None:
         message = "the version of the graph that proposed this write is not installed here, so it cannot be edited"
-        raise IncompatibleGraph(message, write=str(row.write)) from error
+        raise IncompatibleGraph(message, write=str(row.write))
     try:
         return compiled.channels[row.channel].stage(item.value, limit=conf().max_value_bytes)
     except (InvalidValue, PayloadTooLarge) as error:
@@ -229,14 +216,8 @@ def _decision(act: Signing, request: ApprovalRequest, row: PendingWrite, item: I
     )
 
 
-def _line(act: Signing, kind: str, row: PendingWrite, **facts: Any) -> NewEvent:
-    return NewEvent(kind, facts, node=row.node, task=row.task, actor=act.by.get_username())
-
-
 def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], list[NewEvent]]:
-    """The requests that this act settles, with their outcomes, and the act's lines: one a decision, then one a settled
-    request.
-    """
+    """The requests that this act settles, with outcomes, and its lines: one a decision, then one a settled request."""
     settled, events = [], list(act.events)
     for asked in {one.request.id: one for one in act.asked.values()}.values():
         result = _after(act, asked)

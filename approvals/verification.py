@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Model
+
 from approvals.gates import request_state
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer, RequestStatus
 from checkpoints.db.pages import pages
@@ -43,15 +45,15 @@ def _decisions(subject: Subject) -> Iterator[Fault]:
                 fault = subject.fault(row, f"has no line {row.event_seq} in the log")
             if fault is not None:
                 yield fault
-        yield from _receipts(subject, {row.receipt_id for row in page if row.receipt_id})
+        yield from _missing(subject, Receipt, {row.receipt_id for row in page if row.receipt_id})
     if count != run.decisions:
         yield subject.fault(run, f"counts {run.decisions} decisions, but {count} are there")
 
 
-def _receipts(subject: Subject, ids: set[UUID]) -> Iterator[Fault]:
-    there = set(Receipt.objects.filter(run=subject.run.id, id__in=ids).values_list("id", flat=True))
+def _missing(subject: Subject, model: type[Model], ids: set[UUID]) -> Iterator[Fault]:
+    there = set(model._base_manager.filter(run=subject.run.id, id__in=ids).values_list("id", flat=True))
     for one in sorted(ids - there):
-        yield subject.gone(Receipt, f"{subject.run.id} {one}")
+        yield subject.gone(model, f"{subject.run.id} {one}")
 
 
 def _lines(subject: Subject) -> Iterator[Fault]:
@@ -59,7 +61,8 @@ def _lines(subject: Subject) -> Iterator[Fault]:
     for page in pages(RunEvent.objects.filter(run=subject.run.id, type__in=_LINES), "seq"):
         logged = [(line, facts) for line in page if (facts := _facts(subject, line)) is not None]
         yield from _signed(subject, [line for line, _ in logged if line.type == "decision_signed"])
-        yield from _asked(subject, {UUID(facts["request"]) for _, facts in logged if "request" in facts})
+        requests = {UUID(facts["request"]) for _, facts in logged if "request" in facts}
+        yield from _missing(subject, ApprovalRequest, requests)
         yield from _revised(subject, [one for line, facts in logged for one in _revisions(line, facts)])
 
 
@@ -80,12 +83,6 @@ def _signed(subject: Subject, lines: Sequence[RunEvent]) -> Iterator[Fault]:
         if line.seq not in there:
             by = line.actor or "the system"
             yield subject.gone(Decision, f"{subject.run.id} of {by} on {line.task}, signed in line {line.seq},")
-
-
-def _asked(subject: Subject, ids: set[UUID]) -> Iterator[Fault]:
-    there = set(ApprovalRequest.objects.filter(run=subject.run.id, id__in=ids).values_list("id", flat=True))
-    for one in sorted(ids - there):
-        yield subject.gone(ApprovalRequest, f"{subject.run.id} {one}")
 
 
 def _revisions(line: RunEvent, facts: dict[str, Any]) -> list[tuple[UUID, int]]:

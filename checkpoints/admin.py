@@ -95,8 +95,6 @@ def _kept(row: models.Checkpoint, name: str) -> Any:
 
 @admin.register(models.Run)
 class RunAdmin(ReadOnlyRows):
-    """Runs."""
-
     list_display = ("key", "graph", "status", "at_node", "superstep", "created_at")
     list_filter = ("status", "graph")
     search_fields = ("key", "label")
@@ -104,8 +102,6 @@ class RunAdmin(ReadOnlyRows):
 
 @admin.register(models.Checkpoint)
 class CheckpointAdmin(ReadOnlyRows):
-    """Checkpoints."""
-
     list_display = ("run_id", "seq", "superstep", "line", "source", "committed", "kept", "stored_size", "created_at")
     list_filter = ("source", "graph")
     search_fields = ("=run__key",)
@@ -113,8 +109,6 @@ class CheckpointAdmin(ReadOnlyRows):
 
 @admin.register(models.PendingWrite)
 class PendingWriteAdmin(ReadOnlyRows):
-    """Revisions of pending writes."""
-
     list_display = ("run_id", "task", "position", "channel", "revision", "reason", "staged_at")
     search_fields = ("=run__key",)
 
@@ -130,16 +124,12 @@ class TaskResultAdmin(ReadOnlyRows):
 
 @admin.register(models.LateResult)
 class LateResultAdmin(ReadOnlyRows):
-    """Results that came too late."""
-
     list_display = ("run_id", "task", "attempt", "at")
     search_fields = ("=run__key",)
 
 
 @admin.register(models.RunEvent)
 class RunEventAdmin(ReadOnlyRows):
-    """Lines of logs."""
-
     list_display = ("run_id", "seq", "type", "task", "actor", "at")
     search_fields = ("=run__key",)
 
@@ -185,30 +175,22 @@ class MemoryRecordAdmin(ReadOnlyRows):
 
 @admin.register(models.GraphVersion)
 class GraphVersionAdmin(ReadOnlyRows):
-    """Versions of graphs."""
-
     list_display = ("name", "version", "fingerprint", "first_seen_at")
 
 
 @admin.register(models.Upload)
 class UploadAdmin(ReadOnlyRows):
-    """Uploaded files."""
-
     list_display = ("name", "size", "by", "at")
     list_select_related = ("by",)
 
 
 @admin.register(models.Worker)
 class WorkerAdmin(ReadOnlyRows):
-    """Workers."""
-
     list_display = ("host", "pid", "started_at", "heartbeat_at", "stopped_at", "busy", "slots")
 
 
 @admin.register(models.Job)
 class JobAdmin(ReadOnlyRows):
-    """Jobs."""
-
     list_display = ("kind", "name", "status", "due_at", "attempts", "error_code", "created_at", "ended_at")
     list_filter = ("status", "kind")
     search_fields = ("name", "=run")
@@ -216,7 +198,5 @@ class JobAdmin(ReadOnlyRows):
 
 @admin.register(models.AuditLine)
 class AuditLineAdmin(ReadOnlyRows):
-    """The audit log."""
-
     list_display = ("at", "actor_name", "kind", "run", "request")
     list_filter = ("kind",)

@@ -66,9 +66,8 @@ def _check_payloads(name: Any, given: Any) -> None:
     if not isinstance(given, Mapping) or not isinstance(given.get("backend"), str):
         raise ImproperlyConfigured(f"{where} must be a dictionary with a 'backend'")
     if unknown := set(given) - {"backend", "options"}:
-        raise ImproperlyConfigured(
-            f"{where} knows 'backend' and 'options', not {', '.join(map(repr, sorted(unknown)))}"
-        )
+        names = ", ".join(map(repr, sorted(unknown)))
+        raise ImproperlyConfigured(f"{where} knows 'backend' and 'options', not {names}")
     if not isinstance(given.get("options", {}), Mapping):
         raise ImproperlyConfigured(f"{where}['options'] must be a dictionary")
 

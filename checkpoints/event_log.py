@@ -1,8 +1,8 @@
 """The log of a run: numbered without gaps, each line chained to the one before.
 
 Who appends holds the run's row (the worker by its fenced UPDATE, everybody else by SELECT FOR UPDATE) and closes with
-one
-UPDATE of the run's event_seq and event_hash. This module computes and inserts lines; it never touches the run's row.
+one UPDATE of the run's event_seq and event_hash. This module computes and inserts lines; it never touches the run's
+row.
 """
 
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ of what is done: the rows say under which key they are, so a rotation that was c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -51,8 +52,7 @@ class Rotated:
 def behind() -> dict[str, int]:
     """Rows by table with a payload column that an older key encrypts; tables without any are left out.
 
-    Raises `WrongKey` where there is no encryption key, and what a backend raises: bytes that it keeps elsewhere are
-    looked at one by one.
+    Raises `WrongKey` where there is no encryption key, and what a backend raises whose bytes are looked at one by one.
     """
     counts = {model._meta.db_table: _behind(model, names).count() for model, names in encryptable()}
     counts[_CHECKPOINTS] += sum(1 for page in _elsewhere() for row in page if _is_behind(row))
@@ -80,12 +80,8 @@ def rotate(result: Rotated) -> Iterator[Rotated]:
 
 def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
     """The models that hold encrypted columns, with the names of these, in order of their tables."""
-    found = [(model, _columns(model)) for model in apps.get_models()]
-    return sorted([one for one in found if one[1]], key=lambda one: one[0]._meta.db_table)
-
-
-def _columns(model: type[Model]) -> tuple[str, ...]:
-    return _BACKED if model is Checkpoint else tuple(getattr(model, "PAYLOADS", ()))
+    found = {model: tuple(getattr(model, "PAYLOADS", ())) for model in apps.get_models()} | {Checkpoint: _BACKED}
+    return sorted([one for one in found.items() if one[1]], key=lambda one: one[0]._meta.db_table)
 
 
 def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
@@ -151,9 +147,7 @@ def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
 
 
 def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
-    """Of these stored bytes of a row's columns what an older key encrypts, under the newest. Raises `TamperedRow`,
-    `WrongKey`.
-    """
+    """Of a row's stored bytes what an older key encrypts, under the newest. Raises `TamperedRow`, `WrongKey`."""
     protection = sealed_rows.Protection(encrypted=True)
     plain = {name: sealed_rows.decrypted(row, name, stored[name]) for name in _old(stored)}
     return {name: sealed_rows.encrypted(row, name, data, protection) for name, data in plain.items()}
@@ -189,9 +183,7 @@ def _elsewhere(after: str = "") -> Iterator[list[Checkpoint]]:
 def _stored(row: Checkpoint) -> dict[str, bytes]:
     """The bytes that a backend keeps for the columns of a row. Raises what the backend raises."""
     kept = {column: bytes(getattr(row, column)) for column in _BACKED}
-    return {
-        column: payloads.get_payload(row.backend, _named(row, column), data) for column, data in kept.items() if data
-    }
+    return {name: payloads.get_payload(row.backend, _named(row, name), data) for name, data in kept.items() if data}
 
 
 def _is_behind(row: Checkpoint) -> bool:
@@ -214,10 +206,8 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
     if not new:
         return
     was = {column: bytes(getattr(row, column)) for column in new}
-    columns = {
-        column: payloads.put_payload(row.backend, _named(row, column), data, under=uuid4().hex)
-        for column, data in new.items()
-    }
+    put = partial(payloads.put_payload, row.backend)
+    columns = {column: put(_named(row, column), data, under=uuid4().hex) for column, data in new.items()}
     changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**columns)
     for column, data in (was if changed else columns).items():
         payloads.delete_payload(row.backend, _named(row, column), data)

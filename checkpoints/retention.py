@@ -27,9 +27,7 @@ def jobs_that_ended(lease: JobLease) -> Iterator[Step]:
 
 
 def payloads_without_a_row(lease: JobLease) -> Iterator[Step]:
-    """Delete the bytes in payload backends that no row has pointed to for a day. Its place is how many names of each
-    backend it has looked at and left.
-    """
+    """Delete the bytes that no row has pointed to for a day. Its place: names looked at and left, by backend."""
     left: dict[str, int] = dict(lease.place or {})
     deleted: dict[str, int] = {}
     for swept in orphans.delete_orphans(done=left):

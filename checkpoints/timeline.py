@@ -148,9 +148,7 @@ def head_state(run_id: UUID) -> dict[str, Any]:
 
 
 def changes(checkpoint: Checkpoint) -> list[Change]:
-    """What this checkpoint's state changed against its parent; against nothing for the first of a run. Three
-    queries.
-    """
+    """What this checkpoint changed against its parent; against nothing for the first of a run. Three queries."""
     read = _read(checkpoint.id)
     before = _read(checkpoint.parent).state() if checkpoint.parent else {"input": read.input}
     return list(_changes(before, read))

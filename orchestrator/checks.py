@@ -14,9 +14,7 @@ from orchestrator.engine import registry
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """orchestrator.E001: COUNTERSIGN has an unknown setting, one of a wrong type or value, a key that cannot be one, or
-    a doorbell that is not there.
-    """
+    """orchestrator.E001: COUNTERSIGN has an unknown or unusable setting, an unusable key, or an unknown doorbell."""
     try:
         doorbell = conf().doorbell
         keyring()

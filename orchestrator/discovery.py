@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 
 from django.apps import apps
 from django.db import IntegrityError, transaction
@@ -16,21 +15,14 @@ _noted: set[str] = set()
 
 
 def discover() -> list[Compiled]:
-    """Register the graphs of all installed apps. Called once, when Django is ready. Raises `InvalidGraph` naming the
-    graph.
-    """
+    """Register the graphs of all installed apps, once, when Django is ready. Raises `InvalidGraph` naming the graph."""
     found = []
     for config in apps.get_app_configs():
         name = f"{config.name}.graphs"
         if find_spec(name) is not None:
-            found += [registry.register(graph) for graph in _graphs(import_module(name))]
+            graphs = [value for value in vars(import_module(name)).values() if isinstance(value, Graph)]
+            found += [registry.register(graph) for graph in dict.fromkeys(graphs)]
     return found
-
-
-def _graphs(module: ModuleType) -> list[Graph]:
-    """Module-level graphs, each once, in the order of their names' appearance."""
-    found = [value for value in vars(module).values() if isinstance(value, Graph)]
-    return list(dict.fromkeys(found))
 
 
 def note_versions() -> None:
@@ -47,9 +39,8 @@ def note_version(compiled: Compiled) -> None:
     current = {"current": registry.current(compiled.name) is compiled}
     try:
         with transaction.atomic():
-            GraphVersion.objects.update_or_create(
-                **row, defaults=current, create_defaults={**current, "first_seen_at": db_now()}
-            )
+            new = {**current, "first_seen_at": db_now()}
+            GraphVersion.objects.update_or_create(**row, defaults=current, create_defaults=new)
     except IntegrityError:
         pass  # Another process wrote the same row first.
     # Only once it is sure to stay: a caller's rollback takes the row with it.

@@ -1,7 +1,6 @@
 """Settings from environment variables, typed; a bad value is refused with one sentence that names the variable.
 
-Called by `orchestrator.settings` and `manage.py` only. It never reads Django's settings, which do not exist
-yet when it runs.
+Called by `orchestrator.settings` and `manage.py`. It never reads Django's settings, which do not exist yet then.
 """
 
 import json
@@ -67,24 +66,21 @@ def choice(name: str, *, default: str, allowed: tuple[str, ...]) -> str:
 
 def strings(name: str) -> dict[str, str]:
     """A JSON object of texts, `{}` where it is unset. Raises `ImproperlyConfigured` without repeating the value."""
-    wanted = ImproperlyConfigured(f"{name} must be a JSON object whose values are texts")
-    try:
-        value = json.loads(text(name, "{}"))
-    except ValueError:
-        raise wanted from None
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise wanted
-    return value
+    return _json_object(name, str, "texts")
 
 
 def objects(name: str) -> dict[str, dict[str, Any]]:
     """A JSON object of objects, `{}` where it is unset. Raises `ImproperlyConfigured` without repeating the value."""
-    wanted = ImproperlyConfigured(f"{name} must be a JSON object whose values are objects")
+    return _json_object(name, dict, "objects")
+
+
+def _json_object(name: str, kind: type, what: str) -> dict[str, Any]:
+    wanted = ImproperlyConfigured(f"{name} must be a JSON object whose values are {what}")
     try:
         value = json.loads(text(name, "{}"))
     except ValueError:
         raise wanted from None
-    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(each, kind) for each in value.values()):
         raise wanted
     return value
 

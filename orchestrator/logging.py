@@ -19,6 +19,10 @@ def configure(*, as_json: bool, level: str) -> dict[str, Any]:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+    # As JSON messages and names only: never the values of a frame.
+    ending: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    if not as_json:
+        ending = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -26,17 +30,10 @@ def configure(*, as_json: bool, level: str) -> dict[str, Any]:
             "lines": {
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": [*shared, structlog.stdlib.ExtraAdder()],
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_ending(as_json)],
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {"django": {"level": level}},
     }
-
-
-def _ending(as_json: bool) -> list[Any]:
-    if as_json:
-        # Messages and names only: never the values of a frame.
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals.core import Standing
-from approvals.gates.request_state import RequestState, load_states
+from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import timeline
 from checkpoints.ledger import pending_writes
@@ -41,41 +41,24 @@ def slips_of(request: ApprovalRequest) -> list[Slip]:
     Raises `TamperedRow` and `WrongKey`: nobody is shown what was not written.
     """
     (asked,) = load_states([request], protection_of(request.run))
-    decisions = _decisions(request)
+    decisions: dict[UUID, list[Decision]] = {}
+    for decision in Decision.objects.filter(request=request).order_by("event_seq"):
+        decisions.setdefault(decision.write, []).append(decision)
     bases = [pending_writes.base_of(row) for row in asked.writes]
-    now = {} if all(base.bound for base in bases) else _channels_now(request)
+    now: dict[str, Any] = {}
+    if not all(base.bound for base in bases):
+        state = timeline.head_state(request.run_id)
+        now = {**state["scratch"], **state["artifacts"]}
     return [
-        _slip(row, base, asked, tuple(decisions.get(row.write, ())), now)
+        Slip(
+            row=row,
+            value=sealed_columns.read_value(row, "value"),
+            current=base.value if base.bound else now.get(row.channel),
+            bound=base.bound,
+            shows=base.shows,
+            shown=sealed_columns.read_value(row, "shown") or {},
+            standing=asked.standings[row.write],
+            decisions=tuple(decisions.get(row.write, ())),
+        )
         for row, base in zip(asked.writes, bases, strict=True)
     ]
-
-
-def _decisions(request: ApprovalRequest) -> dict[UUID, list[Decision]]:
-    found: dict[UUID, list[Decision]] = {}
-    for decision in Decision.objects.filter(request=request).order_by("event_seq"):
-        found.setdefault(decision.write, []).append(decision)
-    return found
-
-
-def _channels_now(request: ApprovalRequest) -> dict[str, Any]:
-    state = timeline.head_state(request.run_id)
-    return {**state["scratch"], **state["artifacts"]}
-
-
-def _slip(
-    row: PendingWrite,
-    base: pending_writes.Base,
-    asked: RequestState,
-    decisions: tuple[Decision, ...],
-    now: dict[str, Any],
-) -> Slip:
-    return Slip(
-        row=row,
-        value=sealed_columns.read_value(row, "value"),
-        current=base.value if base.bound else now.get(row.channel),
-        bound=base.bound,
-        shows=base.shows,
-        shown=sealed_columns.read_value(row, "shown") or {},
-        standing=asked.standings[row.write],
-        decisions=decisions,
-    )

@@ -155,12 +155,9 @@ class RequestOut(RequestLine):
         return [dict(WriteOut(slip).data) for slip in slips_of(request)]
 
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
-        closed = permissions.closed(request)
-        allowed = permissions.Allowed(False, closed) if closed else self._personally(request)
+        closed, user = permissions.closed(request), self.context["request"].user
+        allowed = permissions.Allowed(False, closed) if closed else permissions.may_decide(user, request)
         return dict(MayDecide(allowed).data)
-
-    def _personally(self, request: ApprovalRequest) -> permissions.Allowed:
-        return permissions.may_decide(self.context["request"].user, request)
 
 
 class ReceiptLine(serializers.Serializer[Any]):

@@ -12,12 +12,11 @@ from orchestrator.engine.compile import Compiled
 
 
 def guards(run: UUID, line: int, compiled: Compiled, channels: Iterable[str]) -> set[str]:
-    """The nodes whose gates guard any of these channels: for each the one that wrote it last, else the first that
-    declares
-    it. Empty where none is guarded.
-    """
+    """The nodes whose gates guard any of these: of each channel its last writer, else the first that declares it."""
     wrote = _writers(run, line)
-    found = {wrote.get(channel) or _declarer(compiled, channel) for channel in channels}
+    gates = [(node.name, node.gate) for node in compiled.nodes.values() if node.gate]
+    declared = {channel: node for node, gate in reversed(gates) for channel in gate.writes}
+    found = {wrote.get(channel) or declared.get(channel) for channel in channels}
     return {node for node in found if node}
 
 
@@ -29,8 +28,3 @@ def _writers(run: UUID, line: int) -> dict[str, str]:
     named = rows.values_list("node", "visit", "index", "channel")
     ordered = sorted((tasks[n, v, i], channel, n) for n, v, i, channel in named if (n, v, i) in tasks)
     return {channel: node for _, channel, node in ordered}
-
-
-def _declarer(compiled: Compiled, channel: str) -> str | None:
-    gated = (node for node in compiled.nodes.values() if node.gate is not None)
-    return next((node.name for node in gated if node.gate and channel in node.gate.writes), None)

@@ -1,8 +1,7 @@
-"""Opening requests: what the runner does for each gate that a superstep reached, inside the commit that stages the
-writes.
+"""Opening requests: one for each gate that a superstep reached, inside the commit that stages the writes.
 
-Everything is computed before the transaction; `Opening.insert` only inserts. Title, facts, labels, policy and base are
-fixed here, once: what people are shown later is what is stored now.
+Everything is computed before the transaction; `NewRequests.insert` only inserts. Title, facts, labels, policy and base
+are fixed here, once: what people are shown later is what is stored now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
+from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
@@ -95,11 +95,7 @@ def _open(
     shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
     request = ApprovalRequest(
         id=uuid7(),
-        run_id=lease.id,
-        line=lease.line,
-        node=task.node,
-        visit=task.visit,
-        index=task.index,
+        **task_columns(lease.id, lease.line, task),
         graph=lease.graph,
         superstep=moment.superstep,
         title=pack_json(shown["title"]),
@@ -118,9 +114,8 @@ def _open(
         for write in proposal
     )
     ids = [str(write_id(lease.id, lease.line, task, write.position)) for write in proposal]
-    opening.events.append(
-        NewEvent("request_opened", {"request": str(request.id), "writes": ids}, node=task.node, task=str(task))
-    )
+    facts = {"request": str(request.id), "writes": ids}
+    opening.events.append(NewEvent("request_opened", facts, node=task.node, task=str(task)))
 
 
 def _stage(
@@ -136,12 +131,12 @@ def _stage(
     task = write.task
     labels: dict[str, Any] = {name: shown[name] for name in ("title", "facts")}
     labels |= shown["writes"][write.position]
-    base = pending_writes.base_in(
-        moment.state, write.channel, bound=compiled.channels[write.channel].bound, shows=gate.shows
-    )
+    bound = compiled.channels[write.channel].bound
+    base = pending_writes.base_in(moment.state, write.channel, bound=bound, shows=gate.shows)
     return pending_writes.staged(
         write_id(lease.id, lease.line, task, write.position),
-        pending_writes.Address(lease.id, lease.line, task.node, task.visit, task.index, write.position),
+        task_columns(lease.id, lease.line, task),
+        position=write.position,
         channel=write.channel,
         label=labels["label"][:300],
         value=write.value,

@@ -87,9 +87,7 @@ def _require_whole(request: ApprovalRequest, rows: Sequence[PendingWrite], decis
 
 
 def require_all_decisions(run: UUID, known: int, *, exactly: bool = False) -> None:
-    """Raise `TamperedRow` where a run has fewer decisions than its row says; with `exactly`, for whoever holds the
-    run's lock, where it has more too.
-    """
+    """Raise `TamperedRow` where a run has fewer decisions than its row says, or (`exactly`, under its lock) more."""
     count = Decision.objects.filter(run=run).count()
     if count < known or (exactly and count != known):
         raise TamperedRow(f"run {run} has {count} decisions, and its row says {known}", run=str(run))

@@ -1,5 +1,4 @@
-"""What the runner asks about gates: which are settled, what applying them means, and which held writes a commit
-re-bases.
+"""What the runner asks about gates: which are settled, what applying them means, which held writes a commit re-bases.
 
 Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
 """
@@ -44,9 +43,8 @@ class Rebasing:
         if self.rows:
             statements.insert_rows(PendingWrite, self.rows)
         if self.reopened:
-            ApprovalRequest.objects.filter(id__in=self.reopened).update(
-                status=RequestStatus.OPEN, outcome="", settled_at=None, settled_seq=None
-            )
+            again = {"status": RequestStatus.OPEN, "outcome": "", "settled_at": None, "settled_seq": None}
+            ApprovalRequest.objects.filter(id__in=self.reopened).update(**again)
 
 
 @frozen
@@ -74,9 +72,7 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
 
 
 def _require_asked(lease: Lease, tasks: Collection[Task]) -> None:
-    """Raise where the request of a waiting task is gone, or only says that it was applied: its approval would be lost.
-    One that was withdrawn or has expired is closed in its own right.
-    """
+    """Raise where a waiting task's request is gone or says that it was applied. A withdrawn or expired one is over."""
     if not tasks:
         return
     closed = (RequestStatus.WITHDRAWN, RequestStatus.EXPIRED)
@@ -96,7 +92,9 @@ def settle_gates(
     """
     ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
     for one in ready:
-        _require_outcome(one)
+        if one.outcome is None:
+            what = "a request is marked settled, but its decisions do not settle it"
+            raise TamperedRow(what, request=str(one.request.id))
     current = [one for one in ready if not any(_base_moved(row, compiled, state, protection) for row in _approved(one))]
     settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
     tasks = {one.task for one in settled}
@@ -104,26 +102,14 @@ def settle_gates(
 
 
 def _settled(one: RequestState) -> Settled:
-    values = tuple(_value(row) for row in _approved(one))
-    shows = {name for row in _approved(one) for name in pending_writes.base_of(row).shows}
-    return Settled(one.task, values, str(one.outcome), tuple(sorted(shows)))
-
-
-def _value(row: PendingWrite) -> WriteValue:
-    return WriteValue(
-        row.channel, sealed_columns.read_value(row, "value"), row.label or None, pending_writes.base_of(row).version
-    )
+    rows = [(row, pending_writes.base_of(row), sealed_columns.read_value(row, "value")) for row in _approved(one)]
+    values = [WriteValue(row.channel, value, row.label or None, base.version) for row, base, value in rows]
+    shows = {name for _, base, _ in rows for name in base.shows}
+    return Settled(one.task, tuple(values), str(one.outcome), tuple(sorted(shows)))
 
 
 def _approved(one: RequestState) -> list[PendingWrite]:
     return [row for row in one.writes if one.standings[row.write].verdict == APPROVED]
-
-
-def _require_outcome(one: RequestState) -> None:
-    if one.outcome is None:
-        raise TamperedRow(
-            "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
-        )
 
 
 def _base_moved(row: PendingWrite, compiled: Compiled, state: State, protection: Protection) -> bool:
@@ -143,11 +129,8 @@ def rebase_writes(
     if not asked:
         return result
     for one in asked:
-        moved = [
-            row
-            for row in one.writes
-            if one.standings[row.write].verdict != REJECTED and _base_moved(row, compiled, state, protection)
-        ]
+        held = [row for row in one.writes if one.standings[row.write].verdict != REJECTED]
+        moved = [row for row in held if _base_moved(row, compiled, state, protection)]
         for row in moved:
             fresh = pending_writes.rebased(row, base=_base(row, compiled, state), at=at, protection=protection)
             result.rows.append(fresh)

@@ -76,12 +76,8 @@ def _lines(compiled: Compiled, node: str, outcome: str, *, single: bool) -> list
         first = Line("This write does not happen" if single else FIRST[outcome], icon="x")
     taken = [edge for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
     if not taken:
-        return [
-            first,
-            Line(
-                "Nothing follows on this path", "If nothing else is going on, the run ends as rejected.", icon="slash"
-            ),
-        ]
+        more = "If nothing else is going on, the run ends as rejected."
+        return [first, Line("Nothing follows on this path", more, icon="slash")]
     return [first, *_ahead(compiled, taken)]
 
 

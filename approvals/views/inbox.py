@@ -17,6 +17,7 @@ from checkpoints.sealing.sealed_columns import read_or_reason
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
+_SIGNED = ("request", "by", "by_name", "by__first_name", "by__last_name", "by__username")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     words = request.GET.get("q", "").strip()[:200]
     number = max(1, int(request.GET["page"])) if request.GET.get("page", "").isdecimal() else 1
     requests = _matching(_folder(request.user, folder), words)
-    found = list(requests.prefetch_related("reviewers", _decisions())[(number - 1) * PAGE : number * PAGE + 1])
+    signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
+    requests = requests.prefetch_related("reviewers", Prefetch("decisions", signed, to_attr="signed"))
+    found = list(requests[(number - 1) * PAGE : number * PAGE + 1])
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
@@ -80,13 +83,6 @@ def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[Ap
     return requests.filter(here | Q(graph__icontains=words) | Q(node__icontains=words))
 
 
-def _decisions() -> "Prefetch[Any]":
-    plain = Decision.objects.select_related("by").only(
-        "request", "by", "by_name", "by__first_name", "by__last_name", "by__username"
-    )
-    return Prefetch("decisions", plain.order_by("event_seq"), to_attr="signed")
-
-
 def _counts(user: Any) -> list[dict[str, Any]]:
     mine = Decision.objects.filter(by=user).values("request")
     counted = ApprovalRequest.objects.filter(id__in=mine, status=RequestStatus.OPEN).aggregate(n=Count("id"))
@@ -97,11 +93,8 @@ def _counts(user: Any) -> list[dict[str, Any]]:
 def _row(request: ApprovalRequest, user: AbstractBaseUser | Any) -> Row:
     signers = {d.by_id: name_of(d.by) for d in request.signed if d.by_id}  # type: ignore[attr-defined]
     is_open = request.status == RequestStatus.OPEN
-    own = (
-        is_open
-        and request.policy.get("four_eyes")
-        and user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
-    )
+    began = user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
+    own = is_open and request.policy.get("four_eyes") and began
     return Row(
         run=request.run,
         title=str(read_or_reason(request, "title") or request.node),

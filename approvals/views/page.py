@@ -1,6 +1,4 @@
-"""What every page shares: the frame, none for a script that asks for parts; what may not be seen is not there; and what
-cannot be opened is said.
-"""
+"""What every page shares: its frame (none for scripts that ask for parts), and what it says where it is not shown."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render as render_template
 
 from approvals import permissions
+from checkpoints import audit_log
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unreadable_reason
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
@@ -47,11 +46,20 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
         try:
             return view(request, *args, **kwargs)
         except UNREADABLE as error:
-            named = str(error.facts.get("row", "A record"))
-            content = {
-                "title": "This cannot be shown",
-                "text": f"{named} {unreadable_reason(error)}. Nothing was changed.",
-            }
-            return render(request, "orchestrator/error.html", content, status=409)
+            text = f"{error.facts.get('row', 'A record')} {unreadable_reason(error)}. Nothing was changed."
+            return error_page(request, "This cannot be shown", text, status=409)
 
     return page
+
+
+def error_page(request: HttpRequest, title: str, text: str, *, status: int) -> HttpResponse:
+    """A page that says what went wrong, and what became of it."""
+    return render(request, "orchestrator/error.html", {"title": title, "text": text}, status=status)
+
+
+def may_post(request: HttpRequest, run: Run, right: str, *, act: str) -> bool:
+    """Whether this person has the right to act on a run. Who posts without it leaves an audit line."""
+    may = permissions.may(request.user, right)
+    if request.method == "POST" and not may:
+        audit_log.record(f"refused_{act}", actor=request.user, run=run.id)
+    return may

@@ -28,7 +28,6 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     AlreadyDecided,
     CountersignError,
@@ -169,17 +168,11 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     if review_form.unreadable(list(chosen.values())):
         return _again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
     if not chosen:
-        return _again(
-            request,
-            shown,
-            chosen,
-            InvalidValue("Nothing was decided, so nothing was signed. Choose for at least one write."),
-        )
+        nothing = InvalidValue("Nothing was decided, so nothing was signed. Choose for at least one write.")
+        return _again(request, shown, chosen, nothing)
     try:
-        decisions = [choice.decision() for choice in chosen.values()]
-        receipt = reviews.sign(
-            run.id, decisions, by=cast(AbstractBaseUser, request.user), idempotency_key=shown.key or None
-        )
+        decisions, by = [choice.decision() for choice in chosen.values()], cast(AbstractBaseUser, request.user)
+        receipt = reviews.sign(run.id, decisions, by=by, idempotency_key=shown.key or None)
     except CountersignError as error:
         return _refused(request, run, chosen, error)
     return redirect("receipt", receipt.id)
@@ -191,9 +184,8 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
         found = error.facts.get("errors") or [{"path": str(error.facts.get("path", "")), "reason": error.message}]
         review_form.refuse(choice, error.message, found, channel=str(error.facts.get("channel", "")))
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
-    key = (
-        uuid4().hex if isinstance(error, KeyConflict | StaleProposal | AlreadyDecided) else request.POST.get("key", "")
-    )
+    spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
+    key = uuid4().hex if spent else request.POST.get("key", "")
     shown = review_of(visible_run(request.user, run.id), request.user, key=key, forms=_as_posted(request))
     return _again(request, shown, chosen, error)
 
@@ -235,9 +227,8 @@ def _problems(shown: Review, chosen: dict[str, Choice]) -> Iterable[dict[str, st
 def _moved(shown: Review, moved: set[str]) -> Iterable[dict[str, str]]:
     for slip in shown.slips:
         if slip.write in moved:
-            slip.stale = (
-                slip.stale or "Changed since you opened it. Your choice was for the older version, so it was cleared."
-            )
+            cleared = "Your choice was for the older version, so it was cleared."
+            slip.stale = slip.stale or f"Changed since you opened it. {cleared}"
             yield {"anchor": slip.anchor, "title": slip.title, "text": "changed since you opened it"}
 
 
@@ -251,19 +242,18 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: write_cards.Forms) -
     A few writes are all edited field by field; of many only those that `forms` names, so that the page stays light.
     """
     standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
-    decisions = _latest(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
-    compiled = _compiled(run)
+    made = Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq")
+    decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
+    compiled = registry.find_graph(run.fingerprint)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
     few = sum(len(asked.writes) for asked in standing.values()) <= MANY
+    forms = (lambda _: True) if few else forms
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
-        questions.append(
-            write_cards.question(
-                asked, why_not[request_id], own, compiled, first=first, forms=(lambda _: True) if few else forms
-            )
-        )
+        shown = write_cards.question(asked, why_not[request_id], own, compiled, first=first, forms=forms)
+        questions.append(shown)
     _add_originals(questions)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
@@ -293,13 +283,6 @@ def _requests(run: Run) -> list[ApprovalRequest]:
     return found
 
 
-def _compiled(run: Run) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(run.fingerprint)
-    except UnknownThing:
-        return None
-
-
 def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
     """For each request why this person may not sign it; empty where he may. A constant number of queries."""
     held = permissions.principals_of(user)
@@ -311,11 +294,6 @@ def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[U
         or ("You are not one of its reviewers." if r.id not in mine else shaped if r.policy.get("four_eyes") else "")
         for r in requests
     }
-
-
-def _latest(decisions: Iterable[Decision]) -> list[Decision]:
-    """Of each person the last decision on each write."""
-    return list({(d.by_id, d.write): d for d in decisions}.values())
 
 
 def _add_originals(questions: Sequence[Question]) -> None:

@@ -46,9 +46,8 @@ def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Cho
 
 
 def _choice(posted: QueryDict, write: str, verdict: str, control: Control | None) -> Choice:
-    choice = Choice(
-        write, str(posted.get(f"h-{write}", "")), verdict, str(posted.get(f"r-{write}", "")).strip(), control
-    )
+    seen, reason = str(posted.get(f"h-{write}", "")), str(posted.get(f"r-{write}", "")).strip()
+    choice = Choice(write, seen, verdict, reason, control)
     if control is not None:
         # Read in any case: what was typed is kept also where another verdict was chosen in the end.
         value = reading.read_form(control, posted.dict())

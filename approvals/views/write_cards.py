@@ -158,15 +158,13 @@ def question(
     ]
     for slip in slips:
         if slip.may and slip.open:
-            slip.control = _control(
-                compiled, slip.row, sealed_columns.read_value(slip.row, "value"), fields=forms(slip.write)
-            )
+            value = sealed_columns.read_value(slip.row, "value")
+            slip.control = _control(compiled, slip.row, value, fields=forms(slip.write))
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = comparison.text_of(sealed_columns.read_value(request, "why"))
-    return Question(
-        request.id, title, facts, why, why_not if is_open else "", is_open, request.policy["all_or_nothing"], slips
-    )
+    why_not = why_not if is_open else ""
+    return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
 
 
 def _fact(label: Any, value: Any) -> dict[str, str]:
@@ -175,20 +173,13 @@ def _fact(label: Any, value: Any) -> dict[str, str]:
 
 def _signed(decision: Decision) -> Signed:
     name = name_of(decision.by) if decision.by else "The system"
-    return Signed(
-        name,
-        DID[decision.verdict],
-        decision.at,
-        comparison.visible(str(sealed_columns.read_value(decision, "reason") or "")),
-    )
+    reason = str(sealed_columns.read_value(decision, "reason") or "")
+    return Signed(name, DID[decision.verdict], decision.at, comparison.visible(reason))
 
 
 def _slip(asked: RequestState, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> WriteCard:
-    value, base, shown = (
-        sealed_columns.read_value(row, "value"),
-        pending_writes.base_of(row),
-        sealed_columns.read_value(row, "shown") or {},
-    )
+    value, base = sealed_columns.read_value(row, "value"), pending_writes.base_of(row)
+    shown = sealed_columns.read_value(row, "shown") or {}
     standing = asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     adds = not base.bound
@@ -228,11 +219,8 @@ def _say(reversible: Any, channel: str) -> str:
 
 
 def _current(value: Any, adds: bool) -> str:
-    if not adds:
-        return ""
-    return (
-        f"It is combined with what is there. When it was proposed that was: {comparison.text_of(value) or 'nothing'}."
-    )
+    then = comparison.text_of(value) or "nothing"
+    return f"It is combined with what is there. When it was proposed that was: {then}." if adds else ""
 
 
 def _stale(row: PendingWrite) -> str:
@@ -258,18 +246,18 @@ def keep_choice(slip: WriteCard, choice: Choice) -> None:
         slip.control = choice.control
 
 
-def slots(
-    questions: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool
-) -> list[Slot]:
+def slots(asked: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
     """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
     per_person: dict[Any, list[Decision]] = {}
     for decision in decisions:
         per_person.setdefault(decision.by_id, []).append(decision)
     found = [Slot(_person(given[0], user), _summary(given), max(d.at for d in given)) for given in per_person.values()]
-    lacking = max((_lacking(one) for one in questions.values()), default=0)
+    lacking = max((_lacking(one) for one in asked.values()), default=0)
     for number in range(lacking):
         own = may_sign and number == 0 and user.pk not in per_person
-        found.append(Slot("You", "") if own else Slot("Somebody else", _may_sign(questions, user)))
+        names = {p for one in asked.values() for p in one.request.policy["reviewers"]}
+        others = Slot("Somebody else", f"May sign: {asked_of(sorted(names), user)}.")
+        found.append(Slot("You", "") if own else others)
     return found
 
 
@@ -291,8 +279,3 @@ def _summary(given: list[Decision]) -> str:
     counts = {word: sum(1 for d in given if d.verdict == word) for word in ("approve", "edit", "reject")}
     words = {"approve": "approved", "edit": "edited", "reject": "rejected"}
     return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."
-
-
-def _may_sign(questions: Mapping[UUID, RequestState], user: Any) -> str:
-    names = {p for a in questions.values() for p in a.request.policy["reviewers"]}
-    return f"May sign: {asked_of(sorted(names), user)}."

@@ -21,7 +21,8 @@ def what_is_put_is_got(backend: PayloadBackend) -> None:
         must(isinstance(kept, bytes), f"put gives {type(kept).__name__}, not bytes")
         for _ in range(2):
             got = backend.get(name, kept)
-            must(type(got) is bytes and got == data, f"{len(data)} bytes come back as {_shown(got)}")
+            shown = f"{len(got)} others" if isinstance(got, bytes) else type(got).__name__
+            must(type(got) is bytes and got == data, f"{len(data)} bytes come back as {shown}")
 
 
 def a_put_that_is_repeated_is_no_error(backend: PayloadBackend) -> None:
@@ -169,7 +170,3 @@ def _lasts(make: Callable[[], PayloadBackend]) -> Callable[[PayloadBackend], Non
 def _name() -> str:
     """As the ledger names payloads: run, checkpoint, column."""
     return f"{uuid7()}/{uuid7()}/change"
-
-
-def _shown(got: object) -> str:
-    return f"{len(got)} others" if isinstance(got, bytes) else type(got).__name__

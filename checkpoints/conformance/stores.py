@@ -21,11 +21,7 @@ class Store(Protocol):
     def clear(self, run: UUID | str) -> int: ...
     def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored: ...
     def list(
-        self,
-        graph: str | None = None,
-        run: UUID | str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
+        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> Sequence[Stored]: ...
 
 
@@ -66,8 +62,11 @@ def a_value_that_cannot_be_kept_is_refused_and_nothing_is_saved(store: Store) ->
     for about in ({"graph": "g" * 201}, {"version": 3}, {"superstep": -1}, {"superstep": 1.5}, {"node": [3]}):
         with refusing(InvalidValue, words=f"save with {about!r:.60}"):
             store.save(key, {}, **about)
+    deep: Any = 1
+    for _ in range(10_000):
+        deep = [deep]
     with refusing(InvalidValue, words="save of a value 10,000 deep"):
-        store.save(key, {"scratch": {"n": _nested(10_000)}})
+        store.save(key, {"scratch": {"n": deep}})
     must(store.latest(key) is None, "a refused save left a checkpoint")
 
 
@@ -271,10 +270,3 @@ def check_store(make: Callable[[], Store]) -> None:
 
 def _key() -> str:
     return f"key-{uuid7()}"
-
-
-def _nested(depth: int) -> Any:
-    found: Any = 1
-    for _ in range(depth):
-        found = [found]
-    return found

@@ -13,9 +13,7 @@ AFTER = frozenset[str | None]({"after", "both"})
 
 @frozen
 class Superstep:
-    """What the policy looks at. `ran` and `next` are the `checkpoint=` settings of the nodes that ran and that run
-    next.
-    """
+    """What the policy looks at. `ran` and `next`: the `checkpoint=` of the nodes that ran and that run next."""
 
     number: int
     ran: Sequence[str | None]
@@ -34,11 +32,5 @@ def stays(policy: str | int, step: Superstep) -> bool:
     if step.asked or step.opens_gate or step.ends or not BEFORE.isdisjoint(step.next):
         return True
     own = set(step.ran)
-    return not AFTER.isdisjoint(own) or (None in own and _is_due(policy, step.number))
-
-
-def _is_due(policy: str | int, number: int) -> bool:
-    """What the graph's policy says of a superstep, a node of which has no setting of its own."""
-    if isinstance(policy, int):
-        return policy > 0 and number % policy == 0
-    return policy == "every_node"
+    due = policy > 0 and step.number % policy == 0 if isinstance(policy, int) else policy == "every_node"
+    return not AFTER.isdisjoint(own) or (None in own and due)

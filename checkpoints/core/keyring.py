@@ -1,5 +1,4 @@
-"""Keys by their ids: what seals, what encrypts, what is not to be trusted any more. Pure; `sealing` makes the ring from
-the settings.
+"""Keys by their ids: what seals, what encrypts, what is not to be trusted any more. Pure; `conf` makes the ring.
 
 The newest key of a kind, the last one given, makes, unless it is compromised; all of them check and open. The
 primitives are `cryptography`'s.
@@ -44,9 +43,7 @@ class Keyring:
 
     @cached_property
     def signer(self) -> str:
-        """The id of the newest signing key that is not compromised: what such a key seals now would be refused. Raises
-        `WrongKey` where there is none.
-        """
+        """The id of the newest signing key that is not compromised. Raises `WrongKey` where there is none."""
         trusted = [key_id for key_id in self.signing if key_id not in self.compromised]
         if not trusted:
             raise WrongKey("every signing key is compromised; add a new one to COUNTERSIGN['SIGNING_KEYS']")
@@ -68,7 +65,10 @@ class Keyring:
 
     def keyed_hash(self, key_id: str, data: bytes) -> str:
         """HMAC-SHA256 in hex, under a key derived from an encryption key: it tells nothing to whoever lacks the key."""
-        return hmac.digest(self._hashing(key_id), data, "sha256").hex()
+        key = self._hashers.get(key_id)
+        if key is None:
+            key = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
+        return hmac.digest(key, data, "sha256").hex()
 
     def lock(self, data: bytes, name: bytes) -> bytes:
         """The data encrypted under the newest key; it opens under the same `name` only."""
@@ -77,9 +77,7 @@ class Keyring:
         return head + nonce + cipher.encrypt(nonce, data, head + name)
 
     def open(self, kept: bytes, name: bytes) -> bytes:
-        """What `lock` was given. Raises `WrongKey` where the key is unknown, or another one stands under its id, and
-        `TamperedRow` for anything else that does not open.
-        """
+        """What `lock` was given. Raises `WrongKey` for an unknown key or another under its id, else `TamperedRow`."""
         key_id, head, nonce, sealed = _parts(kept)
         cipher, known = self._cipher(key_id)
         if head != known:
@@ -88,12 +86,6 @@ class Keyring:
             return cipher.decrypt(nonce, sealed, head + name)
         except InvalidTag as error:
             raise TamperedRow("it was changed, or moved here from another row", key=key_id) from error
-
-    def _hashing(self, key_id: str) -> bytes:
-        found = self._hashers.get(key_id)
-        if found is None:
-            found = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
-        return found
 
     def _cipher(self, key_id: str) -> tuple[AESGCM, bytes]:
         """What encrypts under this key, and how all that it makes begins."""

@@ -11,7 +11,6 @@ from checkpoints.core.alias import parsed
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import About, Snapshot, State, Stored
 from orchestrator.engine import canonical, registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.patch import patched
 
@@ -72,11 +71,7 @@ class MemoryStore:
         return next(iter(self._of(run)), None)
 
     def list(
-        self,
-        graph: str | None = None,
-        run: UUID | str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
+        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> Sequence[Stored]:
         """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
 
@@ -111,7 +106,7 @@ class MemoryStore:
         origin = self.get(checkpoint)
         meta, state = origin.meta, origin.state
         if patch:
-            state = {**state, **patched(state, patch, graph=_graph(meta.fingerprint))}
+            state = {**state, **patched(state, patch, graph=registry.find_graph(meta.fingerprint))}
         return self._add(
             state,
             run=uuid7(),
@@ -126,10 +121,8 @@ class MemoryStore:
         )
 
     def _add(self, state: State, **meta: Any) -> Stored:
-        data = canonical.dumps(state)
-        one = Stored(
-            id=uuid7(), line=1, created_at=datetime.now(UTC), stored_size=len(data), state_size=len(data), **meta
-        )
+        data, now = canonical.dumps(state), datetime.now(UTC)
+        one = Stored(id=uuid7(), line=1, created_at=now, stored_size=len(data), state_size=len(data), **meta)
         self._kept[one.id] = one, data
         return one
 
@@ -158,10 +151,3 @@ class MemoryStore:
             return self._kept.get(UUID(text), (None,))[0]
         except ValueError:
             return None
-
-
-def _graph(fingerprint: str) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(fingerprint) if fingerprint else None
-    except UnknownThing:
-        return None

@@ -1,8 +1,7 @@
-"""The tape of a run: a short string on its row, one word a superstep, that lists draw without loading a checkpoint.
-Pure.
+"""The tape of a run: a short string on its row, one word a superstep, which lists draw without loading anything. Pure.
 
-A word is a letter a node (p r w x h: pure, read, write, external, human), `s` for a settlement, `!` for a failure.
-Only the first and last words are kept; between them stands `+n`, the number that was folded.
+A word is a letter a node (p r w x h: pure, read, write, external, human), `s` for a settlement, `!` for a failure. Only
+the first and last words are kept; between them stands `+n`, the number that was folded.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,7 @@
 """The journal of write and external tasks: an intent before, a result after. The executor writes it, recovery reads it.
 
 An intent rides with its `started` line in one commit. A result commit checks the epoch under the row's lock and writes
-no
-line. A result is accepted only for the attempt whose intent is open; one that comes too late is kept as evidence.
+no line. A result is accepted only for the attempt whose intent is open; one that comes too late is kept as evidence.
 """
 
 from collections import Counter

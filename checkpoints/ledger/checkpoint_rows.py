@@ -1,5 +1,4 @@
-"""Checkpoints as rows: what changed against the parent, a full snapshot when one is due, the hashes, the seal. The
-ledger writes with it; `folding` reads rows back.
+"""Checkpoints as rows: what changed against the parent, a snapshot when one is due, hashes, seal. `reader` reads them.
 
 A change is a list of ops on the document {scratch, artifacts, diagnostics, frontier, versions, open}. A row's `anchor`
 is the seq of the newest row of its line, up to it, that needs no other: it has a snapshot, or its change sets the whole
@@ -121,9 +120,8 @@ class RunHeader:
 
     @classmethod
     def of(cls, run: Run | Lease) -> "RunHeader":
-        return cls(
-            run.id, run.graph, run.version, run.fingerprint, run.line, sealed_rows.protection_of(run), run.payloads
-        )
+        protection = sealed_rows.protection_of(run)
+        return cls(run.id, run.graph, run.version, run.fingerprint, run.line, protection, run.payloads)
 
 
 @frozen
@@ -198,28 +196,20 @@ def standalone_row(
 def next_row(
     header: RunHeader, new: UUID, head: Head, checkpoint: NewCheckpoint, change: Delta, *, end: LogEnd, at: datetime
 ) -> tuple[Checkpoint, Head]:
-    """The row after `head`, and the head that it makes. A head that is not kept is replaced: the row takes over its seq
-    and its parent.
-    """
+    """The row after `head`, and the head that it makes. It takes over seq and parent of a head that is not kept."""
     parent, seq = (head.id if head.kept else head.parent), head.next_seq
     row = _row(header, new, checkpoint, parent=parent, seq=seq, end=end, at=at)
     since = head.since + len(change.data)
-    full = (
-        checkpoint.kept and not change.whole and _is_due(checkpoint, seq - head.anchor, since=since, size=change.size)
-    )
+    full = checkpoint.kept and not change.whole and _is_due(checkpoint, seq - head.anchor, since, change.size)
     alone = full or (checkpoint.kept and change.whole)
     row.anchor = seq if alone else head.anchor
     _seal_with_payloads(header, row, head.hash, change, snapshot=checkpoint.payload if full else None)
     # The next change is against the newest kept row.
-    kept = (
-        (row.content_hash, row.anchor, 0 if alone else since)
-        if checkpoint.kept
-        else (head.hash, head.anchor, head.since)
-    )
-    loose = () if checkpoint.kept else change.steps
-    return row, Head(
-        new, seq, parent, checkpoint.kept, checkpoint.source, checkpoint.payload, *kept, change.sizes, end.seq, loose
-    )
+    kept, loose = (head.hash, head.anchor, head.since), change.steps
+    if checkpoint.kept:
+        kept, loose = (row.content_hash, row.anchor, 0 if alone else since), ()
+    source, payload = checkpoint.source, checkpoint.payload
+    return row, Head(new, seq, parent, checkpoint.kept, source, payload, *kept, change.sizes, end.seq, loose)
 
 
 def head_without_row(head: Head, checkpoint: NewCheckpoint) -> Head:
@@ -242,7 +232,7 @@ def delta_op(before: Payload, checkpoint: NewCheckpoint) -> Op:
     return ops.within(keys)
 
 
-def _is_due(checkpoint: NewCheckpoint, rows: int, *, since: int, size: int) -> bool:
+def _is_due(checkpoint: NewCheckpoint, rows: int, since: int, size: int) -> bool:
     """Whether a row needs a snapshot: by bytes where the changes since the last one outweigh the state, so a load reads
     at most about twice the state and storage stays linear in what changed; and at the latest after so many rows, for
     each costs the reader the same, however little it changed.

@@ -1,5 +1,4 @@
-"""The verbs that change a run: open it, commit a superstep, stop it, queue it again. Journal entries stand in
-`journal`.
+"""The verbs that change a run: start it, commit a superstep, stop it, append to its log. `journal` has the journal.
 
 The runner and the verbs of floor 3 call them. Each is one transaction, or joins the one that is open. Nothing here
 knows about people's decisions: what must ride in a commit is handed in as `inside`.
@@ -33,24 +32,17 @@ from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
-from orchestrator.engine.errors import (
-    StaleLease,
-)
+from orchestrator.engine.errors import StaleLease
 from orchestrator.engine.frozen import frozen
 
 __all__ = ["ConcurrentUpdate", "Head", "NewCheckpoint", "Payload", "RunUpdate"]
-
 
 _REFRESHED = (
     "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "input_hash", "started_by",
     "on_behalf_of", "line", "head", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "cancel_at",
 )  # fmt: skip
-
-
 _NOT_YET_CANCELLED = frozenset({Status.PAUSED, Status.WAITING, Status.FAILED, Status.INCOMPATIBLE})
-
-
 _SHARED_BY_EVENTS = (("run_id", "id"), ("seal_key", "seal_key"))
 _SHARED_BY_CHECKPOINTS = (
     *_SHARED_BY_EVENTS, ("id", "head"), ("seq", "head_seq"), ("content_hash", "head_hash"), ("superstep", "superstep"),
@@ -61,16 +53,12 @@ _SHARED_BY_CHECKPOINTS = (
 
 
 class ConcurrentUpdate(Exception):
-    """Somebody else wrote to the log, or woke the run, since the holder looked; he must look again and build his commit
-    anew.
-    """
+    """Somebody else wrote to the log, or woke the run: refresh the lease and build the commit anew."""
 
 
 @frozen
 class RunUpdate:
-    """What becomes of the run with a commit. `due_in` (seconds) goes with `waiting`; `error` with the stopped
-    statuses.
-    """
+    """What becomes of the run with a commit. `due_in` (seconds) goes with waiting, `error` with what stopped."""
 
     status: str = Status.RUNNING
     at_node: str = ""
@@ -109,9 +97,8 @@ def create_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], acto
         run.created_at = at = timezone.now()
         run.input, run.superstep = pack_json(input_json), first.superstep
         header = RunHeader.of(run)
-        events, end = _first_events(
-            run, header, first.id, actor=actor, at=at, change=first.change_hash, origin=str(first.parent)
-        )
+        origin = {"change": first.change_hash, "origin": str(first.parent)}
+        events, end = _first_events(run, header, first.id, actor=actor, at=at, **origin)
         _insert_run(run, header, first.id, first.content_hash, end)
         event_log.insert_events(events)
         notify.notify_workers()
@@ -122,9 +109,8 @@ def _first_events(
     run: Run, header: RunHeader, head: UUID, *, actor: str, at: datetime, **more: str
 ) -> tuple[list[RunEvent], LogEnd]:
     facts = {"checkpoint": str(head), "graph": run.graph, "version": run.version, "input_hash": run.input_hash, **more}
-    return event_log.chain(
-        run.id, LogEnd(0, ""), [NewEvent("run_started", facts, actor=actor)], at=at, protection=header.protection
-    )
+    started = [NewEvent("run_started", facts, actor=actor)]
+    return event_log.chain(run.id, LogEnd(0, ""), started, at=at, protection=header.protection)
 
 
 def _insert_run(run: Run, header: RunHeader, head: UUID, head_hash: str, end: LogEnd) -> None:
@@ -147,9 +133,8 @@ def commit_superstep(
 ) -> Head:
     """Move the head in one fenced transaction (semantics 4). Returns the new head and updates the lease.
 
-    `inside` writes other rows in the same transaction. Raises `StaleLease` where another epoch has the run,
-    `ConcurrentUpdate` where the log has newer events, `SaveFailed` where the payload backend refuses; then nothing was
-    written.
+    `inside` writes other rows in it. Raises, having written nothing, `StaleLease` where another epoch has the run,
+    `ConcurrentUpdate` where the log has newer events, `SaveFailed` where the payload backend refuses.
     """
     it = prepare_commit(lease, head, checkpoint, run_update, events=events, inside=inside)
     it.send()()
@@ -213,9 +198,7 @@ def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str) -> NewEv
     return NewEvent("checkpoint_saved", facts)
 
 
-def _await(
-    lease: Lease, was: Sequence[Any], met: fenced_transaction.Outcome, *, forget: Callable[[], None] | None
-) -> None:
+def _await(lease: Lease, was: Any, met: fenced_transaction.Outcome, *, forget: Callable[[], None] | None) -> None:
     try:
         _require(lease, met())
     except BaseException:
@@ -229,10 +212,7 @@ def _await(
 def stop_run(
     lease: Lease, run_update: RunUpdate, *, events: Sequence[NewEvent], inside: Callable[[], None] | None = None
 ) -> None:
-    """Change a leased run's status without a checkpoint: poison, incompatible, or rest again.
-
-    Raises as `commit_superstep` does.
-    """
+    """Change a leased run's status without a checkpoint (poison, rest). Raises as `commit_superstep` does."""
     at = timezone.now()
     rows, end = event_log.chain(lease.id, lease.end, [*lease.unsaved, *events], at=at, protection=lease.protection)
     fence = _fence(lease, end, **_columns(lease, run_update, at))
@@ -241,32 +221,24 @@ def stop_run(
 
 
 def stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
-    """Stop a held run as tampered. Nothing that is sealed is touched and no line is written: a new seal would cover up
-    what was found.
-    """
+    """Stop a leased run as tampered. No line is written and nothing sealed: that would cover up what was found."""
     values = _columns(lease, RunUpdate(Status.TAMPERED, tape=lease.tape, error=error), timezone.now())
     Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING).update(**values)
     notify.notify_workers()
 
 
 def append_events(lease: Lease, events: Sequence[NewEvent], *, inside: Callable[[], None] | None = None) -> None:
-    """Append events to the log of a leased run, extend its lease, and do `inside` in the same transaction.
-
-    Raises as `commit_superstep` does.
-    """
-    rows, end = event_log.chain(
-        lease.id, lease.end, [*lease.unsaved, *events], at=timezone.now(), protection=lease.protection
-    )
+    """Append events to a leased run's log, extend the lease, do `inside` with it. Raises as `commit_superstep` does."""
+    written = [*lease.unsaved, *events]
+    rows, end = event_log.chain(lease.id, lease.end, written, at=timezone.now(), protection=lease.protection)
     fence = _fence(lease, end, lease_until=db_in(conf().lease_seconds))
     _require(lease, fenced_transaction.prepare(fence, [Rows(RunEvent, rows, _SHARED_BY_EVENTS)], inside=inside)()())
     _update_lease(lease, fence, end, tape=lease.tape, superstep=lease.superstep)
 
 
 def refresh_lease(lease: Lease) -> None:
-    """Read where the log stands now into the lease, after a `ConcurrentUpdate`.
-
-    Raises `StaleLease` where the lease is lost, and `TamperedRow` or `WrongKey` where the run's row is not as it was
-    sealed.
+    """Read where the log stands now into the lease, after a `ConcurrentUpdate`. Raises `StaleLease` where the lease is
+    lost, and `TamperedRow` or `WrongKey` where the run's row is not as it was sealed.
     """
     row = Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING)
     now = row.only(*_REFRESHED).first()

@@ -40,12 +40,9 @@ def lock_run(run_id: UUID) -> Run:
 def append_locked(
     run: Run, events: Sequence[NewEvent], *, at: datetime, decisions: int | None = None, **values: Any
 ) -> int:
-    """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many there are now. Gives the number of
-    its last line.
-    """
-    rows, end = event_log.chain(
-        run.id, LogEnd(run.event_seq, run.event_hash), events, at=at, protection=protection_of(run)
-    )
+    """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many it has now. Gives its last seq."""
+    before = LogEnd(run.event_seq, run.event_hash)
+    rows, end = event_log.chain(run.id, before, events, at=at, protection=protection_of(run))
     event_log.insert_events(rows)
     run.decisions = run.decisions if decisions is None else decisions
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
@@ -89,9 +86,7 @@ def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -
 
 
 def mark_tampered(run_id: UUID, error: CountersignError) -> None:
-    """`stop_as_tampered` for a run without a lease holder. A leased run is left to its holder, which finds out by
-    itself; a run that has ended stays as it ended.
-    """
+    """`stop_as_tampered` without a lease. A leased run is left to its holder, and one that ended stays ended."""
     run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
     if run is not None:
         details = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}

@@ -3,7 +3,7 @@
 Rows are built here and inserted by the caller, in his transaction. Nothing here changes a row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,22 +22,8 @@ from orchestrator.engine.trace import is_memory
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where a pending write stands: run, line, task and position."""
-
-    run: UUID
-    line: int
-    node: str
-    visit: int
-    index: int
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
 class Base:
-    """What a decision on a write looks at: the channel's value and those of `shows`. `bound` says whether the value
-    binds.
-    """
+    """What a decision on a write looks at: the channel's value (`bound`: whether it binds) and those of `shows`."""
 
     value: Any
     shows: dict[str, Any]
@@ -77,8 +63,9 @@ def base_of(row: PendingWrite) -> Base:
 
 def staged(
     write: UUID,
-    address: Address,
+    of_task: Mapping[str, Any],
     *,
+    position: int,
     channel: str,
     label: str,
     value: Any,
@@ -89,61 +76,43 @@ def staged(
     at: datetime,
     protection: Protection,
 ) -> PendingWrite:
-    """Revision 1: the proposal of a node. Its payloads are plain until `sealing.finish`, as in all rows made here."""
+    """Revision 1: what a task (`task_columns`) proposed. All rows made here are plain until `seal_and_encrypt`."""
     row = PendingWrite(
         write=write,
         revision=1,
-        run_id=address.run,
-        line=address.line,
-        node=address.node,
-        visit=address.visit,
-        index=address.index,
-        position=address.position,
+        **of_task,
+        position=position,
         channel=channel,
         label=label,
         shown=pack_json(shown),
         policy_hash=policy_hash,
         superstep=superstep,
     )
-    return _filled(row, value=value, base=base, reason=Reason.PROPOSAL, author=None, at=at, protection=protection)
+    return _filled(row, value, base, Reason.PROPOSAL, author=None, at=at, protection=protection)
 
 
 def edited(row: PendingWrite, *, value: Any, author: int, at: datetime, protection: Protection) -> PendingWrite:
     """The next revision, with a person's value."""
-    return _filled(
-        _next(row), value=value, base=base_of(row), reason=Reason.EDIT, author=author, at=at, protection=protection
-    )
+    return _filled(_next(row), value, base_of(row), Reason.EDIT, author=author, at=at, protection=protection)
 
 
 def rebased(row: PendingWrite, *, base: Base, at: datetime, protection: Protection) -> PendingWrite:
     """The next revision, on a new base. Its author stays: he still shaped the value."""
     value, author = sealed_columns.read_value(row, "value"), row.author_id
-    return _filled(
-        _next(row), value=value, base=base, reason=Reason.REBASE, author=author, at=at, protection=protection
-    )
+    return _filled(_next(row), value, base, Reason.REBASE, author=author, at=at, protection=protection)
 
 
 def _next(row: PendingWrite) -> PendingWrite:
     copied = (
-        "write",
-        "run_id",
-        "line",
-        "node",
-        "visit",
-        "index",
-        "position",
-        "channel",
-        "label",
-        "policy_hash",
-        "superstep",
-    )
+        "write", "run_id", "line", "node", "visit", "index", "position", "channel", "label", "policy_hash", "superstep",
+    )  # fmt: skip
     fresh = PendingWrite(**{name: getattr(row, name) for name in copied})
     fresh.revision, fresh.shown = row.revision + 1, decrypted(row, "shown")
     return fresh
 
 
 def _filled(
-    row: PendingWrite, *, value: Any, base: Base, reason: str, author: int | None, at: datetime, protection: Protection
+    row: PendingWrite, value: Any, base: Base, reason: str, *, author: int | None, at: datetime, protection: Protection
 ) -> PendingWrite:
     data = canonical.dumps(value)
     row.value, row.size, row.base, row.bound_hash = codec.pack(data), len(data), base.kept(), base.hash(protection)

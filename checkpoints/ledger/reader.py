@@ -27,9 +27,7 @@ def range_of(checkpoint: UUID) -> list[Checkpoint]:
 
 
 def range_with_input(checkpoint: UUID) -> list[Any]:
-    """`range_of` with no more than folding needs, and the run's input, as it is kept, as `given` of the last row. No
-    rows where the run has none itself.
-    """
+    """`range_of` with no more than folding needs; the last row has the run's stored input as `given`."""
     return db_rows.fetch_rows(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
 
 
@@ -40,9 +38,8 @@ _FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snap
 def _range_sql(names: tuple[str, ...], *, given: bool = False) -> str:
     """One text, for to compile the query costs many times what the rows of a small state do."""
     table, runs = Checkpoint._meta.db_table, Run._meta.db_table
-    columns = db_rows.named_columns(Checkpoint, names, "c") + (
-        ", CASE WHEN c.id = h.id THEN r.input END" if given else ""
-    )
+    more = ", CASE WHEN c.id = h.id THEN r.input END" if given else ""
+    columns = db_rows.named_columns(Checkpoint, names, "c") + more
     run = f"JOIN {runs} r ON r.id = h.run_id" if given else ""
     rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
     return f"SELECT {columns} FROM {table} h {run} {rows} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
@@ -103,18 +100,14 @@ def document_at(checkpoint: UUID) -> Document | None:
 
 
 def proven(rows: Sequence[Checkpoint], protection: Protection) -> Document:
-    """The document at the last of these rows, once what was read proves to be what was sealed. Raises `TamperedRow`,
-    `WrongKey`.
-    """
+    """The document at the last of these rows, proven to be what was sealed. Raises `TamperedRow`, `WrongKey`."""
     parts = parts_of(rows, protection)
     _verify(rows, parts, protection)
     return folded(parts)
 
 
 def head_of(rows: Sequence[Checkpoint], protection: Protection) -> Head:
-    """The head that the last of these rows is, once what was read proves to be what was sealed. Raises `TamperedRow`,
-    `WrongKey`.
-    """
+    """The head that the last of these rows is, proven to be what was sealed. Raises `TamperedRow`, `WrongKey`."""
     parts = parts_of(rows, protection)
     _verify(rows, parts, protection)
     newest, known = rows[-1], rows[-1] if rows[-1].kept else rows[-2]

@@ -16,6 +16,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.memory.shelf import COLUMNS, Address, find
 from checkpoints.models import MemoryLanding, MemoryTrace
+from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
@@ -127,11 +128,7 @@ def _line(change: MemoryChange) -> NewEvent:
 def _landing(lease: Lease, change: MemoryChange, commit: Commit) -> MemoryLanding:
     one = change.landing
     return MemoryLanding(
-        run_id=lease.id,
-        line=lease.line,
-        node=one.task.node,
-        visit=one.task.visit,
-        index=one.task.index,
+        **task_columns(lease.id, lease.line, one.task),
         n=one.n,
         namespace=one.namespace,
         key=one.key,

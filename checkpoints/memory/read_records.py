@@ -1,5 +1,4 @@
-"""What tasks read from memory, kept: so that a resumed task sees what it saw (modes snapshot and journaled), and so
-that it can be shown and compared later (all modes).
+"""What tasks read from memory, kept: to be seen again by a resumed task (modes snapshot, journaled), and to be shown.
 
 In those two modes a row is written before the node gets its answer. In live mode the rows ride in the commit. A task
 that must run again because memory changed loses its records first.
@@ -18,6 +17,7 @@ from django.utils import timezone
 from checkpoints.memory.shelf import Shelf, off_the_loop
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
@@ -33,9 +33,7 @@ JOURNAL = "journal"
 
 @dataclass(slots=True)
 class ReplayingShelf:
-    """A shelf that gives a task what it was given before, call by call; what it asks for the first time it reads as it
-    is now.
-    """
+    """A shelf that gives a task what it was given before, call by call; anything else it reads as it is now."""
 
     lease: Lease
     task: Task
@@ -129,11 +127,7 @@ def _record(
     lease: Lease, task: Task, n: int, *, kind: str, mode: str, asked: Json, found: Json, at: datetime
 ) -> MemoryRecord:
     return MemoryRecord(
-        run_id=lease.id,
-        line=lease.line,
-        node=task.node,
-        visit=task.visit,
-        index=task.index,
+        **task_columns(lease.id, lease.line, task),
         n=n,
         kind=kind,
         mode=mode,

@@ -7,7 +7,6 @@ step when it rebuilds the table. `MemoryTrace.text` holds bare words, so no quer
 from collections.abc import Sequence
 from typing import Any
 
-from django.apps import AppConfig
 from django.core.checks import CheckMessage, Warning
 from django.db import connection
 
@@ -65,12 +64,8 @@ def missing_index() -> list[str]:
     return [name for name in names if name not in there]
 
 
-def check_index(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
-) -> list[CheckMessage]:
-    """checkpoints.W001: memory cannot be searched, or not all of it. Runs with `check --database default`, and at
-    migrate.
-    """
+def check_index(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """checkpoints.W001: memory cannot be searched, or not all of it. At migrate, and in `check --database`."""
     if not databases or "default" not in databases:
         return []
     if MemoryTrace._meta.db_table not in connection.introspection.table_names():
@@ -83,17 +78,14 @@ def check_index(
 
 
 def candidates(words: Sequence[str], namespace: str, limit: int) -> list[int]:
-    """Ids of traces of a namespace that hold at least one of the words (as `trace.words_in` gives them), those that the
-    database ranks best.
-    """
+    """Ids of traces that hold at least one of the words (of `trace.words_in`): those that the database ranks best."""
     if not words:
         return []
     statement, query = _SEARCH[connection.vendor]
     with connection.cursor() as cursor:
         # Names are of this module; words and namespace are parameters.
-        cursor.execute(
-            statement.format(table=_table()), query(list(dict.fromkeys(words))[:MOST_WORDS], namespace, limit)
-        )
+        asked = query(list(dict.fromkeys(words))[:MOST_WORDS], namespace, limit)
+        cursor.execute(statement.format(table=_table()), asked)
         return [row[0] for row in cursor.fetchall()]
 
 

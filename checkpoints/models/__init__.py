@@ -1,6 +1,4 @@
-"""The rows of the ledger, one noun a module. They hold fields, constraints and filters; what changes them stands in
-the verbs.
-"""
+"""The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
 
 from checkpoints.models.audit_line import AuditLine
 from checkpoints.models.checkpoint import Checkpoint
@@ -15,18 +13,6 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine",
-    "Checkpoint",
-    "GraphVersion",
-    "Job",
-    "LateResult",
-    "MemoryLanding",
-    "MemoryRecord",
-    "MemoryTrace",
-    "PendingWrite",
-    "Run",
-    "RunEvent",
-    "TaskResult",
-    "Upload",
-    "Worker",
-]
+    "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord", "MemoryTrace",
+    "PendingWrite", "Run", "RunEvent", "TaskResult", "Upload", "Worker",
+]  # fmt: skip

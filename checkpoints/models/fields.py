@@ -5,10 +5,13 @@ PostgreSQL reads the text of a check anew whenever a row is written. The 18 of a
 its work there.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from orchestrator.engine.identity import Task
 
 HASH = 64
 """Characters of a SHA-256 in hexadecimal."""
@@ -54,9 +57,7 @@ class Sealed(models.Model):
 
 
 class OfTask(models.Model):
-    """A row that belongs to one task: (run, line, node, visit, index). The line is in the key because a rewind meets
-    it again.
-    """
+    """A row of one task: (run, line, node, visit, index). The line is in the key, for a rewind meets the task again."""
 
     line = models.IntegerField()
     node = models.CharField(max_length=200)
@@ -70,3 +71,8 @@ class OfTask(models.Model):
     def task(self) -> str:
         """`node:visit:index`, as everywhere."""
         return f"{self.node}:{self.visit}:{self.index}"
+
+
+def task_columns(run: UUID, line: int, task: Task) -> dict[str, Any]:
+    """The columns that say which task a row belongs to."""
+    return {"run_id": run, "line": line, "node": task.node, "visit": task.visit, "index": task.index}

@@ -8,9 +8,7 @@ from orchestrator.engine.trace import LONGEST_KEY, LONGEST_NAMESPACE
 
 
 class MemoryTrace(Sealed):
-    """One remembered thing. A forgotten one stays as an empty row with its version, so that a write which was made on
-    something older can be told.
-    """
+    """One remembered thing. A forgotten one stays, empty, with its version, by which an older write is told."""
 
     PAYLOADS = ("content",)
     IDENTITY = ("namespace", "key", "version")

@@ -9,20 +9,6 @@ from checkpoints.payloads.registry import DATABASE, backend, backends, chosen, l
 from checkpoints.payloads.sealed import SealedPayloads
 
 __all__ = [
-    "DATABASE",
-    "DatabasePayloads",
-    "FilePayloads",
-    "MemoryPayloads",
-    "PayloadBackend",
-    "SealedPayloads",
-    "backend",
-    "backends",
-    "check_name",
-    "chosen",
-    "delete_payload",
-    "get_payload",
-    "lend",
-    "name_of",
-    "put_payload",
-    "where",
-]
+    "DATABASE", "DatabasePayloads", "FilePayloads", "MemoryPayloads", "PayloadBackend", "SealedPayloads", "backend",
+    "backends", "check_name", "chosen", "delete_payload", "get_payload", "lend", "name_of", "put_payload", "where",
+]  # fmt: skip

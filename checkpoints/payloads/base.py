@@ -23,9 +23,7 @@ class PayloadBackend(Protocol):
     """
 
     in_row: bool
-    """True where what `put` returns is all that there is: there is nothing to sweep, and the row's transaction is the
-    backend's too.
-    """
+    """What `put` returns is all that there is: nothing to sweep, and the row's transaction is the backend's too."""
 
     def put(self, name: str, data: bytes) -> bytes:
         """Keep the bytes. The same bytes again are no error; others raise `PayloadTaken` and change nothing."""
@@ -46,12 +44,9 @@ class PayloadBackend(Protocol):
 
 def check_name(name: str) -> str:
     """The name, if it is one: 1 to 6 parts of letters, digits, `_`, `~` and `-`, with `/` between. Raises
-    `InvalidValue`.
-
-    So no name is a path to somewhere else, whatever a backend makes of it.
+    `InvalidValue`. So no name is a path to somewhere else, whatever a backend makes of it.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidValue(
-            f"{str(name)[:100]!r} is no name for a payload: parts of letters, digits, _ ~ - with / between"
-        )
+        form = "parts of letters, digits, _ ~ - with / between"
+        raise InvalidValue(f"{str(name)[:100]!r} is no name for a payload: {form}")
     return name

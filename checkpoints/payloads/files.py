@@ -61,12 +61,10 @@ class FilePayloads:
     def names(self, *, before: datetime) -> Iterable[str]:
         storage = self._storage
         if isinstance(storage, FileSystemStorage):
-            files: Iterable[tuple[str, str]] = local_files.older_files(
-                Path(storage.path(self._prefix)), than=before.timestamp()
-            )
+            files = local_files.older_files(Path(storage.path(self._prefix)), than=before.timestamp())
         else:
             files = _older(storage, self._prefix, than=before)
-        return (_name(folder, file) for folder, file in files if file.endswith(_END))
+        return ("/".join([folder, *file.split(".")[:-1]]) for folder, file in files if file.endswith(_END))
 
     def _path(self, name: str) -> str:
         """One folder a run. No part of a name holds a dot, so dots can stand for what is no folder."""
@@ -88,10 +86,6 @@ class FilePayloads:
             raise PayloadTaken(f"other bytes are kept as {name}", name=name)
         if isinstance(self._storage, FileSystemStorage):
             local_files.sync_folder(Path(self._storage.path(self._path(name))).parent)
-
-
-def _name(folder: str, file: str) -> str:
-    return "/".join([folder, *file.split(".")[:-1]])
 
 
 def _save(storage: Storage, path: str, data: bytes) -> None:

@@ -45,9 +45,8 @@ def backends() -> dict[str, PayloadBackend]:
 
 
 def lend(backend: PayloadBackend, name: str) -> str:
-    """Let this process know a backend that the settings do not name. Gives its name, by which rows will know it.
-
-    Raises `ImproperlyConfigured` where the settings have another of that name.
+    """Let this process know a backend that the settings do not name. Gives its name, by which rows will know it. Raises
+    `ImproperlyConfigured` where the settings have another of that name.
     """
     known = backends().get(name)
     if known is not None and known is not backend:
@@ -57,10 +56,7 @@ def lend(backend: PayloadBackend, name: str) -> str:
 
 
 def chosen(name: str | None) -> str:
-    """The backend for new runs of a graph that asks for `name`; for one that does not (None), the settings' default.
-
-    Raises `UnknownBackend`.
-    """
+    """The backend for new runs of a graph that asks for `name`; for None the default. Raises `UnknownBackend`."""
     name = name or conf().default_payloads
     backend(name)
     return name

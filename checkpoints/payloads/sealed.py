@@ -25,7 +25,9 @@ class SealedPayloads:
         self.in_row = backend.in_row
 
     def put(self, name: str, data: bytes) -> bytes:
-        return self._inner.put(name, _sealed(name, data))
+        key = keyring().signer
+        seal = _FORM + bytes([len(key)]) + key.encode() + _mac(key, name, data)
+        return self._inner.put(name, seal + data)
 
     def get(self, name: str, kept: bytes) -> bytes:
         return _opened(name, self._inner.get(name, kept))
@@ -35,11 +37,6 @@ class SealedPayloads:
 
     def names(self, *, before: datetime) -> Iterable[str]:
         return self._inner.names(before=before)
-
-
-def _sealed(name: str, data: bytes) -> bytes:
-    key = keyring().signer
-    return _FORM + bytes([len(key)]) + key.encode() + _mac(key, name, data) + data
 
 
 def _opened(name: str, sealed: bytes) -> bytes:

@@ -30,9 +30,7 @@ _NEVER = frozenset({"seal", "seal_key"})
 
 @frozen
 class Protection:
-    """How the rows of one run are protected. `hash_key` is the id of the key that makes its hashes; empty for plain
-    SHA-256.
-    """
+    """How the rows of one run are protected. `hash_key`: id of the key of its hashes; empty for plain SHA-256."""
 
     encrypted: bool = False
     hash_key: str = ""
@@ -111,9 +109,7 @@ def encrypted(row: Model, column: str, plain: bytes, protection: Protection) -> 
 
 
 def decrypted(row: Model, column: str, kept: bytes | None = None) -> bytes:
-    """The plain bytes of a payload column, or of `kept` that belongs there. Raises `TamperedRow`, `WrongKey`, naming
-    column and row.
-    """
+    """A payload column's plain bytes, or those of `kept`. Raises `TamperedRow`, `WrongKey`, naming column and row."""
     kept = bytes(getattr(row, column) or b"") if kept is None else kept
     if kept[:1] != ENCRYPTED:
         return kept
@@ -169,9 +165,7 @@ def _decrypted_in(row: Model, column: str, protection: Protection) -> bytes:
 
 
 def require_protection(row: Model, column: str, kept: bytes, protection: Protection) -> None:
-    """Raise `TamperedRow` where the bytes kept for a payload column are encrypted and its run is not, or the other way
-    round.
-    """
+    """Raise `TamperedRow` where a payload column's bytes are encrypted and its run is not, or the other way round."""
     if kept and (kept[:1] == ENCRYPTED) != protection.encrypted:
         content = "is not encrypted, but its run is" if protection.encrypted else "is encrypted, but its run is not"
         what = name_of(row)
@@ -206,9 +200,7 @@ def _numbered(field: Any) -> bool:
 
 
 def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> bytes:
-    """The bytes that a seal is made of: the model's names, then one JSON list of the values and of the lengths of the
-    payloads, then these.
-    """
+    """What a seal is made of: the model's names, one JSON list of values and of lengths of payloads, the payloads."""
     shape = _shape(type(row))
     values = [protection.encrypted, protection.hash_key, *shape.values(row), *map(len, payloads)]
     return b"".join((shape.head, orjson.dumps(values, _plain, _OPTIONS), *payloads))
@@ -238,11 +230,8 @@ def name_of(row: Model) -> str:
 
 def _name(row: Model, column: str) -> bytes:
     """What encrypted bytes are bound to: table, the row's own identity, column. Its run is part of the identity."""
-    return canonical.framed(row._meta.db_table, *_identity(row), column)
-
-
-def _identity(row: Model) -> Iterable[Part]:
-    return [_part(getattr(row, name)) for name in _shape(type(row)).identity]
+    identity = [_part(getattr(row, name)) for name in _shape(type(row)).identity]
+    return canonical.framed(row._meta.db_table, *identity, column)
 
 
 def _part(value: Any) -> Part:

@@ -27,7 +27,6 @@ from checkpoints.payloads import PayloadBackend
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing, WrongStatus
 from orchestrator.engine.patch import patched
 
@@ -35,9 +34,7 @@ _META = [field.name for field in Checkpoint._meta.concrete_fields if field.name 
 
 
 class CheckpointStore:
-    """Keeps checkpoints as rows, and their bytes in a payload backend: by its name in the settings, or one of your own,
-    which this process then knows by `name`.
-    """
+    """Keeps checkpoints as rows, their bytes in a backend: one of the settings, or one's own, known here by `name`."""
 
     def __init__(self, payloads: str | PayloadBackend | None = None, *, name: str = "") -> None:
         self._backend = _named(payloads, name)
@@ -84,11 +81,7 @@ class CheckpointStore:
         return _meta(row) if row else None
 
     def list(
-        self,
-        graph: str | None = None,
-        run: UUID | str | None = None,
-        limit: int = 50,
-        before: UUID | str | None = None,
+        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
     ) -> Sequence[Stored]:
         """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
 
@@ -124,38 +117,24 @@ class CheckpointStore:
         document = _document(row)
         origin = _origin(row, document)
         before = {name: document[name] for name in ("scratch", "artifacts")}
-        state = patched(before, patch, graph=_graph(row.fingerprint)) if patch else before
+        state = patched(before, patch, graph=registry.find_graph(row.fingerprint)) if patch else before
         about = _lineage(row, document, origin) | {"patched": _changed(before, state)}
-        payload = Payload(
-            state,
-            document["diagnostics"],
-            document["frontier"],
-            dict.fromkeys(document["versions"], 0),
-            {**document["open"], "stored": about},
-        )
-        place = self._place(row, uuid7(), protection_of(origin) if origin else Protection())
+        versions, open_ = dict.fromkeys(document["versions"], 0), {**document["open"], "stored": about}
+        payload = Payload(state, document["diagnostics"], document["frontier"], versions, open_)
+        protection = protection_of(origin) if origin else Protection()
+        place = RunHeader(uuid7(), row.graph, row.version, row.fingerprint, 1, protection, self._backend)
         return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
     def _save(self, id: UUID, state: State, about: About) -> Stored:
         before = _of(id).first()
         seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
-        payload = Payload(
-            {name: state[name] for name in ("scratch", "artifacts")},
-            state["diagnostics"],
-            {},
-            open={"stored": {"input": state["input"]}},
-        )
-        point = NewCheckpoint(
-            Source.MANUAL if before else Source.INPUT,
-            payload,
-            number if about.superstep is None else about.superstep,
-            nodes=[{"node": node} for node in about.nodes],
-        )
+        source = Source.MANUAL if before else Source.INPUT
+        parts = {name: state[name] for name in ("scratch", "artifacts")}
+        payload = Payload(parts, state["diagnostics"], {}, open={"stored": {"input": state["input"]}})
+        number = number if about.superstep is None else about.superstep
+        point = NewCheckpoint(source, payload, number, nodes=[{"node": node} for node in about.nodes])
         place = RunHeader(id, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
         return _inserted(place, point, seq=seq, parent=before)
-
-    def _place(self, row: Checkpoint, run: UUID, protection: Protection) -> RunHeader:
-        return RunHeader(run, row.graph, row.version, row.fingerprint, 1, protection, self._backend)
 
 
 def _named(given: str | PayloadBackend | None, name: str) -> str:
@@ -165,10 +144,8 @@ def _named(given: str | PayloadBackend | None, name: str) -> str:
 
 
 def _inserted(place: RunHeader, point: NewCheckpoint, *, seq: int, parent: Checkpoint | None) -> Stored:
-    change, nowhere = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, "")
-    row, _ = checkpoint_rows.standalone_row(
-        place, uuid7(), point, change, seq=seq, parent=parent, end=nowhere, at=timezone.now()
-    )
+    change, end, at = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, ""), timezone.now()
+    row, _ = checkpoint_rows.standalone_row(place, uuid7(), point, change, seq=seq, parent=parent, end=end, at=at)
     with transaction.atomic():
         row.save(force_insert=True)
     return _meta(row)
@@ -202,10 +179,8 @@ def _run_id(run: UUID | str) -> UUID:
 
 def _must_be_free(run: UUID) -> None:
     if Run.objects.filter(id=run).exists():
-        raise WrongStatus(
-            f"run {run} has a row: its workers write its history, and retention removes it; it can be forked",
-            run=str(run),
-        )
+        why = "its workers write its history, and retention removes it; it can be forked"
+        raise WrongStatus(f"run {run} has a row: {why}", run=str(run))
 
 
 def _found(checkpoint: UUID | str) -> Checkpoint:
@@ -242,14 +217,9 @@ def _document(row: Checkpoint) -> dict[str, Any]:
     rows = list(reader.range_of(row.id))
     if not rows:
         raise records.unknown(row.id)
-    return reader.proven(rows, _protection(row, rows))
-
-
-def _protection(row: Checkpoint, rows: Sequence[Checkpoint]) -> Protection:
-    """How the rows of a run are covered; those of a fork without a row like those of the run that it comes from."""
-    run = Run.objects.filter(id=row.run_id).first()
-    origin = run or _origin(row, reader.folded(reader.parts_of(rows)))
-    return protection_of(origin) if origin else Protection()
+    # A fork without a row is protected like the run that it comes from.
+    run = Run.objects.filter(id=row.run_id).first() or _origin(row, reader.folded(reader.parts_of(rows)))
+    return reader.proven(rows, protection_of(run) if run else Protection())
 
 
 def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:
@@ -268,9 +238,7 @@ def _origin(row: Checkpoint, document: dict[str, Any]) -> Run | None:
 
 
 def _lineage(row: Checkpoint, document: dict[str, Any], origin: Run | None) -> dict[str, Any]:
-    """What a fork knows of where it comes from: the run with a row, the seq where it left it, its input, and what
-    earlier forks on the way patched.
-    """
+    """What a fork knows of its origin: run, seq where it left it, input, and what earlier forks on the way patched."""
     about = document["open"].get("stored", {})
     own = origin is not None and origin.id == row.run_id
     return {
@@ -289,13 +257,6 @@ def _changed(before: State, after: State) -> list[str]:
         for name in before[part].keys() | after[part].keys()
         if before[part].get(name) != after[part].get(name)
     )
-
-
-def _graph(fingerprint: str) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(fingerprint) if fingerprint else None
-    except UnknownThing:
-        return None
 
 
 def _nodes(row: Checkpoint) -> tuple[str, ...]:

@@ -1,5 +1,4 @@
-"""Whether a run is as it was written: seals, chains, and what its rows say of each other. Reads only, page by page, so
-memory stays flat however long the run is.
+"""Whether a run is as it was written: seals, chains, what its rows say of each other. Reads only, in flat memory.
 
 The command `verify_runs`, its job and `runs.resume` call `verify_run`. What other floors know of a run they examine
 themselves: they add an examiner to `EXAMINERS` when they are ready.

@@ -85,14 +85,13 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]]) 
 
 
 def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Iterator[Fault]:
-    if row.at != subject.run.created_at:
-        yield subject.fault(
-            subject.run, f"says that it was started at {subject.run.created_at}, but it was at {row.at}"
-        )
+    run = subject.run
+    if row.at != run.created_at:
+        yield subject.fault(run, f"says that it was started at {run.created_at}, but it was at {row.at}")
     for name in _STARTED:
-        content, has = facts[name], getattr(subject.run, name)
+        content, has = facts[name], getattr(run, name)
         if content != has:
-            yield subject.fault(subject.run, f"has {name} {has!r}, but was started with {content!r}")
+            yield subject.fault(run, f"has {name} {has!r}, but was started with {content!r}")
 
 
 def _journaled(subject: Subject, begun: Sequence[tuple[Task, int]]) -> Iterator[Fault]:

@@ -12,7 +12,6 @@ from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
-from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.plan import Frontier, skipped
 
 
@@ -109,10 +108,8 @@ class CheckpointOut(CheckpointLine):
         return list(self.frontier.visited)
 
     def get_skipped(self, row: Checkpoint) -> list[str] | None:
-        try:
-            return skipped(registry.by_fingerprint(row.fingerprint), self.frontier)
-        except UnknownThing:
-            return None
+        compiled = registry.find_graph(row.fingerprint)
+        return skipped(compiled, self.frontier) if compiled else None
 
     def get_paused(self, row: Checkpoint) -> list[str]:
         return sorted(self.frontier.waiting)

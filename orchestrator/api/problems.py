@@ -74,19 +74,16 @@ def _of_framework(error: exceptions.APIException) -> Response:
     facts: dict[str, Any] = {}
     if isinstance(error, exceptions.ValidationError):
         facts["errors"] = list(_flat(error.detail, ""))
+        code = "invalid_body"
         detail = "; ".join(f"{e['path']}: {e['message']}" if e["path"] else e["message"] for e in facts["errors"])
     else:
-        detail = str(error.detail)
-    response = _problem(error.status_code, _code(error), detail, facts=facts)
+        code, detail = str(error.default_code), str(error.detail)
+    response = _problem(error.status_code, code, detail, facts=facts)
     if header := getattr(error, "auth_header", None):
         response["WWW-Authenticate"] = header
     if (wait := getattr(error, "wait", None)) is not None:
         response["Retry-After"] = str(int(wait))
     return response
-
-
-def _code(error: exceptions.APIException) -> str:
-    return "invalid_body" if isinstance(error, exceptions.ValidationError) else str(error.default_code)
 
 
 def _flat(detail: Any, path: str) -> Iterator[dict[str, str]]:

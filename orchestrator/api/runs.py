@@ -49,8 +49,10 @@ class Runs(APIView):
         body = read_body(StartBody, request.data)
         _require_principal(request, body)
         queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
-        started = start_for(person(request), body.pop("graph"), body.pop("input"), queued=queued, **body)
-        return Response(RunOut(started.run).data, status=201 if started.new else 200)
+        on_behalf_of = body.pop("on_behalf_of", None)
+        asked = runs.StartRequest(**body, by=person(request), queued=queued)
+        run, new = start_for(asked, on_behalf_of=on_behalf_of)
+        return Response(RunOut(run).data, status=201 if new else 200)
 
 
 def _require_principal(request: Request, body: dict[str, Any]) -> None:
@@ -64,12 +66,7 @@ def _require_principal(request: Request, body: dict[str, Any]) -> None:
 
 
 def _narrowed(rows: "QuerySet[Run]", wanted: dict[str, Any]) -> "QuerySet[Run]":
-    filters = {
-        "graph": "graph",
-        "key": "key",
-        "status": "status__in",
-        "since": "created_at__gte",
-    }
+    filters = {"graph": "graph", "key": "key", "status": "status__in", "since": "created_at__gte"}
     return rows.filter(**{lookup: wanted[name] for name, lookup in filters.items() if name in wanted})
 
 

@@ -37,7 +37,8 @@ def _person(username: str, name: str, role: str) -> Person:
     first, last = name.split()
     given = {"first_name": first, "last_name": last, "email": f"{username}@example.com"}
     user, made = get_user_model().objects.get_or_create(username=username, defaults=given)
-    password = _password(username)
+    # From the secret key: the same each time it is printed, another on each installation.
+    password = salted_hmac("orchestrator.demo.people", username, algorithm="sha256").hexdigest()[:12]
     if made:
         user.set_password(password)
         # The Django admin shows them rows, which nobody can change there.
@@ -46,8 +47,3 @@ def _person(username: str, name: str, role: str) -> Person:
     names = [role, CLAIMS] if role == "reviewer" else [role]
     user.groups.add(*(Group.objects.get_or_create(name=group)[0] for group in names))
     return Person(user, role, password if made or user.check_password(password) else None)
-
-
-def _password(username: str) -> str:
-    """From the secret key: the same each time it is printed, another on each installation."""
-    return salted_hmac("orchestrator.demo.people", username, algorithm="sha256").hexdigest()[:12]

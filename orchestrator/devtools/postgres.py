@@ -38,8 +38,7 @@ def binaries() -> Path:
 class Postgres:
     """One server on a Unix socket in `folder`, with a database named `countersign`.
 
-    `keep=True` leaves the data there, written as carefully as PostgreSQL does by default; otherwise it is fast
-    and removed at the end.
+    `keep=True` leaves its data there, written as carefully as by default; else it is fast and its data are removed.
     """
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
@@ -60,8 +59,7 @@ class Postgres:
     def start(self, *, patience: float = 30.0) -> str:
         """Start it, wait until it answers, and return its URL. `patience` is in seconds.
 
-        Raises `PostgresMissing`, or `RuntimeError` with the end of its log. The server dies with the thread that
-        called this.
+        It dies with the thread that called this. Raises `PostgresMissing`, or `RuntimeError` with the end of its log.
         """
         programs = binaries()
         if len(bytes(self.folder)) > LONGEST_SOCKET_PATH:
@@ -71,10 +69,9 @@ class Postgres:
             shutil.chown(self.folder, "nobody")
         if not (data := self.folder / "data").exists():
             self._initialise(programs, data)
+        speed = [] if self.keep else ["-F", *(word for setting in SPEED for word in ("-c", setting))]
         with self.log.open("ab") as log:
-            self._server = _child(
-                [programs / "postgres", "-D", data, "-k", self.folder, "-h", "", *self._speed()], log=log
-            )
+            self._server = _child([programs / "postgres", "-D", data, "-k", self.folder, "-h", "", *speed], log=log)
         self._wait(patience)
         return self.url
 
@@ -99,11 +96,6 @@ class Postgres:
         if code:
             shutil.rmtree(data, ignore_errors=True)
             raise RuntimeError(f"initdb failed:\n{self._last_lines()}")
-
-    def _speed(self) -> list[str]:
-        if self.keep:
-            return []
-        return ["-F", *(word for setting in SPEED for word in ("-c", setting))]
 
     def _wait(self, patience: float) -> None:
         give_up = time.monotonic() + patience

@@ -24,9 +24,7 @@ Json = Any
 
 
 def dumps(value: Any) -> bytes:
-    """The canonical bytes of a JSON value (tuples count as lists). Raises `InvalidValue` naming the path of what is
-    not JSON.
-    """
+    """The canonical bytes of a JSON value (tuples are lists). Raises `InvalidValue` naming the path of what is none."""
     return encode(normalised(value))
 
 
@@ -110,7 +108,9 @@ def _normalised(value: Any, path: tuple[str | int, ...], depth: int) -> Json:
     if value is None or kind is bool:
         return value
     if kind is float:
-        return _number(value, path)
+        if value != value or value in (float("inf"), float("-inf")):
+            _refuse(path, f"is {value}, which JSON cannot hold")
+        return value if value else 0.0
     if depth >= DEEPEST:
         return _refuse(path, f"is nested deeper than {DEEPEST}")
     if kind is dict:
@@ -135,12 +135,6 @@ def _text(value: str, path: tuple[str | int, ...]) -> str:
         except UnicodeEncodeError:
             _refuse(path, "holds half of a surrogate pair")
     return value
-
-
-def _number(value: float, path: tuple[str | int, ...]) -> float:
-    if value != value or value in (float("inf"), float("-inf")):
-        _refuse(path, f"is {value}, which JSON cannot hold")
-    return value if value else 0.0
 
 
 def _refuse(path: tuple[str | int, ...], reason: str) -> Json:

@@ -1,8 +1,6 @@
-"""Channels: one named value of the state each, with its type and its reducer. `compile` makes them; nothing here
-does I/O.
+"""Channels: one named value of the state each, with its type and its reducer. Made by `compile`; nothing here does I/O.
 
-Values come in as Python or JSON, are staged to canonical JSON once, and are reduced as JSON wherever the reducer
-allows it.
+Values come in as Python or JSON, are staged to canonical JSON once, and reduced as JSON wherever the reducer allows.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,12 +62,8 @@ class Channel:
             raise InvalidValue(error.message, channel=self.name, **error.facts) from error
         size = len(encode(plain)) if limit is not None else 0
         if limit is not None and size > limit:
-            raise PayloadTooLarge(
-                f"the value of {self.name} has {size} bytes, more than the {limit} that are allowed",
-                channel=self.name,
-                size=size,
-                limit=limit,
-            )
+            message = f"the value of {self.name} has {size} bytes, more than the {limit} that are allowed"
+            raise PayloadTooLarge(message, channel=self.name, size=size, limit=limit)
         return plain
 
     def load(self, plain: Json) -> Any:
@@ -98,11 +92,8 @@ class Channel:
         try:
             value = fold(self.reducer.fn, [self.load(update) for update in updates], self.load(old))
         except Exception as error:
-            raise InvalidValue(
-                f"the reducer {self.reducer.name} of {self.name} failed: {type(error).__name__}: {error}",
-                channel=self.name,
-                reducer=self.reducer.name,
-            ) from error
+            message = f"the reducer {self.reducer.name} of {self.name} failed: {type(error).__name__}: {error}"
+            raise InvalidValue(message, channel=self.name, reducer=self.reducer.name) from error
         staged = self.stage(value, limit=None)
         return staged, ops.between(old, staged) or ops.put(staged)
 

@@ -1,6 +1,4 @@
-"""What makes a graph unfit to run, and what is only suspicious. Pure; the compiler calls it and raises once for all
-faults.
-"""
+"""What makes a graph unfit to run, and what is only suspicious. Pure; the compiler raises once for all faults."""
 
 import inspect
 import re

@@ -1,5 +1,4 @@
-"""From a declared graph to the one that runs: checked, indexed, fingerprinted, frozen. The registry and `play` call
-it.
+"""From a declared graph to the one that runs: checked, indexed, fingerprinted, frozen. For the registry and `play`.
 
 A `Compiled` answers what planner, reducer, runner and pages ask about a graph; it never changes and holds no run.
 """
@@ -119,8 +118,7 @@ class Compiled:
     def stage_input(self, given: Any, *, limit: int | None = LIMIT) -> Json:
         """Canonical JSON of an input: a mapping or an instance of the model. `limit` in bytes.
 
-        Raises `InvalidValue` naming the path (fields that the model does not know are refused unless it says
-        otherwise), `PayloadTooLarge`.
+        Raises `InvalidValue` naming the path (also of fields that the model does not know), `PayloadTooLarge`.
         """
         model = self.input_model
         if not isinstance(given, BaseModel | Mapping):
@@ -131,9 +129,8 @@ class Compiled:
         plain = values.round_trip(instance, sets=state.holds_sets(self.schemas["input"]))
         size = len(encode(plain))
         if limit is not None and size > limit:
-            raise PayloadTooLarge(
-                f"the input has {size} bytes, more than the {limit} that are allowed", size=size, limit=limit
-            )
+            message = f"the input has {size} bytes, more than the {limit} that are allowed"
+            raise PayloadTooLarge(message, size=size, limit=limit)
         return plain
 
     def _refuse_unknown(self, data: Mapping[Any, Any]) -> None:

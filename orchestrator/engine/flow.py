@@ -1,5 +1,4 @@
-"""Where a visit that has ended leads: tokens on the edges it takes, and sends. The reducer calls it; it reads no
-results.
+"""Where a visit that has ended leads: tokens on the edges it takes, and sends. The reducer calls it.
 
 A visit ends with its last task. Its edges are evaluated once, on the state after the reduce.
 """
@@ -19,9 +18,7 @@ from orchestrator.engine.node import END, Branch, Edge
 
 @frozen
 class Finished:
-    """A visit that ended: its outcome (approved, rejected, partial behind a gate; error; else None) and the edges it
-    took.
-    """
+    """A visit that ended, the edges it took, its outcome: approved, rejected, partial (of a gate), error, or None."""
 
     node: str
     visit: int
@@ -69,7 +66,9 @@ class Flow:
             error, taken = parts[statuses.index(ERROR)].error, self._compiled.ways[node].error
             self.finished.append(Finished(node, visit, ERROR, self._put(taken, error=error)))
             return
-        outcome = _outcome(statuses)
+        # None where nobody was asked. Tasks that no gate held count as approved.
+        asked = set(statuses) != {"done"}
+        outcome = outcome_of([APPROVED if one == "done" else one for one in statuses]) if asked else None
         going = [part for part in parts if part.status != REJECTED]
         taken = self._edges(node, outcome, going)
         self.finished.append(Finished(node, visit, outcome, self._put(taken)))
@@ -111,13 +110,6 @@ class Flow:
             if error is not None:
                 self._errors[edge.id] = [*self._errors.get(edge.id, []), error]
         return tuple([edge.id for edge in edges])
-
-
-def _outcome(statuses: list[str]) -> str | None:
-    """What people made of a visit; None where nobody was asked. Tasks that no gate held count as approved."""
-    if set(statuses) == {"done"}:
-        return None
-    return outcome_of([APPROVED if status == "done" else status for status in statuses])
 
 
 def _failed(node: str, branch: Branch, error: Exception) -> InvalidValue:

@@ -1,5 +1,4 @@
 """Where a run stands between two supersteps: tokens on edges, visits, sends to start, visits that wait for people.
-Values only.
 
 Planner and reducer make new frontiers from old ones; the ledger keeps them as JSON. A frontier never changes.
 """
@@ -62,10 +61,9 @@ SendList = tuple[str, tuple[Json, ...]]
 
 @frozen
 class Frontier:
-    """`tokens`: edge id -> how many (never 0). `errors`: what the tokens on error edges carry, oldest first.
-    `waiting`: "node:visit" -> its tasks by index, where one of them is gated. `rejected`: a token died of a
-    rejection. `visited`: nodes that have started, in order. `written`: channels with the reducer First that hold a
-    written value.
+    """`tokens`: edge id -> how many (never 0). `errors`: what tokens on error edges carry, oldest first. `waiting`:
+    "node:visit" -> its tasks by index, where one is gated. `rejected`: a token died of a rejection. `visited`: nodes
+    that have started, in order. `written`: channels with the reducer First that hold a written value.
     """
 
     tokens: dict[str, int] = field(default_factory=dict)

@@ -1,5 +1,4 @@
-"""`frozen`: a dataclass whose instances never change, at the price of one that may. Everybody uses it for values that
-are made at every superstep.
+"""`frozen`: a dataclass whose instances never change, at the price of one that may. For values made at every superstep.
 
 A dataclass that Python itself freezes sets each field by `object.__setattr__`, and costs three times as much to make.
 Here the type checker refuses an assignment instead, before anything runs.

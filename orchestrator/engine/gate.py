@@ -1,5 +1,4 @@
-"""Gates: why a node waits for people, and what they are shown. Values and pure functions; who may sign is not known
-here.
+"""Gates: why a node waits for people, and what they are shown. Values and pure functions; it knows nobody who signs.
 
 The compiler checks gates, the runner asks `needs_approval` once and `present` once; what they answer is stored.
 """
@@ -76,9 +75,7 @@ class Gate:
 
 
 class Proposal(Mapping[str, Any]):
-    """What a gated task proposes, for `needs_approval`: channel -> value as Python, the last one where there are
-    several; `writes` has them all.
-    """
+    """What a gated task proposes, for `needs_approval`: channel -> value, the last of several; `writes` has all."""
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.writes = tuple(writes)
@@ -164,9 +161,7 @@ def _dotted(name: str) -> str:
 
 
 class _Fields:
-    """Where paths lead: `input.`, `state.` and `proposal.` name a source; a bare path is looked up in the proposal,
-    then in the state, then in the input.
-    """
+    """Where paths lead: `input.`, `state.`, `proposal.` name a source; a bare path is in proposal, state or input."""
 
     def __init__(
         self, *, node: str, input: Json, state: Mapping[str, Mapping[str, Json]], writes: Sequence[Proposed]

@@ -20,9 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Graph(Definition):
-    """A graph: a name, the models of its input and state, its policies, nodes and edges. Making one registers
-    nothing.
-    """
+    """A graph: a name, models of its input and state, policies, nodes and edges. Making one registers nothing."""
 
     def node(
         self,
@@ -49,15 +47,12 @@ class Graph(Definition):
         inputs: Any = None,
         outputs: Any = None,
     ) -> Callable[[F], F]:
-        """Declare a node: the decorated `(state, ctx)` function, under `name` or its own. Returns the function as it
-        was.
-        """
+        """Declare a node: the decorated `(state, ctx)` function, under `name` or its own. Returns the function."""
         node = Node(fn=_nothing, **{k: v for k, v in locals().items() if k not in ("self", "name")}, name=name or "")
         self.must_be_open()
         if name is not None and not isinstance(name, str):
-            raise InvalidGraph(
-                f"a node's name is text; write @graph.node() with brackets, not {name!r}", graph=self.name
-            )
+            message = f"a node's name is text; write @graph.node() with brackets, not {name!r}"
+            raise InvalidGraph(message, graph=self.name)
         if graph is not None:  # there is no function to decorate, so the note is made at once
             self.nodes.append(node)
         return lambda fn: self._declared(node, fn)

@@ -156,9 +156,7 @@ def _label(address: Address, value: Json) -> str:
     return f"{'Forget' if value is None else 'Remember'} {key} ({namespace})"
 
 
-def apart(
-    applied: Sequence[tuple[Task, WriteValue]],
-) -> tuple[list[tuple[Task, WriteValue]], tuple[Landing, ...]]:
+def apart(applied: Sequence[tuple[Task, WriteValue]]) -> tuple[list[tuple[Task, WriteValue]], tuple[Landing, ...]]:
     """The writes to channels of the state, and what is to land in memory, numbered for each task from 0."""
     flowing: list[tuple[Task, WriteValue]] = []
     landings: list[Landing] = []

@@ -94,27 +94,23 @@ def _wishes(node: Node, update: Any) -> list[tuple[Any, Any, Any]]:
     if isinstance(update, list | tuple) and all(isinstance(one, Write) for one in update):
         return [(one.channel, one.value, one.label) for one in update]
     what = "a list of mixed things" if isinstance(update, list | tuple) else f"a {type(update).__name__}"
-    raise InvalidValue(
-        f"node {node.name} returned {what}; return nothing, a dict, a list of Write or of Send, or a Command",
-        node=node.name,
-    )
+    message = f"node {node.name} returned {what}; return nothing, a dict, a list of Write or of Send, or a Command"
+    raise InvalidValue(message, node=node.name)
 
 
 def _staged(compiled: Compiled, node: Node, name: Any, value: Any, label: Any, limit: int | None) -> WriteValue:
     channel = compiled.channels.get(name) if isinstance(name, str) else None
     if channel is None:
         sealed = "which nothing may write" if name in SEALED else "which is no channel of the state"
-        raise InvalidValue(
-            f"node {node.name} writes {name}, {sealed}", node=node.name, channel=str(name), reason=sealed
-        )
+        message = f"node {node.name} writes {name}, {sealed}"
+        raise InvalidValue(message, node=node.name, channel=str(name), reason=sealed)
     if label is not None and not isinstance(label, str):
         raise InvalidValue(f"node {node.name}: the label of a write must be text", node=node.name, channel=name)
     try:
         return WriteValue(name, channel.stage(value, limit=limit), label)
     except (InvalidValue, PayloadTooLarge) as error:
-        raise type(error)(
-            f"node {node.name}, channel {channel.name}: {error.message}", node=node.name, **error.facts
-        ) from error
+        message = f"node {node.name}, channel {channel.name}: {error.message}"
+        raise type(error)(message, node=node.name, **error.facts) from error
 
 
 def _listed(node: Node, what: str, given: Any) -> Sequence[Any]:
@@ -145,8 +141,5 @@ def _send(node: Node, send: Send) -> tuple[str, Json]:
 def _declared(node: Node, what: str, targets: Sequence[str], declared: Sequence[str]) -> None:
     for target in targets:
         if target not in declared:
-            raise InvalidValue(
-                f"node {node.name} names {target}, which it does not declare in {what}=",
-                node=node.name,
-                target=str(target),
-            )
+            message = f"node {node.name} names {target}, which it does not declare in {what}="
+            raise InvalidValue(message, node=node.name, target=str(target))

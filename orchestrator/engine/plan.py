@@ -1,5 +1,4 @@
-"""What may start now? Pure: a compiled graph and a frontier in, the starts and the frontier without what they
-consumed out.
+"""What may start now? Pure: from a compiled graph and a frontier to the starts, and to the frontier that they leave.
 
 A join="any" starts once per token. A join="all" is the OR-join of workflow nets: it waits while live work can still
 reach one of its empty incoming edges without passing through it. The runner, its commits and `play` call this.
@@ -18,17 +17,8 @@ from orchestrator.engine.identity import Task
 from orchestrator.engine.node import END, START, Edge
 
 __all__ = [
-    "ErrorInfo",
-    "Frontier",
-    "Planned",
-    "Start",
-    "begin",
-    "check_limits",
-    "ending",
-    "pending_edges",
-    "plan",
-    "skipped",
-]
+    "ErrorInfo", "Frontier", "Planned", "Start", "begin", "check_limits", "ending", "pending_edges", "plan", "skipped",
+]  # fmt: skip
 
 
 @frozen
@@ -43,9 +33,7 @@ class Start:
 
 @frozen
 class Planned:
-    """The next superstep: its tasks in declared order, and the frontier once they have started. No starts: nothing
-    can move.
-    """
+    """The next superstep: its tasks as declared, and the frontier when they have started. No starts: nothing moves."""
 
     starts: tuple[Start, ...]
     frontier: Frontier
@@ -199,9 +187,7 @@ def _behind(node: str, blocked: dict[str, int], bit: dict[str, int]) -> int:
 
 
 def check_limits(compiled: Compiled, planned: Planned, superstep: int, *, most: int | None = None) -> None:
-    """Raise `Runaway` where this superstep (its number, from 1) or one of its visits would be one too many. `most`
-    stands in for the graph's `max_supersteps`.
-    """
+    """Raise `Runaway` where this superstep (from 1) or a visit is one too many. `most` replaces `max_supersteps`."""
     most = compiled.graph.max_supersteps if most is None else most
     if superstep > most:
         raise Runaway(f"superstep {superstep} would exceed max_supersteps={most}", limit="max_supersteps", most=most)

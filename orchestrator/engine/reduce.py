@@ -23,18 +23,9 @@ from orchestrator.engine.reducer import First, Replace
 from orchestrator.engine.trace import Landing, address_of, is_memory
 
 __all__ = [
-    "Finished",
-    "HeldWrite",
-    "Output",
-    "Result",
-    "Settled",
-    "Step",
-    "WriteValue",
-    "output_of",
-    "reduce_step",
-    "settle_step",
-    "settleable",
-]
+    "Finished", "HeldWrite", "Output", "Result", "Settled", "Step", "WriteValue", "output_of", "reduce_step",
+    "settle_step", "settleable",
+]  # fmt: skip
 
 
 @frozen
@@ -51,9 +42,7 @@ class Result:
 
 @frozen
 class HeldWrite:
-    """A write that a gate holds; `position` is its place among the task's writes, from 0. `version` as in
-    `WriteValue`.
-    """
+    """A write that a gate holds. `position`: among the task's writes, from 0. `version`: as in `WriteValue`."""
 
     task: Task
     position: int
@@ -77,9 +66,7 @@ class Settled:
 
 @frozen
 class Step:
-    """The state and frontier after it, what changed per channel, writes newly held, the visits that ended, and what is
-    to land in memory.
-    """
+    """State and frontier after it, changes by channel, writes newly held, visits that ended, landings in memory."""
 
     state: State
     frontier: Frontier
@@ -93,9 +80,8 @@ NOTHING = Output()
 
 
 def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
-    """Reduce a superstep, all of whose tasks have a result.
-
-    Raises `ConflictingWrites` naming both tasks, and `InvalidValue` where a router or a reducer fails.
+    """Reduce a superstep, all of whose tasks have results. Raises `ConflictingWrites`; `InvalidValue` of routers,
+    reducers.
     """
     missing = [str(start.task) for start in planned.starts if start.task not in results]
     if missing:
@@ -194,11 +180,8 @@ def _refuse_conflicts(compiled: Compiled, applied: Sequence[tuple[Task, WriteVal
             what, cure = write.channel, "; if the later should win, use Last"
             if is_memory(write.channel):
                 what, cure = f"the memory of {' / '.join(address_of(write.channel))}", ""
-            raise ConflictingWrites(
-                f"{owner} and {task} both replace {what} in one superstep{cure}",
-                channel=write.channel,
-                tasks=[str(owner), str(task)],
-            )
+            message = f"{owner} and {task} both replace {what} in one superstep{cure}"
+            raise ConflictingWrites(message, channel=write.channel, tasks=[str(owner), str(task)])
 
 
 def _reduced(
@@ -223,9 +206,8 @@ def _reduce_channel(
     compiled: Compiled, name: str, old: Json, writes: Sequence[tuple[Task, WriteValue]], frontier: Frontier
 ) -> tuple[Json, Op]:
     try:
-        return compiled.channels[name].reduce_all(
-            old, [write.value for _, write in writes], unset=name not in frontier.written
-        )
+        given = [write.value for _, write in writes]
+        return compiled.channels[name].reduce_all(old, given, unset=name not in frontier.written)
     except CountersignError as error:
         tasks = list(dict.fromkeys(str(task) for task, _ in writes))
         raise type(error)(f"{', '.join(tasks)}: {error.message}", **{**error.facts, "tasks": tasks}) from error

@@ -7,9 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """A built-in reducer, known by its name. `bound`: its result replaces the old value, so a decision depends on
-    that.
-    """
+    """A built-in reducer, known by its name. `bound`: its result replaces the old value; decisions depend on that."""
 
     name: str
     bound: bool = False
@@ -20,9 +18,7 @@ class Reducer:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A reducer of one's own: `fn(old, update) -> new`. `commutes=True` states that the order of updates does not
-    matter.
-    """
+    """A reducer of one's own: `fn(old, update) -> new`. `commutes=True`: the order of updates does not matter."""
 
     fn: Callable[[Any, Any], Any]
     commutes: bool = False
@@ -68,9 +64,7 @@ Artifact = ArtifactMark()
 
 
 def reducer_in(metadata: list[Any]) -> list[Reducer | Custom]:
-    """The reducers among a field's annotations. Pydantic's own markers and classes are none, though they can be
-    called.
-    """
+    """The reducers among a field's annotations. Pydantic's own markers and classes are none, though callable."""
     found: list[Reducer | Custom] = []
     for mark in metadata:
         if isinstance(mark, Reducer | Custom):

@@ -10,9 +10,7 @@ _known: dict[tuple[str, str], Compiled] = {}
 
 
 def register(graph: Definition) -> Compiled:
-    """Compile, freeze and register a graph; registering the same object again changes nothing. Raises
-    `InvalidGraph`.
-    """
+    """Compile, freeze and register a graph; the same object again changes nothing. Raises `InvalidGraph`."""
     key = (graph.name, graph.version)
     known = _known.get(key)
     if known is not None and known.graph is graph:
@@ -46,24 +44,27 @@ def get(name: str, version: str | None = None) -> Compiled:
 
 
 def current(name: str) -> Compiled:
-    """The version that new runs take: the one that says `current=True`, else the one declared last. Raises
-    `UnknownThing`.
-    """
+    """The version that new runs take: the one with `current=True`, else the last declared. Raises `UnknownThing`."""
     versions = [compiled for compiled in _known.values() if compiled.name == name]
     if not versions:
         raise _unknown(name)
     return next((compiled for compiled in versions if compiled.graph.current), versions[-1])
 
 
-def by_fingerprint(fingerprint: str) -> Compiled:
-    """The graph that a run is pinned to. Raises `UnknownThing` where this process has no such one."""
+def find_graph(fingerprint: str) -> Compiled | None:
+    """The graph that a run is pinned to; None where this process has no such one."""
     for compiled in _known.values():
         if compiled.fingerprint == fingerprint:
             return compiled
-    message = (
-        f"no graph registered here has the fingerprint {fingerprint[:12]}…; deploy the version that the run began with"
-    )
-    raise UnknownThing(message, fingerprint=fingerprint)
+    return None
+
+
+def by_fingerprint(fingerprint: str) -> Compiled:
+    """As `find_graph`. Raises `UnknownThing` where this process has no such one."""
+    if (found := find_graph(fingerprint)) is not None:
+        return found
+    what = f"no graph registered here has the fingerprint {fingerprint[:12]}…"
+    raise UnknownThing(f"{what}; deploy the version that the run began with", fingerprint=fingerprint)
 
 
 def all() -> list[Compiled]:

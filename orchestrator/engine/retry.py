@@ -1,6 +1,4 @@
-"""How a node is tried again, and how often a graph keeps its checkpoints. Values only; the executor sleeps, not the
-engine.
-"""
+"""How a node is tried again, and how often a graph keeps its checkpoints. Values only; the executor sleeps."""
 
 from dataclasses import dataclass
 

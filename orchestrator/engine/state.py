@@ -66,9 +66,8 @@ def _faults_of(model: type[BaseModel]) -> list[str]:
     faults += [f"state field {name} has the name of a partition" for name in model.model_fields if name in RESERVED]
     marks = model.__pydantic_decorators__
     if marks.model_validators or marks.root_validators:
-        faults.append(
-            f"state {model.__name__} has a model validator, but its channels are set one at a time; check fields"
-        )
+        what = f"state {model.__name__} has a model validator"
+        faults.append(f"{what}, but its channels are set one at a time; check fields")
     return faults
 
 
@@ -87,7 +86,9 @@ def _channel(model: type[BaseModel], name: str, schema: dict[str, Any], default:
         is_set=bool(own.get("uniqueItems")),
         exact=exact(model, name),
     )
-    return _with_default(channel, default)
+    plain, lax = fresh_value(channel, default)
+    _check_shape(channel, plain)
+    return replace(channel, default=plain, lax_none=lax)
 
 
 def _reducer(metadata: list[Any]) -> Reducer | Custom:
@@ -95,12 +96,6 @@ def _reducer(metadata: list[Any]) -> Reducer | Custom:
     if len(found) > 1:
         raise InvalidValue("names more than one reducer")
     return found[0] if found else Replace
-
-
-def _with_default(channel: Channel, default: Any) -> Channel:
-    plain, lax = fresh_value(channel, default)
-    _check_shape(channel, plain)
-    return replace(channel, default=plain, lax_none=lax)
 
 
 def fresh_value(channel: Channel, default: Any) -> tuple[Json, bool]:
@@ -138,9 +133,7 @@ def viewer(
     *,
     reads: tuple[str, ...] | None,
 ) -> Callable[[], BaseModel]:
-    """What makes the state as a node sees it: a fresh instance; with `reads`, one that has these channels and no
-    others.
-    """
+    """What makes the state as a node sees it: a fresh instance, of the channels in `reads` alone where it is given."""
     known = {**state["scratch"], **state["artifacts"]}
     wanted = known if reads is None else {name: known[name] for name in reads}
     if can_be_viewed(model):

@@ -1,18 +1,16 @@
-"""A graph as a plain document: what the fingerprint is made of, and what the catalogue shows. Pure; compiled graphs
-call it.
+"""A graph as a plain document: what the fingerprint is made of, and what the catalogue shows. Pure; `compile` calls it.
 
-No source code, addresses or docstrings stand in the document, so the same declaration has one fingerprint
-everywhere.
+No source code, addresses or docstrings stand in it, so the same declaration has one fingerprint everywhere.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import Channel
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.effect import WORDS
-from orchestrator.engine.gate import Fact, Gate
+from orchestrator.engine.gate import Gate
 from orchestrator.engine.node import Edge, Node
 from orchestrator.engine.reducer import Custom
 from orchestrator.engine.retry import Interval, Retry
@@ -65,11 +63,8 @@ def in_words(node: Node) -> dict[str, Json]:
 
 
 def _gate_in_words(gate: Gate) -> str:
-    who = (
-        "people named by the state"
-        if callable(gate.reviewers)
-        else ", ".join(gate.reviewers or ()) or "the graph's reviewers"
-    )
+    named = "people named by the state" if callable(gate.reviewers) else ", ".join(gate.reviewers or ())
+    who = named or "the graph's reviewers"
     times = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
     extra = [" under four eyes" if gate.four_eyes else "", ", all writes or none" if gate.all_or_nothing else ""]
     return f"{times} of {who}{''.join(extra)}"
@@ -77,25 +72,13 @@ def _gate_in_words(gate: Gate) -> str:
 
 def _node(node: Node) -> dict[str, Json]:
     plain = (
-        "name",
-        "effect",
-        "approve",
-        "checkpoint",
-        "join",
-        "timeout",
-        "max_visits",
-        "idempotent",
-        "atomic",
-        "memory",
-    )
-    lists = {
+        "name", "effect", "approve", "checkpoint", "join", "timeout", "max_visits", "idempotent", "atomic", "memory",
+    )  # fmt: skip
+    return {
+        **{what: getattr(node, what) for what in plain},
         "goto": list(node.goto),
         "sends": list(node.sends),
         "reads": None if node.reads is None else list(node.reads),
-    }
-    return {
-        **{what: getattr(node, what) for what in plain},
-        **lists,
         "gate": _gate(node.gate) if node.gate else None,
         "retry": _retry(node.retry) if node.retry else None,
         "not_done": sorted(_named(error) for error in node.not_done),
@@ -111,17 +94,13 @@ def _gate(gate: Gate) -> dict[str, Json]:
         "all_or_nothing": gate.all_or_nothing,
         "needs_approval": _named(gate.needs_approval) if gate.needs_approval else None,
         "title": gate.title,
-        "facts": _facts(gate.facts),
+        "facts": [[fact.label, fact.path] for fact in gate.facts],
         "shows": sorted(gate.shows),
         "writes": {
             channel: [show.label, show.reversible, show.money, show.reason_required]
             for channel, show in gate.writes.items()
         },
     }
-
-
-def _facts(facts: Iterable[Fact]) -> Json:
-    return [[fact.label, fact.path] for fact in facts]
 
 
 def _retry(retry: Retry) -> Json:

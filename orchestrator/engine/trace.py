@@ -1,8 +1,7 @@
-"""Memory traces as values: how they are named, checked, found and ranked. Pure; `ctx.memory`, the reducer, `play` and
-the stores use it.
+"""Memory traces as values: how they are named, checked, found and ranked. Pure.
 
-A wish to change memory travels as a write to the channel `$memory:<namespace>/<key>`, whose value is
-{content, strength}, or None for a deletion.
+A wish to change memory travels as a write to the channel `$memory:<namespace>/<key>`, whose value is {content,
+strength}, or None for a deletion.
 """
 
 import re
@@ -174,9 +173,7 @@ def _texts(content: Json) -> Iterator[str]:
 
 
 def ranked(found: Iterable[Trace], query: Sequence[str], limit: int) -> list[Trace]:
-    """The best of these traces: those with most of the words, of equals the strongest, then the newest, then by key.
-    None without any of the words.
-    """
+    """The best of these traces: most of the words, then the strongest, the newest, by key; none without any word."""
     wanted = set(query)
     scored = [(len(wanted.intersection(text_of(one.key, one.content).split())), one) for one in found]
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: _rank(*pair))

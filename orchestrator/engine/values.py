@@ -1,8 +1,6 @@
-"""Values through a pydantic model, both ways: checked, dumped to canonical JSON, and read back. Channels and inputs
-use it.
+"""Values through a pydantic model, both ways: checked, dumped to canonical JSON, and read back.
 
-What a node wrote and what a later one reads are the same object, live or recovered, because both came out of the
-same bytes.
+What a node wrote and what a later one reads are the same, live or recovered, for both came out of the same bytes.
 """
 
 from collections.abc import Mapping
@@ -18,11 +16,9 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validated(model: type[M], data: Mapping[str, Any], *, by_alias: bool = False) -> M:
-    """The model with these fields, the others at their defaults. Raises `InvalidValue` naming the first path at
-    fault.
+    """The model with these fields, the others at their defaults. Raises `InvalidValue` naming the first path at fault.
 
-    What a strict model refuses as Python it may still take as JSON: an edit or an API call can say a date only as
-    text.
+    What a strict model refuses as Python it may still take as JSON: an edit or an API call can say a date only as text.
     """
     try:
         return model.model_validate(data, by_name=True, by_alias=by_alias)
@@ -35,9 +31,8 @@ def validated(model: type[M], data: Mapping[str, Any], *, by_alias: bool = False
 
 def invalid(error: ValidationError) -> InvalidValue:
     """The refusal for what pydantic found: the first path and reason, and all of them in `errors`."""
-    found = [
-        {"path": path_text(e["loc"]), "reason": e["msg"]} for e in error.errors(include_url=False, include_input=False)
-    ]
+    errors = error.errors(include_url=False, include_input=False)
+    found = [{"path": path_text(e["loc"]), "reason": e["msg"]} for e in errors]
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     message = f"{first['path'] or 'the value'}: {first['reason']}{more}"

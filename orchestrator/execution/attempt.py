@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -34,7 +35,6 @@ from orchestrator.execution.secrets import mask_secrets, writable
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
 
-
 LONGEST_TEXT = 20_000
 """Characters kept of an error's message, and of its traceback."""
 
@@ -57,9 +57,7 @@ class SuperstepContext:
     _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
     def input_hash(self, start: Start) -> str:
-        """Hash of what the task sees: the run's input, its payload, and the channels that it reads (all, if it names
-        none).
-        """
+        """Hash of what the task sees: run's input, its payload, the channels that it reads (all, if it names none)."""
         node = start.task.node
         seen = self._seen.get(node)
         if seen is None:
@@ -260,9 +258,8 @@ class Attempt:
         output = self._memory.onto(output) if self._memory else output
         if node.gated and not output.writes:
             # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
-            raise InvalidValue(
-                f"{self.task} has a gate but proposed no write; a gated node must propose at least one", node=node.name
-            )
+            message = f"{self.task} has a gate but proposed no write; a gated node must propose at least one"
+            raise InvalidValue(message, node=node.name)
         return _masked(output, context.conf.secrets) if context.conf.secrets else output
 
     def _context(self) -> Context:
@@ -273,11 +270,11 @@ class Attempt:
             line=lease.line,
             task=self.task,
             attempt=self.number,
-            read_input=self._input,
+            read_input=lambda: context.graph.input_for(context.input),
             # A copy, for the frontier keeps this very object.
             payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
             error=self.start.error,
-            open_log=self._log,
+            open_log=lambda: structlog.get_logger("countersign.node", run=lease.key, task=self.name),
             deadline=self.deadline,
             secrets=context.conf.secrets,
             cancelled=context.cancelled.is_set,
@@ -285,12 +282,6 @@ class Attempt:
             checkpoint=self._ask_checkpoint,
             memory=self._remember,
         )
-
-    def _input(self) -> Any:
-        return self.context.graph.input_for(self.context.input)
-
-    def _log(self) -> Any:
-        return structlog.get_logger("countersign.node", run=self.context.lease.key, task=self.name)
 
     def _report(self, done: int, total: int, note: str) -> None:
         content = str(mask_secrets(writable(str(note)), self.context.conf.secrets))[:200]
@@ -329,14 +320,11 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
-    """The output with masked values, labels and what was asked of memory; the names of channels and nodes are the
-    author's own.
-    """
-    writes = (
-        replace(w, value=mask_secrets(w.value, secrets), label=mask_secrets(w.label, secrets)) for w in output.writes
-    )
-    sends = ((target, mask_secrets(payload, secrets)) for target, payload in output.sends)
-    reads = ({**read, "asked": mask_secrets(read["asked"], secrets)} for read in output.reads)
+    """The output with values, labels and questions to memory masked; channels' and nodes' names are the author's."""
+    mask = partial(mask_secrets, secrets=secrets)
+    writes = (replace(write, value=mask(write.value), label=mask(write.label)) for write in output.writes)
+    sends = ((target, mask(payload)) for target, payload in output.sends)
+    reads = ({**read, "asked": mask(read["asked"])} for read in output.reads)
     return replace(output, writes=tuple(writes), sends=tuple(sends), reads=tuple(reads))
 
 

@@ -25,7 +25,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task, registry
-from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.errors import InvalidValue, WrongStatus
 from orchestrator.execution.open_superstep import safe_again
 
 MOST_REASON = 10_000
@@ -91,7 +91,8 @@ def _become_unknown(run: Run, events: Sequence[NewEvent], lost: Sequence[TaskRes
     message = f"nobody wrote down whether {named} happened; the run is cancelled when that is settled"
     error = {"code": "outcome_unknown", "message": message, "node": lost[0].node, "task": lost[0].task}
     line = NewEvent("run_unknown", {"code": error["code"], "message": message})
-    _turn(run, [*events, line], status=Status.UNKNOWN, error=_locked(run, error), error_code=error["code"])
+    kept = sealed_rows.encrypted(run, "error", pack_json(error), protection_of(run))
+    _turn(run, [*events, line], status=Status.UNKNOWN, error=kept, error_code=error["code"])
 
 
 def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any) -> None:
@@ -101,21 +102,9 @@ def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any
     locked_run.append_locked(run, events, at=timezone.now(), **{**rest, **cleared, "status": status, **values})
 
 
-def _locked(run: Run, error: dict[str, Any]) -> bytes:
-    return sealed_rows.encrypted(run, "error", pack_json(error), protection_of(run))
-
-
 def _lost(run: Run) -> list[TaskResult]:
     """Attempts that may have acted, and of which nobody knows whether they did."""
-    rows = TaskResult.objects.filter(
-        run=run, line=run.line, seq__isnull=True, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]
-    )
-    return [row for row in rows.order_by("id") if row.outcome == Outcome.UNKNOWN or not _safe(run, row)]
-
-
-def _safe(run: Run, row: TaskResult) -> bool:
-    try:
-        graph = registry.by_fingerprint(run.fingerprint)
-    except UnknownThing:
-        return False
-    return safe_again(graph, Task(row.node, row.visit, row.index))
+    graph, outcomes = registry.find_graph(run.fingerprint), [Outcome.OPEN, Outcome.UNKNOWN]
+    rows = TaskResult.objects.filter(run=run, line=run.line, seq__isnull=True, outcome__in=outcomes).order_by("id")
+    tasks = [(row, Task(row.node, row.visit, row.index)) for row in rows]
+    return [row for row, task in tasks if row.outcome == Outcome.UNKNOWN or not (graph and safe_again(graph, task))]

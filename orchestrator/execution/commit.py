@@ -251,9 +251,8 @@ def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from:
     if after.starts:
         return Status.RUNNING
     status = Status(ending(session.graph, frontier))
-    waits = [
-        a for a in session.open_requests() if a.request.status == RequestStatus.SETTLED and a.request not in apart_from
-    ]
+    asked = session.open_requests()
+    waits = [a for a in asked if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
     return Status.RUNNING if status == Status.PAUSED and waits else status
 
 

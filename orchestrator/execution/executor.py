@@ -134,12 +134,15 @@ class Executor:
         if entry.outcome == Outcome.DONE:
             # Where a person settled it, he has said that this output is the one.
             if not entry.settled and entry.input_hash != self.context.input_hash(start):
-                return TaskOutcome("unknown", error=_changed(start.task), attempt=entry.attempt)
+                changed = {"type": "InputChanged", "message": f"{start.task} has a recorded result for another input"}
+                return TaskOutcome("unknown", error=changed, attempt=entry.attempt)
             output = Output.from_json(entry.output or {})
             return TaskOutcome("done", output=output, attempt=entry.attempt, ms=entry.took_ms, settled=entry.settled)
         lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
         if lost or entry.outcome == Outcome.UNKNOWN:
-            return TaskOutcome("unknown", error=entry.error or _lost(start.task), attempt=entry.attempt)
+            what = f"{start.task} would act, and died before it wrote down that it had"
+            error = entry.error or {"type": "Lost", "message": f"the worker wrote down that {what}"}
+            return TaskOutcome("unknown", error=error, attempt=entry.attempt)
         return None
 
     def _begin(self, begin: Sequence[Next]) -> None:
@@ -231,9 +234,7 @@ class Executor:
                 self._take(one)
 
     def _take_recorded(self, one: Attempt) -> None:
-        """An atomic attempt that was given up, or whose commit was not acknowledged, had its result: the journal
-        knows.
-        """
+        """The journal has the result of an atomic attempt that was given up, or whose commit was not acknowledged."""
         entry = journal.entries(self.lease).get(one.task)
         known = self._known(one.start, entry) if entry else None
         if known is None:
@@ -246,9 +247,8 @@ class Executor:
         if one.refused is not None:
             raise one.refused
         if one.outcome == Outcome.DONE:
-            self.finished[one.task] = TaskOutcome(
-                "done", one.output, None, one.number, one.ms, 0, 0.0, one.asks_checkpoint
-            )
+            asks = one.asks_checkpoint
+            self.finished[one.task] = TaskOutcome("done", one.output, None, one.number, one.ms, 0, 0.0, asks)
         elif one.outcome == Outcome.UNKNOWN:
             self.finished[one.task] = TaskOutcome("unknown", error=one.error, attempt=one.number, ms=one.ms)
         else:
@@ -259,19 +259,15 @@ class Executor:
         retry = self.graph.nodes[one.task.node].retry
         over = retry is None or one.tries >= retry.attempts or self.context.cancelled.is_set()
         if retry is None or over or not one.retriable(retry):
-            self.finished[one.task] = TaskOutcome(
-                "failed", error=one.error, attempt=one.number, ms=one.ms, tries=one.tries
-            )
+            self.finished[one.task] = TaskOutcome("failed", None, one.error, one.number, one.ms, one.tries)
             return
         pause = self.context.pause(retry, one.tries, one.task)
+        later = TaskOutcome("later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause)
         if pause > LONGEST_PAUSE:
-            self.finished[one.task] = TaskOutcome(
-                "later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause
-            )
+            self.finished[one.task] = later
         else:
             self._queue((one.start, one.number + 1, one.tries), pause)
-            planned = TaskOutcome("later", error=one.error, attempt=one.number, due_in=pause)
-            self.retried.append((one.task, planned))
+            self.retried.append((one.task, later))
 
     def _due(self) -> list[Next]:
         """The attempts whose time has come, as far as they may begin or wait for a thread. Oldest first."""
@@ -329,14 +325,3 @@ class Executor:
             self.context.cancelled.set()
             self._collect(self._ready())
             raise Draining
-
-
-def _lost(task: Task) -> dict[str, Any]:
-    return {
-        "type": "Lost",
-        "message": f"the worker wrote down that {task} would act, and died before it wrote down that it had",
-    }
-
-
-def _changed(task: Task) -> dict[str, Any]:
-    return {"type": "InputChanged", "message": f"{task} has a recorded result for another input"}

@@ -7,6 +7,7 @@ calls this module; `commit` commits what went well.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from approvals.gates.new_requests import Moment, prepare_requests
@@ -37,15 +38,10 @@ def commit_failure(session: Session, error: dict[str, Any]) -> bool:
     events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
     checkpoint = _failure(session, session.head.payload, [])
 
+    mark = partial(journal.mark_tasks_unknown, lease, lost)
+
     def act() -> Head:
-        return ledger.commit_superstep(
-            lease,
-            session.head,
-            checkpoint,
-            run_update,
-            events=events,
-            inside=lambda: journal.mark_tasks_unknown(lease, lost),
-        )
+        return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=mark)
 
     retry_when_log_moved(lease, act)
     return False

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import structlog
@@ -116,9 +115,7 @@ class Heartbeat:
                 thread.start()
                 self._thread = thread
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._starting:
             self._stop.set()
         self._wake.set()
@@ -166,7 +163,10 @@ class Heartbeat:
 
     def _write(self, progress: dict[str, Any] | None) -> bool:
         try:
-            pulse = self._pulse(progress)
+            if self._beats is None:
+                pulse = leases.heartbeat(self._lease.id, self._lease.epoch, progress=self._kept(progress))
+            else:
+                pulse = Pulse.HELD if self._beats() else Pulse.LOST
         except (Error, CountersignError, TypeError, ValueError) as error:
             # The next beat tries again; if the lease runs out meanwhile, the fence refuses the commit.
             log.warning("heartbeat_failed", id=str(self._lease.id), error=str(error))
@@ -179,15 +179,9 @@ class Heartbeat:
             self.cancelling.set()
         return bool(pulse)
 
-    def _pulse(self, progress: dict[str, Any] | None) -> Pulse:
-        if self._beats is None:
-            return leases.heartbeat(self._lease.id, self._lease.epoch, progress=self._kept(progress))
-        return Pulse.HELD if self._beats() else Pulse.LOST
-
     def _kept(self, progress: dict[str, Any] | None) -> bytes | None:
         """A report as the run's row keeps it."""
         if progress is None or not isinstance(self._lease, Lease):
             return None
-        return sealed_rows.encrypted(
-            Run(id=self._lease.id), "progress", sealed_columns.pack_json(progress), self._lease.protection
-        )
+        row, packed = Run(id=self._lease.id), sealed_columns.pack_json(progress)
+        return sealed_rows.encrypted(row, "progress", packed, self._lease.protection)

@@ -1,9 +1,8 @@
-"""Pure tasks that are over at once are done by the slice's own thread: to hand one to another thread and back costs
-more than most of them take.
+"""Pure tasks that are over at once are done by the slice's own thread: another one would cost more than most of them.
 
-A node earns it: its last attempts in this process took next to no time. What may block has no business here. Where
-such a node takes long after all, the heartbeat lets go of the run (`Heartbeat.busy_until`); whoever gets it then gives
-its tasks threads of their own, with their timeouts.
+A node earns it: its last attempts in this process took next to no time. What may block has no business here. Where such
+a node takes long after all, the heartbeat lets go of the run (`Heartbeat.busy_until`); whoever gets it then gives its
+tasks threads of their own, with their timeouts.
 """
 
 import asyncio

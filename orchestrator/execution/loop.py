@@ -8,6 +8,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +35,6 @@ from orchestrator.engine.errors import (
     StaleLease,
     TamperedRow,
     UnknownBackend,
-    UnknownThing,
     WrongKey,
 )
 from orchestrator.engine.plan import Planned, check_limits, plan
@@ -124,7 +124,9 @@ def _stop_at_last(lease: Lease, error: dict[str, Any], draining: Callable[[], bo
     until = time.monotonic() + conf().lease_seconds
     while True:
         try:
-            lost = _lost(lease)
+            # Without the graph its tasks are unknown to this process, and stay as they are.
+            graph = registry.find_graph(lease.fingerprint)
+            lost = open_superstep.unsettled_tasks(graph, journal.entries(lease)) if graph else []
             _stop(lease, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
             return
         except StaleLease:
@@ -136,13 +138,6 @@ def _stop_at_last(lease: Lease, error: dict[str, Any], draining: Callable[[], bo
                 log.error("run_not_stopped", run=str(lease.id), error=str(again), because=error["message"])
                 return
         time.sleep(STOP_PAUSE)
-
-
-def _lost(lease: Lease) -> list[Task]:
-    try:
-        return open_superstep.unsettled_tasks(registry.by_fingerprint(lease.fingerprint), journal.entries(lease))
-    except UnknownThing:
-        return []  # its tasks are unknown to this process, and stay as they are
 
 
 def _slice(lease: Lease, heart: Heartbeat, draining: Callable[[], bool]) -> None:
@@ -178,9 +173,8 @@ def _open_session(lease: Lease) -> Session | None:
     head, given = head_loader.load_head(lease), head_loader.input_of(lease)
     if lease.cancelling:
         return None
-    try:
-        graph = registry.by_fingerprint(lease.fingerprint)
-    except UnknownThing:
+    graph = registry.find_graph(lease.fingerprint)
+    if graph is None:
         _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(lease))
         return None
     journaled = any(node.journaled for node in graph.nodes.values())
@@ -196,12 +190,8 @@ def _open_session(lease: Lease) -> Session | None:
 def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
     run_update = RunUpdate(status, error=error, tape=lease.tape)
     events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    retry_when_log_moved(
-        lease,
-        lambda: ledger.stop_run(
-            lease, run_update, events=events, inside=lambda: journal.mark_tasks_unknown(lease, unknown)
-        ),
-    )
+    mark = partial(journal.mark_tasks_unknown, lease, unknown)
+    retry_when_log_moved(lease, lambda: ledger.stop_run(lease, run_update, events=events, inside=mark))
 
 
 def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
@@ -312,12 +302,8 @@ def _without_conflicting(
     """What is kept without the tasks of a conflict, which forget what they read. Raises `StaleLease`."""
     stale = [task for task in kept if str(task) in conflict.facts["tasks"]]
     error = {"type": "MemoryConflict", "message": conflict.message}
-    events = summary.unfinished_events(
-        [(one, TaskOutcome("later", error=error, attempt=kept[one].attempt)) for one in stale]
-    )
-    lease = session.lease
-    retry_when_log_moved(
-        lease,
-        lambda: ledger.append_events(lease, events, inside=lambda: read_records.delete_read_records(lease, stale)),
-    )
+    tried = [(one, TaskOutcome("later", error=error, attempt=kept[one].attempt)) for one in stale]
+    lease, events = session.lease, summary.unfinished_events(tried)
+    forget = partial(read_records.delete_read_records, lease, stale)
+    retry_when_log_moved(lease, lambda: ledger.append_events(lease, events, inside=forget))
     return {task: one for task, one in kept.items() if task not in stale}

@@ -12,10 +12,9 @@ from approvals.gates.request_state import RequestState
 from checkpoints.conf import conf
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
-from checkpoints.memory import landings as memory_landings
 from checkpoints.memory import read_records
 from checkpoints.memory import shelf as memory_shelf
-from checkpoints.memory.landings import Commit, Landings
+from checkpoints.memory.landings import Commit, Landings, prepare_landings
 from checkpoints.models import MemoryRecord
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
@@ -96,9 +95,7 @@ def check_landings(
     read = {task: output for task, output in (outputs or {}).items() if output.reads}
     if not (landings or holding or read):
         return NOTHING
-    landed = memory_landings.prepare_landings(
-        landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding
-    )
+    landed = prepare_landings(landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding)
     rows = read_records.records_of_live_reads(lease, read.items(), at=at) if read else []
     return MemoryChanges(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])
 

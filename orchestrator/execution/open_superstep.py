@@ -1,7 +1,6 @@
 """What is kept of an open superstep: one with a failed, unknown or postponed task. Values only; the runner stores them.
 
-A superstep stays open until each of its tasks has a result; then all are reduced in declared order, as if nothing had
-been.
+It stays open until each of its tasks has a result; then all are reduced in declared order, as if nothing had been.
 """
 
 from dataclasses import field
@@ -37,9 +36,7 @@ class FinishedTask:
 
     def result(self) -> Result:
         """As the engine reduces it."""
-        return Result(
-            output=self.output, error=self.error, gated=self.gated, outcome="approved" if self.passed else None
-        )
+        return Result(self.output, self.error, self.gated, "approved" if self.passed else None)
 
     def held(self, task: Task) -> list[HeldWrite]:
         """The writes that its gate holds."""

@@ -14,9 +14,7 @@ def writable(text: str) -> str:
 
 
 def mask_secrets(value: Any, secrets: Mapping[str, str]) -> Any:
-    """The JSON value with every occurrence of a secret's value in its strings and keys masked. As given where there
-    are none.
-    """
+    """The JSON value with every secret's value masked in its strings and keys. As given where there are none."""
     words = tuple(sorted((word for word in secrets.values() if word), key=len, reverse=True))
     return _masked(value, words) if words else value
 

@@ -15,6 +15,9 @@ from orchestrator.engine.trace import LIVE
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask
 
+_RANKS = ["", "done", "held", "later", "error", "failed", "unknown"]
+"""Outcomes of tasks, the worst last: a node's entry has the worst of its tasks."""
+
 
 def node_entries(graph: Compiled, kept: Mapping[Task, FinishedTask]) -> list[dict[str, Any]]:
     """One entry a node visit: {node, visit, effect, tasks, ms, outcome}, in declared order."""
@@ -27,26 +30,14 @@ def node_entries(graph: Compiled, kept: Mapping[Task, FinishedTask]) -> list[dic
             entry["effect"] = "read"
         entry["tasks"] += 1
         entry["ms"] = max(entry["ms"], one.ms)
-        entry["outcome"] = _worse(entry["outcome"], _outcome(one))
+        outcome = "error" if one.error else "held" if one.gated else "done"
+        entry["outcome"] = max(entry["outcome"], outcome, key=_RANKS.index)
     return sorted(found.values(), key=lambda e: (graph.order[e["node"]], e["visit"]))
 
 
 def _entry(graph: Compiled, task: Task) -> dict[str, Any]:
     effect = graph.nodes[task.node].effect
     return {"node": task.node, "visit": task.visit, "effect": effect, "tasks": 0, "ms": 0, "outcome": ""}
-
-
-def _outcome(one: FinishedTask) -> str:
-    if one.error:
-        return "error"
-    return "held" if one.gated else "done"
-
-
-_RANKS = ["", "done", "held", "later", "error", "failed", "unknown"]
-
-
-def _worse(old: str, new: str) -> str:
-    return old if old == new else max(old, new, key=_RANKS.index)
 
 
 def open_node_entries(

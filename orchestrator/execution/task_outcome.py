@@ -1,6 +1,4 @@
-"""What a finished task means for its superstep: its writes flow, or a gate holds them, or its error takes an error
-edge.
-"""
+"""What a finished task means for its superstep: its writes flow, a gate holds them, or it takes an error edge."""
 
 from approvals.gates import guarded_channels
 from orchestrator.engine import Task
@@ -32,16 +30,13 @@ def _done(session: Session, task: Task, finish: TaskOutcome, output: Output) -> 
     if not node.gated or node.gate is None:
         return FinishedTask(output, attempt=finish.attempt, ms=finish.ms)
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
-    needed, why = needs_approval(
-        node.gate, session.graph.state_for(session.head.payload.state), session.graph.proposal(output.writes)
-    )
+    state = session.graph.state_for(session.head.payload.state)
+    needed, why = needs_approval(node.gate, state, session.graph.proposal(output.writes))
     why = writable(why) if why else None
     return FinishedTask(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)
 
 
 def _guard(session: Session, output: Output) -> str | None:
     """The node whose gate an output that a person gave must pass; settling has refused outputs with more than one."""
-    found = guarded_channels.guards(
-        session.lease.id, session.lease.line, session.graph, {write.channel for write in output.writes}
-    )
-    return min(found, default=None)
+    lease, channels = session.lease, {write.channel for write in output.writes}
+    return min(guarded_channels.guards(lease.id, lease.line, session.graph, channels), default=None)

@@ -1,5 +1,4 @@
-"""The threads that node code runs in, used again and again: to start a thread for each task would cost more than most
-tasks. `executor` keeps a shift of them.
+"""The threads that node code runs in, used again and again: to start one for each task would cost more than most tasks.
 
 They are daemons: a process can always leave, and what that cuts off is an unknown outcome like in a crash.
 """
@@ -107,9 +106,7 @@ class BoundedPool(Generic[J]):
 
 
 def run(jobs: Iterator[Work]) -> None:
-    """Do the jobs, one after another, in one thread, beginning now. Raises `RuntimeError` where there is none to be
-    had.
-    """
+    """Do the jobs one after another in one thread, beginning now. Raises `RuntimeError` where none is to be had."""
     try:
         inbox = _idle.pop()
     except IndexError:

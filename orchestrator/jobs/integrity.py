@@ -121,16 +121,10 @@ def rotate_job(lease: JobLease) -> Iterator[Step]:
     result = Rotated(**(lease.place or {}))
     total = result.done + sum(key_rotation.behind().values())
     for _ in key_rotation.rotate(result):
-        yield _turned(result, total)
-    newest = keyring().encrypter
-    audit_log.record(
-        "keys_rotated", actor=_person(lease.facts.get("by", "")), key=newest, rows=result.rows, failed=result.failed
-    )
-
-
-def _turned(result: Rotated, total: int) -> Step:
-    note = f"{result.failed} do not open" if result.failed else "rows under the newest key"
-    return Step(result.done, max(total, result.done), note, place=asdict(result))
+        note = f"{result.failed} do not open" if result.failed else "rows under the newest key"
+        yield Step(result.done, max(total, result.done), note, place=asdict(result))
+    newest, by = keyring().encrypter, _person(lease.facts.get("by", ""))
+    audit_log.record("keys_rotated", actor=by, key=newest, rows=result.rows, failed=result.failed)
 
 
 def _person(name: str) -> Any:

@@ -81,17 +81,17 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
         jobs.fail_job(lease, "poison", message, again_in=again_in)
     else:
         try:
-            _slice(lease, kind, heart, draining, again_in=again_in)
+            _slice(lease, kind, heart, draining, again_in)
         except (StaleLease, Error):
             raise
         except Exception as error:
             log.exception("job_failed", job=str(lease.id), kind=lease.kind)
-            jobs.fail_job(lease, _code(error), _text(error), again_in=again_in)
+            code = error.code if isinstance(error, CountersignError) else "job_failed"
+            text = str(mask_secrets(writable(f"{type(error).__name__}: {error}"), conf().secrets))
+            jobs.fail_job(lease, code, text, again_in=again_in)
 
 
-def _slice(
-    lease: JobLease, kind: Kind, heart: Heartbeat, draining: Callable[[], bool], *, again_in: float | None
-) -> None:
+def _slice(lease: JobLease, kind: Kind, heart: Heartbeat, draining: Callable[[], bool], again_in: float | None) -> None:
     until = time.monotonic() + conf().slice_seconds
     for step in kind(lease):
         jobs.report(lease, step)
@@ -100,11 +100,3 @@ def _slice(
         if draining() or time.monotonic() > until:
             return jobs.give_back(lease)
     return jobs.finish_job(lease, again_in=again_in)
-
-
-def _code(error: Exception) -> str:
-    return error.code if isinstance(error, CountersignError) else "job_failed"
-
-
-def _text(error: Exception) -> str:
-    return str(mask_secrets(writable(f"{type(error).__name__}: {error}"), conf().secrets))

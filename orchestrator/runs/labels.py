@@ -48,9 +48,7 @@ def progress_of(run: Run) -> dict[str, Any] | None:
 
 
 def display_error(run: Run) -> dict[str, Any] | None:
-    """Why a run stopped, {code, message, ...}; where it cannot be opened, the code and a sentence that says so. None
-    where it did not stop.
-    """
+    """Why a run stopped, {code, message, ...}, or that it cannot be opened; None where it did not stop."""
     facts = read_or_reason(run, "error")
     if isinstance(facts, dict):
         return facts

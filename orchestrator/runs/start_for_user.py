@@ -3,8 +3,7 @@
 `runs.start` does the starting; commands call that, having no person to ask.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -12,15 +11,7 @@ from django.contrib.auth import get_user_model
 from approvals.permissions import may, visible_runs
 from checkpoints.models import Run
 from orchestrator.engine.errors import Forbidden, InvalidValue, KeyConflict
-from orchestrator.runs import verbs as runs
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The run, and whether this call made it."""
-
-    run: Run
-    new: bool
+from orchestrator.runs.verbs import StartRequest, start_or_find
 
 
 def require(user: Any, right: str) -> None:
@@ -29,35 +20,25 @@ def require(user: Any, right: str) -> None:
         raise Forbidden(f"you lack the right {right}", right=right)
 
 
-def start_for(
-    user: Any,
-    graph: str,
-    input: Mapping[str, Any],
-    *,
-    key: str | None = None,
-    on_behalf_of: str | None = None,
-    resume_failed: bool = False,
-    queued: runs.Queued | None = None,
-) -> Started:
-    """Start as `user`; `on_behalf_of` is another user's name.
+def start_for(asked: StartRequest, *, on_behalf_of: str | None = None) -> tuple[Run, bool]:
+    """`start_or_find` as the user who asks (`by`); `on_behalf_of` is another user's name.
 
-    Raises `Forbidden`, what `runs.start` raises, and a `KeyConflict` that tells nothing where the key's run is one that
-    the user may not see.
+    Raises `Forbidden`, what `runs.start` raises, and a `KeyConflict` without facts where the user may not see the key's
+    run.
     """
+    user = asked.by
     require(user, "start_run")
-    if resume_failed:
+    if asked.resume_failed:
         require(user, "steer_run")
     person = _person(on_behalf_of)
-    earlier = Run.objects.filter(key=key).only("id").first() if key else None
+    earlier = Run.objects.filter(key=asked.key).only("id").first() if asked.key else None
     if earlier:
         _require_visible(user, earlier)
-    run, new = runs.start_or_find(
-        graph, input, key=key, by=user, on_behalf_of=person, resume_failed=resume_failed, queued=queued
-    )
+    run, new = start_or_find(replace(asked, on_behalf_of=person))
     if not new:
         # Somebody else may have started it between the two looks.
         _require_visible(user, run)
-    return Started(run, new)
+    return run, new
 
 
 def _require_visible(user: Any, run: Run) -> None:

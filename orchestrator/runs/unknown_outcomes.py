@@ -1,10 +1,7 @@
-"""Settling unknown outcomes: a person says what happened, one task at a time. `runs.settle` calls it under the run's
-lock.
-"""
+"""Settling unknown outcomes: a person says what happened, one task at a time. `runs.settle` calls it under its lock."""
 
 from typing import Any
 
-from django.db.models import F
 from django.utils import timezone
 
 from approvals.gates import guarded_channels
@@ -15,8 +12,8 @@ from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run, TaskResult, Worker
+from checkpoints.models.fields import task_columns
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue import notify
 from checkpoints.queue.processes import Process
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
@@ -32,17 +29,14 @@ def unknown_tasks(run: Run) -> list[TaskResult]:
 
 
 def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk: bool, by: Any, reason: str) -> None:
-    """Write down what a person says of one unknown task. The run is locked by the caller. Raises as `runs.settle`
-    says.
-    """
+    """Write down what a person says of one unknown task of a locked run. Raises as `runs.settle` says."""
     if not reason.strip():
         raise InvalidValue("settling an outcome needs a reason", path="reason")
     row = _row(run, task)
     if run.status not in STOPPED - {Status.TAMPERED}:
         # Its superstep may still be in hand, and would stop without anything left to settle.
-        raise WrongStatus(
-            f"run {run.key} is {run.status}; an outcome is settled when it has stopped", status=run.status
-        )
+        message = f"run {run.key} is {run.status}; an outcome is settled when it has stopped"
+        raise WrongStatus(message, status=run.status)
     if not happened and output is not None:
         raise InvalidValue("an output goes with 'it happened' only", path="output")
     if not happened:
@@ -65,22 +59,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     elif run.cancel_at:
         cancellation.conclude_locked(run, [line])
     else:
-        _queue(run, line)
-
-
-def _queue(run: Run, line: NewEvent) -> None:
-    locked_run.append_locked(
-        run,
-        [line],
-        at=timezone.now(),
-        status=Status.QUEUED,
-        due_at=db_now(),
-        error=b"",
-        error_code="",
-        claims_since_progress=0,
-        wakes=F("wakes") + 1,
-    )
-    notify.notify_workers()
+        locked_run.requeue_run(run, events=[line], only=frozenset({Status.UNKNOWN}))
 
 
 def _row(run: Run, task: str) -> TaskResult:
@@ -96,8 +75,8 @@ def _row(run: Run, task: str) -> TaskResult:
 
 def _not_unknown(run: Run, task: Task) -> CountersignError:
     """Who settled it before, where somebody did."""
-    of_task = {"run": run, "line": run.line, "node": task.node, "visit": task.visit, "index": task.index}
-    settled = TaskResult.objects.filter(**of_task).exclude(settled_reason=b"").order_by("attempt").last()
+    rows = TaskResult.objects.filter(**task_columns(run.id, run.line, task))
+    settled = rows.exclude(settled_reason=b"").order_by("attempt").last()
     if settled is None:
         return UnknownThing(f"run {run.key} has no unknown outcome of {task}", task=str(task))
     by = settled.settled_by.get_username() if settled.settled_by else ""
@@ -110,9 +89,8 @@ def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
     gates = guarded_channels.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
     if len(gates) > 1:
         named = ", ".join(sorted(gates))
-        raise InvalidValue(
-            f"the output writes channels that different gates guard: {named}", path="output", gates=named
-        )
+        message = f"the output writes channels that different gates guard: {named}"
+        raise InvalidValue(message, path="output", gates=named)
     return given.to_json()
 
 
@@ -130,11 +108,8 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
     if going_on is None or (going_on == "maybe" and accept_risk):
         return
     if going_on == "maybe":
-        raise WrongStatus(
-            f"nobody has seen the worker of {row.task} end; a frozen process could still act. Say so with accept_risk",
-            task=row.task,
-            needs="accept_risk",
-        )
+        unseen = f"nobody has seen the worker of {row.task} end; a frozen process could still act"
+        raise WrongStatus(f"{unseen}. Say so with accept_risk", task=row.task, needs="accept_risk")
     raise WrongStatus(f"{row.task} may still be going on until {going_on}", task=row.task, until=going_on)
 
 

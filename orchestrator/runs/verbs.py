@@ -1,5 +1,4 @@
-"""What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call these and nothing
-else.
+"""What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call nothing else.
 
 Each verb is one transaction, or joins the caller's. `by=None` means the system (commands without --by). Permissions are
 asked by the faces; what is refused here is refused to everybody.
@@ -80,10 +79,7 @@ def start(
     `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
-    run, _ = start_or_find(
-        graph, input, key=key, by=by, on_behalf_of=on_behalf_of, resume_failed=resume_failed, queued=queued
-    )
-    return run
+    return start_or_find(StartRequest(graph, input, key, by, on_behalf_of, resume_failed, queued))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,64 +99,63 @@ class Queued:
             raise InvalidValue(f"a delay is a number of seconds up to {LONGEST_DELAY}", path="due_in")
 
 
-def start_or_find(
-    graph: str,
-    input: Mapping[str, Any],
-    *,
-    key: str | None = None,
-    by: AbstractBaseUser | None = None,
-    on_behalf_of: AbstractBaseUser | None = None,
-    resume_failed: bool = False,
-    queued: Queued | None = None,
-) -> tuple[Run, bool]:
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What `start` is asked for."""
+
+    graph: str
+    input: Mapping[str, Any]
+    key: str | None = None
+    by: Any = None
+    on_behalf_of: Any = None
+    resume_failed: bool = False
+    queued: Queued = Queued()
+
+
+def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     """As `start`, and whether this call made the run."""
-    compiled = registry.current(graph)
-    staged = compiled.stage_input(input, limit=conf().max_value_bytes)
-    uploads.check_refs(staged, by=by)
-    run = _new(compiled, staged, key=key, by=by, on_behalf_of=on_behalf_of)
-    when = queued or Queued()
-    run.priority, run.due_at = when.priority, when.due_at or db_in(when.due_in)
+    compiled = registry.current(asked.graph)
+    staged = compiled.stage_input(asked.input, limit=conf().max_value_bytes)
+    uploads.check_refs(staged, by=asked.by)
+    run = _new(asked, compiled, staged)
     note_version(compiled)
     payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
     try:
         with transaction.atomic():
-            opened = ledger.create_run(run, payload=payload, input_json=staged, actor=_name(by))
+            opened = ledger.create_run(run, payload=payload, input_json=staged, actor=_name(asked.by))
     except IntegrityError:
-        return _same(run, staged, by=by, resume_failed=resume_failed), False
+        return _same(asked, run, staged), False
     # The row has the database's own time; to read it back would cost a query each start.
-    opened.due_at = when.due_at or opened.created_at + timedelta(seconds=when.due_in)
+    opened.due_at = asked.queued.due_at or opened.created_at + timedelta(seconds=asked.queued.due_in)
     return opened, True
 
 
-def _new(compiled: Compiled, staged: Any, *, key: str | None, by: Any, on_behalf_of: Any) -> Run:
+def _new(asked: StartRequest, compiled: Compiled, staged: Any) -> Run:
+    new, key, queued = uuid7(), asked.key, asked.queued
     if key is not None and (not _KEY.fullmatch(key) or _LIKE_UUID.fullmatch(key)):
-        raise InvalidValue(
-            "a key is 1 to 200 characters without / and :, and not shaped like a UUID", path="key", key=key
-        )
-    new = uuid7()
-    run = Run(
-        id=new, key=key or str(new), graph=compiled.name, version=compiled.version, fingerprint=compiled.fingerprint
-    )
+        message = "a key is 1 to 200 characters without / and :, and not shaped like a UUID"
+        raise InvalidValue(message, path="key", key=key)
+    run = Run(id=new, key=key or str(new), started_by=asked.by, on_behalf_of=asked.on_behalf_of)
+    run.graph, run.version, run.fingerprint = compiled.name, compiled.version, compiled.fingerprint
     protection = new_protection(encrypted=compiled.graph.encrypted)
     run.encrypted, run.hash_key = protection.encrypted, protection.hash_key
     run.payloads = payloads.chosen(compiled.graph.payloads)
     run.input_hash = protection.digest(canonical.dumps(staged))
-    run.started_by, run.on_behalf_of = by, on_behalf_of
+    run.priority, run.due_at = queued.priority, queued.due_at or db_in(queued.due_in)
     run.label = labels.run_label(compiled, staged, key=run.key)
     run.facts = labels.run_facts(compiled, staged)
     return run
 
 
-def _same(wanted: Run, staged: Any, *, by: Any, resume_failed: bool) -> Run:
+def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
     """The run that has the key, if it is the same journey."""
     run = Run.objects.get(key=wanted.key)
     # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
     if (run.graph, run.input_hash) != (wanted.graph, protection_of(run).digest(canonical.dumps(staged))):
-        raise KeyConflict(
-            f"key {run.key} already belongs to a run with another graph or input", key=run.key, run=str(run.id)
-        )
-    if run.status == Status.FAILED and resume_failed:
-        return resume(run.id, by=by)
+        message = f"key {run.key} already belongs to a run with another graph or input"
+        raise KeyConflict(message, key=run.key, run=str(run.id))
+    if run.status == Status.FAILED and asked.resume_failed:
+        return resume(run.id, by=asked.by)
     if run.status in (Status.QUEUED, Status.RUNNING):
         notify.notify_workers()
     return run
@@ -178,8 +173,8 @@ def advance(run_id: UUID | str) -> Run:
 
 
 def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
-    """Queue a failed run again, one that is incompatible here and whose graph is registered now, or a tampered one of
-    which every record verifies again.
+    """Queue again a run that failed, one that is incompatible but whose graph is here now, or a tampered one that
+    verifies.
 
     What its open superstep kept is used; only tasks without a result run. A fork that a store made gets its row here.
     Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
@@ -192,12 +187,10 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
         _require_whole(run, by=by)
     with _locked(run.id, by=by) as run:
         if run.status == Status.PAUSED:
-            raise WrongStatus(
-                f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed", status=run.status
-            )
+            message = f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed"
+            raise WrongStatus(message, status=run.status)
         only = frozenset({Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
         locked_run.requeue_run(run, events=[NewEvent("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
-    run.refresh_from_db()
     return run
 
 
@@ -211,9 +204,8 @@ def _require_whole(run: Run, *, by: Any) -> None:
     """Raise what the first fault of a run is, if it has one, and leave an audit line."""
     for fault in verify_run(run.id, most=1):
         audit_log.record("refused_tampered", actor=by, run=run.id, row=fault.what)
-        raise _REFUSALS.get(fault.code, TamperedRow)(
-            f"run {run.key} does not verify: {fault.reason}", run=fault.run, row=fault.what
-        )
+        kind, message = _REFUSALS.get(fault.code, TamperedRow), f"run {run.key} does not verify: {fault.reason}"
+        raise kind(message, run=fault.run, row=fault.what)
 
 
 def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = "") -> Run:
@@ -222,10 +214,8 @@ def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: st
     An effect that may have happened makes it unknown first; it is cancelled when that is settled. Cancelling twice
     changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
     """
-    run = get(run_id)
-    with _locked(run.id, by=by) as run:
+    with _locked(get(run_id).id, by=by) as run:
         cancellation.request_cancel(run, by=by, reason=reason)
-    run.refresh_from_db()
     return run
 
 
@@ -242,31 +232,29 @@ def settle(
     """Say of one task with an unknown outcome: it happened, with this output; or it did not, run it again.
 
     `output` is checked like a node's return. Raises `UnknownThing` (no such unknown task), `InvalidValue` (output, or
-    no
-    reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes where
-    only time speaks for its end). The last settling queues the run.
+    no reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes
+    where only time speaks for its end). The last settling queues the run.
     """
-    run = get(run_id)
-    with _locked(run.id, by=by) as run:
-        unknown_outcomes.settle_task(
-            run, task, happened=happened, output=output, accept_risk=accept_risk, by=by, reason=reason
-        )
-    run.refresh_from_db()
+    said: dict[str, Any] = {"happened": happened, "output": output, "accept_risk": accept_risk, "reason": reason}
+    with _locked(get(run_id).id, by=by) as run:
+        unknown_outcomes.settle_task(run, task, by=by, **said)
     return run
 
 
 @contextmanager
 def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
-    """The run's row, locked for one act of one transaction. Where a row is met that is not as it was sealed, the run is
-    tampered from then on, with an audit line, and that is raised.
+    """The run's row, locked for one act of one transaction, then read anew. Where a row is met that is not as it was
+    sealed, the run is tampered from then on, with an audit line, and that is raised.
     """
     try:
         with transaction.atomic():
-            yield locked_run.lock_run(run_id)
+            run = locked_run.lock_run(run_id)
+            yield run
     except TamperedRow as found:
         locked_run.mark_tampered(run_id, found)
         audit_log.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
         raise
+    run.refresh_from_db()
 
 
 def get(run_id: UUID | str) -> Run:

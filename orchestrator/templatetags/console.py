@@ -64,13 +64,8 @@ def shell(context: template.Context) -> dict[str, Any]:
     if user is not None and user.is_authenticated:
         count = inbox.waiting_for(user)[: MANY + 1].count()
         name = user.get_full_name() or user.get_username()
-        facts |= {
-            "user": user,
-            "name": name,
-            "initials": initials(name),
-            "waiting": min(count, MANY),
-            "more": count > MANY,
-        }
+        facts |= {"user": user, "name": name, "initials": initials(name)}
+        facts |= {"waiting": min(count, MANY), "more": count > MANY}
     return facts
 
 

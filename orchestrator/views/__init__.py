@@ -1,3 +1,1 @@
-"""The pages of floor 3: runs, graphs, starting, settling, workers. Each asks the permissions and calls the verbs of
-the API.
-"""
+"""The pages of floor 3: runs, graphs, starting, settling, workers. Each asks permissions and calls the API's verbs."""

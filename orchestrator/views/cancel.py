@@ -8,11 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals import permissions
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.views.page import render, visible_run
-from checkpoints import audit_log
+from approvals.views.page import may_post, render, visible_run
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -41,9 +39,8 @@ def cancelled(run: Run) -> Cancelled | None:
     line = RunEvent.objects.filter(run=run.id, type="cancel_requested").order_by("-seq").first()
     payload = read_or_reason(line, "payload") if line else ""
     # Text, where the payload cannot be opened: why not.
-    return Cancelled(
-        who_asked(run.id) or "the system", str(payload["reason"] if isinstance(payload, dict) else payload or "")
-    )
+    reason = payload["reason"] if isinstance(payload, dict) else payload
+    return Cancelled(who_asked(run.id) or "the system", str(reason or ""))
 
 
 @login_required
@@ -51,12 +48,9 @@ def cancelled(run: Run) -> Cancelled | None:
 def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What cancelling means for this run now; posted, it is cancelled."""
     run = visible_run(request.user, ref)
-    may = permissions.may(request.user, "steer_run")
-    if request.method != "POST":
-        return _shown(request, run, may)
-    if not may:
-        audit_log.record("refused_cancel", actor=request.user, run=run.id)
-        return _shown(request, run, may, status=403)
+    may = may_post(request, run, "steer_run", act="cancel")
+    if request.method != "POST" or not may:
+        return _shown(request, run, may, status=403 if request.method == "POST" else 200)
     reason = request.POST.get("reason", "").strip()
     if not reason:
         return _shown(request, run, may, status=422, message="Say why: the reason stands in the log.")

@@ -7,33 +7,29 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
-from approvals.views.page import FRAME, render
+from approvals.views.page import FRAME, error_page
 
 log = structlog.get_logger(__name__)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return render(
-        request,
-        "orchestrator/error.html",
-        {"title": "Not found", "text": "There is nothing at this address, or nothing that you may see."},
-        status=404,
-    )
+    text = "There is nothing at this address, or nothing that you may see."
+    return error_page(request, "Not found", text, status=404)
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = str(exception) or "You may not do this. Nothing was changed."
-    return render(request, "orchestrator/error.html", {"title": "Not allowed", "text": text}, status=403)
+    return error_page(request, "Not allowed", text, status=403)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = "This request could not be read. Nothing was changed."
-    return render(request, "orchestrator/error.html", {"title": "Not understood", "text": text}, status=400)
+    return error_page(request, "Not understood", text, status=400)
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     text = "This page was too old to send from. Nothing was changed: go back, reload it, and send again."
-    return render(request, "orchestrator/error.html", {"title": "Not sent", "text": text}, status=403)
+    return error_page(request, "Not sent", text, status=403)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

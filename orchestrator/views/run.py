@@ -15,8 +15,8 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import asked_of
-from approvals.views.page import opens_payloads, render, visible_run
-from checkpoints import audit_log, timeline
+from approvals.views.page import may_post, opens_payloads, render, visible_run
+from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
@@ -25,7 +25,7 @@ from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import UNREADABLE, CountersignError, UnknownThing
+from orchestrator.engine.errors import UNREADABLE, CountersignError
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.views import run_details, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
@@ -33,6 +33,10 @@ from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
 from orchestrator.views.run_timeline import STOPPED, WHY, url
+
+Facts = dict[str, Any]
+Payload = Facts | None
+"""What a checkpoint holds; None where it cannot be opened."""
 
 WINDOW = 60
 AROUND = 8
@@ -65,8 +69,7 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Queue a stopped run again."""
     run = visible_run(request.user, ref)
-    if not permissions.may(request.user, "steer_run"):
-        audit_log.record("refused_resume", actor=request.user, run=run.id)
+    if not may_post(request, run, "steer_run", act="resume"):
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
     try:
         runs.resume(run.id, by=request.user)  # type: ignore[arg-type]
@@ -97,8 +100,8 @@ def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
 
 def _context(
     request: HttpRequest, run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str
-) -> dict[str, Any]:
-    compiled = _compiled(run)
+) -> Facts:
+    compiled = registry.find_graph(run.fingerprint)
     at = timeline.get_checkpoint(at.id)
     snapshot, refused = _snapshot(at)
     past = at.seq != newest.seq
@@ -113,7 +116,7 @@ def _context(
         "picture": _picture(compiled, run, at, snapshot, past=past) if snapshot and compiled else None,
         "refused": refused,
         "policy": policy_in_words(compiled) if compiled else "unknown here",
-        "same_version": compiled is not None and _is_current(compiled),
+        "same_version": compiled is not None and registry.current(compiled.name) is compiled,
         "registered": any(one.name == run.graph for one in registry.all()),
         "alias": timeline.alias_of(at),
         "why": WHY[Source(at.source)],
@@ -125,7 +128,7 @@ def _context(
     }
 
 
-def _snapshot(at: Checkpoint) -> tuple[dict[str, Any] | None, str]:
+def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
     """The payload; or why it cannot be opened: the run stays visible with all that needs none."""
     try:
         return timeline.snapshot_of(at), ""
@@ -162,9 +165,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
     }
 
 
-def _detail(
-    request: HttpRequest, run: Run, at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, *, past: bool
-) -> dict[str, Any]:
+def _detail(request: HttpRequest, run: Run, at: Checkpoint, snapshot: Payload, tab: str, *, past: bool) -> Facts:
     detail, template = _tab(at, snapshot, tab, request.GET.dict())
     counts = {"writes": len(run_details.held_rows(snapshot)) or None if snapshot else None, tab: detail["count"]}
     tabs = [
@@ -179,9 +180,7 @@ def _detail(
     return {"tabs": tabs, "detail": detail, "detail_template": template}
 
 
-def _tab(
-    at: Checkpoint, snapshot: dict[str, Any] | None, tab: str, query: dict[str, str]
-) -> tuple[dict[str, Any], str]:
+def _tab(at: Checkpoint, snapshot: Payload, tab: str, query: dict[str, str]) -> tuple[Facts, str]:
     try:
         if snapshot is not None or tab == "events":
             return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"
@@ -201,17 +200,6 @@ def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:
         "last_event": found[-1].seq if found else 0,
         "events_url": url(run, at=at.seq if past else None, tab="events"),
     }
-
-
-def _compiled(run: Run) -> Compiled | None:
-    try:
-        return registry.by_fingerprint(run.fingerprint)
-    except UnknownThing:
-        return None
-
-
-def _is_current(compiled: Compiled) -> bool:
-    return registry.current(compiled.name) is compiled
 
 
 def _asks(run: Run, user: Any) -> Asks:

@@ -34,13 +34,8 @@ def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[s
         }
         for name in ("scratch", "artifacts", "diagnostics", "input")
     ]
-    return {
-        "groups": groups,
-        "total": len(found),
-        "shown": len(shown),
-        "cut": len(found) > len(shown),
-        "count": len(found),
-    }
+    total = len(found)
+    return {"groups": groups, "total": total, "shown": len(shown), "cut": total > len(shown), "count": total}
 
 
 def _change(one: Change) -> dict[str, Any]:
@@ -88,12 +83,8 @@ def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     visits = {visit_of(key) for key in held_rows(snapshot)}
     rows: dict[Any, PendingWrite] = {}
     if visits:
-        found = PendingWrite.objects.filter(
-            run=checkpoint.run_id,
-            line=checkpoint.line,
-            node__in={n for n, _ in visits},
-            visit__in={v for _, v in visits},
-        )
+        found = PendingWrite.objects.filter(run=checkpoint.run_id, line=checkpoint.line)
+        found = found.filter(node__in={n for n, _ in visits}, visit__in={v for _, v in visits})
         for row in found.order_by("node", "visit", "index", "position", "revision"):
             if row.write not in rows or row.staged_at <= checkpoint.created_at:
                 rows[row.write] = row

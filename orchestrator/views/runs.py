@@ -46,6 +46,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
     shown = runs.filter(status__in=wanted) if wanted else runs
     found = list(_before(shown, request.GET.get("before", "")).only(*COLUMNS)[: PAGE + 1])
+    last = found[PAGE - 1] if len(found) > PAGE else None
     context = {
         "rows": found[:PAGE],
         "tabs": list(_tabs(request, tab, counts)),
@@ -54,7 +55,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "graphs": sorted({compiled.name for compiled in registry.all()}),
         "graph": request.GET.get("graph", ""),
         "q": request.GET.get("q", "").strip(),
-        "older": _query(request, before=_cursor(found[PAGE - 1])) if len(found) > PAGE else "",
+        "older": _query(request, before=f"{last.created_at.isoformat()}~{last.id}") if last else "",
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "news": _query(request, before="", since=str(found[0].id)) if found and not request.GET.get("before") else "",
         "zone": timezone.get_current_timezone_name(),
@@ -115,10 +116,6 @@ def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
     if not isinstance(at, datetime) or timezone.is_naive(at):
         return runs
     return runs.filter(Q(created_at__lt=at) | Q(created_at=at, id__lt=last))
-
-
-def _cursor(run: Run) -> str:
-    return f"{run.created_at.isoformat()}~{run.id}"
 
 
 def _uuids(texts: Iterable[str]) -> Iterator[UUID]:

@@ -11,10 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals import permissions
 from approvals.views import comparison
-from approvals.views.page import opens_payloads, render, visible_run
-from checkpoints import audit_log
+from approvals.views.page import may_post, opens_payloads, render, visible_run
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
@@ -54,45 +52,34 @@ class Open:
 def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Every unknown outcome of the run; posted, one of them is settled."""
     run = visible_run(request.user, ref)
-    may = permissions.may(request.user, "settle_task")
-    if request.method != "POST":
-        return _shown(request, run, may)
-    if not may:
-        audit_log.record("refused_settle", actor=request.user, run=run.id)
-        return _shown(request, run, may, status=403)
+    may = may_post(request, run, "settle_task", act="settle")
+    if request.method != "POST" or not may:
+        return _shown(request, run, may, status=403 if request.method == "POST" else 200)
     return _settle(request, run)
 
 
 def _settle(request: HttpRequest, run: Run) -> HttpResponse:
     posted = {name: request.POST.get(name, "") for name in ("task", "answer", "output", "reason")}
     try:
-        happened = _answer(posted["answer"])
-        output = _output(posted["output"]) if happened else None
+        if posted["answer"] not in ("yes", "no"):
+            raise InvalidValue("Choose which is true: it happened, or it did not.")
+        happened = posted["answer"] == "yes"
         runs.settle(
             run.id,
             posted["task"],
             happened=happened,
-            output=output,
+            output=_output(posted["output"]) if happened else None,
             accept_risk=request.POST.get("accept_risk") == "yes",
             by=request.user,  # type: ignore[arg-type]
             reason=posted["reason"].strip(),
         )
     except CountersignError as error:
         status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
-        return _shown(
-            request, visible_run(request.user, run.id), True, status=status, posted=posted, message=error.message
-        )
-    messages.success(
-        request, f"{posted['task']} is settled: {'it happened' if happened else 'it did not, so it runs again'}."
-    )
-    left = unknown_outcomes.unknown_tasks(run)
-    return redirect("settle" if left else "run", run.id)
-
-
-def _answer(word: str) -> bool:
-    if word not in ("yes", "no"):
-        raise InvalidValue("Choose which is true: it happened, or it did not.")
-    return word == "yes"
+        run = visible_run(request.user, run.id)
+        return _shown(request, run, True, status=status, message=error.message, **posted)
+    what = "it happened" if happened else "it did not, so it runs again"
+    messages.success(request, f"{posted['task']} is settled: {what}.")
+    return redirect("settle" if unknown_outcomes.unknown_tasks(run) else "run", run.id)
 
 
 def _output(text: str) -> Any:
@@ -104,26 +91,14 @@ def _output(text: str) -> Any:
         raise InvalidValue(f"The output is no JSON: {error.msg}, line {error.lineno}, column {error.colno}.") from error
 
 
-def _shown(
-    request: HttpRequest,
-    run: Run,
-    may: bool,
-    *,
-    status: int = 200,
-    posted: dict[str, str] | None = None,
-    message: str = "",
-) -> HttpResponse:
+def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, **posted: str) -> HttpResponse:
     rows = unknown_outcomes.unknown_tasks(run)
     tasks = [_open(run, row, late) for row, late in zip(rows, _evidence(run, rows), strict=True)]
     for one in tasks:
-        if posted and one.row.task == posted["task"]:
-            one.answer, one.output, one.reason, one.message = (
-                posted["answer"],
-                posted["output"],
-                posted["reason"],
-                message,
-            )
-    context = {"run": run, "tasks": tasks, "may": may, "message": message}
+        if one.row.task == posted.get("task"):
+            for name in ("answer", "output", "reason", "message"):
+                setattr(one, name, posted[name])
+    context = {"run": run, "tasks": tasks, "may": may, "message": posted.get("message", "")}
     return render(request, "orchestrator/settle.html", context, section="runs", status=status)
 
 
@@ -135,19 +110,12 @@ def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
 
 
 def _open(run: Run, row: TaskResult, evidence: str) -> Open:
-    error = read_value(row, "error") or {}
+    error, graph = read_value(row, "error") or {}, registry.find_graph(run.fingerprint)
     return Open(
         row=row,
-        doc=_doc(run, row.node),
+        doc=graph.nodes[row.node].doc if graph and row.node in graph.nodes else "",
         key=identity.idempotency_key(run.id, row.line, Task(row.node, row.visit, row.index)),
         going_on=unknown_outcomes.may_be_going_on(row),
         evidence=evidence,
         error=str(error.get("message", "")),
     )
-
-
-def _doc(run: Run, node: str) -> str:
-    try:
-        return registry.by_fingerprint(run.fingerprint).nodes[node].doc
-    except (UnknownThing, KeyError):
-        return ""

@@ -19,15 +19,9 @@ from approvals.views.page import render
 from checkpoints import uploads
 from checkpoints.models import Upload
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import (
-    CountersignError,
-    Forbidden,
-    InvalidValue,
-    KeyConflict,
-    PayloadTooLarge,
-    WrongKey,
-)
-from orchestrator.runs import start_for_user
+from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge, WrongKey
+from orchestrator.runs import StartRequest
+from orchestrator.runs.start_for_user import start_for
 from orchestrator.views.graphs import current, sentence_of
 
 
@@ -65,12 +59,12 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
         return _shown(request, compiled, form, status=422)
     try:
         with transaction.atomic():
-            started = start_for_user.start_for(request.user, compiled.name, form.value, key=form.key or None)
+            run, new = start_for(StartRequest(compiled.name, form.value, form.key or None, by=request.user))
     except CountersignError as error:
         return _shown(request, compiled, form, status=_refused(form, error))
-    if not started.new:
+    if not new:
         messages.info(request, "A run with this key and this input was there already. This is it.")
-    return redirect("run", started.run.id)
+    return redirect("run", run.id)
 
 
 def _shown(request: HttpRequest, compiled: Compiled, form: StartForm, *, status: int = 200) -> HttpResponse:
@@ -142,9 +136,8 @@ def _kept(ident: str, *, by: Any) -> Upload | None:
 def _refused(form: StartForm, error: CountersignError) -> int:
     """Put a refusal where it belongs on the form; gives the status of the answer."""
     if isinstance(error, KeyConflict):
-        form.key_error = (
-            f"{form.key} already ran with another input. Choose another key, or start it exactly as before."
-        )
+        cure = "Choose another key, or start it exactly as before."
+        form.key_error = f"{form.key} already ran with another input. {cure}"
         return 409
     if isinstance(error, Forbidden):
         form.message = "You may not start runs."

@@ -43,17 +43,13 @@ def workers_page(request: HttpRequest) -> HttpResponse:
 
 
 def _jobs(now: datetime) -> list[Job]:
-    """The jobs that are queued or running, then those that ended in the last day. What goes wrong is named by its code;
-    the admin shows the words.
-    """
+    """The jobs that are queued or running, then those that ended in the last day; faults by their code alone."""
     shown = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gt=now - timedelta(days=1)))
     return list(shown.order_by(F("ended_at").desc(nulls_first=True), "due_at").defer("facts", "error")[:SHOWN])
 
 
 def _keys() -> dict[str, Any]:
-    """The ids of the keys that seal and encrypt now. How many rows are under older ones is counted by `rotate_keys`:
-    it takes a look at every row.
-    """
+    """The ids of the keys that seal and encrypt now. `rotate_keys` counts rows under older ones: that takes long."""
     ring = keyring()
     return {
         "signer": ring.signer,

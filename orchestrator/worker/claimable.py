@@ -17,15 +17,11 @@ def claimable() -> Claimable:
     During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs.
     """
     ours = frozenset(fingerprints())
-    newest = dict(_versions())
-    return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
-
-
-def _versions() -> list[tuple[str, str]]:
-    """(name, fingerprint), oldest first, so that the last of a name is its newest. Few rows: one a change."""
     names = {compiled.name for compiled in registry.all()}
+    # Oldest first, so that the last of a name is its newest. Few rows: one a change.
     rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
-    return list(rows.values_list("name", "fingerprint"))
+    newest = dict(rows.values_list("name", "fingerprint"))
+    return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
 
 
 def longest_task_seconds() -> float:

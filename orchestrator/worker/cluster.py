@@ -1,7 +1,6 @@
 """django-q2's cluster with its hangs and orphans repaired. Run by the supervisor; a stock `qcluster` does without.
 
-Exit codes: 70 (of the sentinel) a process died that others wait for, 71 the cluster ended by itself, 72 it had to be
-killed.
+Exit codes: 70 (of the sentinel) a process died that others wait for, 71 the cluster ended by itself, 72 it was killed.
 """
 
 import contextlib

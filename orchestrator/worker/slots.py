@@ -1,8 +1,7 @@
 """Slots: how many runs and jobs a cluster may hold at once, counted where no death can make the count drift.
 
 Made before the fork, used by the pusher (claims, withdraws), by the workers (take, leave) and by the sentinel (frees
-what the dead held). A cell is free, claimed for (run or job, epoch), or taken by a process; each change has one who may
-make it.
+what the dead held). A cell is free, claimed for (run or job, epoch), or taken by a process.
 """
 
 import ctypes

@@ -19,19 +19,13 @@ def supervise() -> int:
     stop.listen()
     while True:
         began = time.monotonic()
-        code = _live(stop)
+        code = RunCluster(stop).run() if _database_answers() else ENDED_BY_ITSELF
         if stop.asked or code == 0:
             return code
         pause = pauses.after(time.monotonic() - began)
         log.error("cluster_ended", exit_code=code, starts_again_in=pause)
         if stop.pause(pause):
             return 0
-
-
-def _live(stop: StopRequest) -> int:
-    if not _database_answers():
-        return ENDED_BY_ITSELF
-    return RunCluster(stop).run()
 
 
 def _database_answers() -> bool:

@@ -31,9 +31,7 @@ class Listener:
         self._link, self._pid = link, os.getpid()
 
     def wait(self, state: SharedState) -> bool:
-        """Until somebody wakes a run, a slot gets free, or the time for the next look has come. Gives whether somebody
-        said that a job is due.
-        """
+        """Until a run is woken, a slot gets free or it is time to look. Gives whether somebody said a job is due."""
         if self._link is None:
             state.wait(conf().poll_seconds)
             return False

@@ -89,7 +89,6 @@ def test_no_test_module_is_imported_by_another() -> None:
     assert bad == []
 
 
-@pytest.mark.xfail(strict=True, reason="the move came first")
 def test_a_docstring_is_wrapped_whole() -> None:
     """A tool that re-wrapped the docstrings left words alone on their lines."""
     orphans = []

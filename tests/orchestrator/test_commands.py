@@ -109,11 +109,11 @@ def test_the_status_of_a_stopped_run_is_an_exit_code_and_resuming_queues_it() ->
 
 
 def test_waiting_follows_a_run_until_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.management import run_watch
+    from orchestrator.management.commands import start_run
 
     # The worker of this test: it takes its turn while the command sleeps. (The command alone: others sleep here too.)
     clock = SimpleNamespace(sleep=lambda _: runs.advance(Run.objects.get().id), monotonic=time.monotonic)
-    monkeypatch.setattr(run_watch, "time", clock)
+    monkeypatch.setattr(start_run, "time", clock)
     facts = call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait").splitlines()
     assert facts[0] == "A  gated"
     assert facts[1] == "queued, superstep 0"

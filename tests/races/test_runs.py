@@ -26,9 +26,8 @@ def test_two_starts_with_one_key_give_one_run(tmp_path: Path) -> None:
     chance = random.Random(11)
     for trial in range(TRIALS):
         given = {"folder": str(tmp_path), "number": f"N{trial}"}
-        both = meet(
-            chance, *[lambda g=given, t=trial: runs.start_or_find("effects", g, key=f"key-{t}") for _ in range(2)]
-        )
+        asked = runs.StartRequest("effects", given, f"key-{trial}")
+        both = meet(chance, *[lambda a=asked: runs.start_or_find(a) for _ in range(2)])
         assert sorted(new for _, new in both) == [False, True]
         assert both[0][0] == both[1][0]
         run = runs.advance(both[0][0].id)

@@ -8,9 +8,11 @@ from uuid import UUID, uuid4
 from approvals.models import ApprovalRequest, Decision, RequestReviewer
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
+from checkpoints.models.fields import task_columns
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine import Task
 from tests.support.forging import rewrite
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -116,7 +118,8 @@ def a_write(
     """Revision 1 of a write of the request's task."""
     row = pending_writes.staged(
         uuid4(),
-        pending_writes.Address(request.run_id, request.line, request.node, request.visit, request.index, position),
+        task_columns(request.run_id, request.line, Task(request.node, request.visit, request.index)),
+        position=position,
         channel=channel,
         label=f"set {channel}",
         value=value,

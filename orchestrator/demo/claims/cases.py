@@ -10,13 +10,11 @@ from orchestrator.demo.claims.values import CaseUpdate, ClaimFile
 
 
 def record(claim: ClaimFile, *, update: CaseUpdate | None, release: Decimal, paid: Decimal) -> int:
-    """Bring the claim's row up to date and give the number of its changes.
-
-    Without `update` status and payment stay as they are: who rejected the update did not want them recorded.
+    """Bring the claim's row up to date and give the number of its changes. Without `update` status and payment stay as
+    they are: who rejected the update did not want them recorded.
     """
-    case, _made = ClaimCase.objects.get_or_create(
-        claim_id=claim.claim_id, defaults={"policyholder": claim.policyholder, "reserve": claim.reserve}
-    )
+    new = {"policyholder": claim.policyholder, "reserve": claim.reserve}
+    case, _made = ClaimCase.objects.get_or_create(claim_id=claim.claim_id, defaults=new)
     booked = paid if update else Decimal(0)
     changed = {"status": update.status, "note": update.note} if update else {}
     ClaimCase.objects.filter(pk=case.pk).update(

@@ -36,13 +36,15 @@ class Refusal(Exception):
 def payments(request: HttpRequest) -> HttpResponse:
     """POST makes a payment; GET lists payments and calls, newest first, 200 of each."""
     if not _known(request):
-        return _problem(HTTPStatus.FORBIDDEN, f"call from this machine, or send {TOKEN_HEADER}")
+        detail = f"call from this machine, or send {TOKEN_HEADER}"
+        return JsonResponse({"detail": detail}, status=HTTPStatus.FORBIDDEN)
     if request.method == "GET":
         return JsonResponse(_books())
     key = request.headers.get("Idempotency-Key", "")
     status, answer = _answer(request, key)
     # A row for every call, refused ones too: who looks for a doubled payment must see what really came.
-    PaymentCall.objects.create(idempotency_key=key[:200], body=_text(request), status=status)
+    body = request.body[:KEPT].decode("utf-8", "replace").replace("\x00", "�")
+    PaymentCall.objects.create(idempotency_key=key[:200], body=body, status=status)
     return JsonResponse(answer, status=status)
 
 
@@ -94,11 +96,3 @@ def _books() -> dict[str, Any]:
     paid = Payment.objects.values("id", "idempotency_key", "claim_id", "payee", "account", "amount", "currency", "at")
     calls = PaymentCall.objects.values("idempotency_key", "status", "body", "at")
     return {"payments": list(paid[:200]), "calls": list(calls[:200])}
-
-
-def _text(request: HttpRequest) -> str:
-    return request.body[:KEPT].decode("utf-8", "replace").replace("\x00", "�")
-
-
-def _problem(status: HTTPStatus, detail: str) -> JsonResponse:
-    return JsonResponse({"detail": detail}, status=status)

@@ -189,9 +189,8 @@ def review(state: Any, ctx: Context) -> Any:
     ]
     if claim.reserve > plan.amount:
         left = claim.reserve - plan.amount
-        writes.append(
-            Write("reserve_release", ReserveRelease(amount=left), label=f"Release {money(left)} of the reserve")
-        )
+        release = ReserveRelease(amount=left)
+        writes.append(Write("reserve_release", release, label=f"Release {money(left)} of the reserve"))
     return writes
 
 
@@ -218,9 +217,8 @@ def send_letter(state: Any, ctx: Context) -> Any:
         return {"notes": ["no letter sent"]}
     # Who has to say whether it went out can look for this in the outbox.
     message_id = f"<{ctx.idempotency_key[:32]}@claims.example.com>"
-    EmailMessage(
-        letter.subject, letter.body, "claims@example.com", [letter.to], headers={"Message-ID": message_id}
-    ).send()
+    headers = {"Message-ID": message_id}
+    EmailMessage(letter.subject, letter.body, "claims@example.com", [letter.to], headers=headers).send()
     return {"letter_sent": message_id, "notes": [f"letter sent to {letter.to}"]}
 
 

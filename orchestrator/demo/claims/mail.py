@@ -21,12 +21,8 @@ class EmailBackend(BaseEmailBackend):
         folder = Path(settings.EMAIL_FILE_PATH)
         folder.mkdir(parents=True, exist_ok=True)
         for message in email_messages:
-            _write(folder, message.message().as_bytes().replace(b"\n", b"\r\n"))
+            name = f"{timezone.now():%Y%m%d-%H%M%S}-{uuid4().hex[:12]}"
+            unfinished = folder / f"{name}.part"
+            unfinished.write_bytes(message.message().as_bytes().replace(b"\n", b"\r\n"))
+            unfinished.rename(folder / f"{name}.eml")
         return len(email_messages)
-
-
-def _write(folder: Path, content: bytes) -> None:
-    name = f"{timezone.now():%Y%m%d-%H%M%S}-{uuid4().hex[:12]}"
-    unfinished = folder / f"{name}.part"
-    unfinished.write_bytes(content)
-    unfinished.rename(folder / f"{name}.eml")

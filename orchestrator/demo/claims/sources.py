@@ -25,9 +25,8 @@ def from_file(ref: FileRef, *, claim_id: str) -> ClaimFile:
         raise BrokenClaimFile(f"{ref.name} is larger than 1 MiB: a claim file is a short JSON document")
     claim = _parsed(content, name=ref.name)
     if claim.claim_id != claim_id:
-        raise BrokenClaimFile(
-            f"{ref.name} is the file of {claim.claim_id}, not of {claim_id}: start with the other file"
-        )
+        what = f"{ref.name} is the file of {claim.claim_id}, not of {claim_id}"
+        raise BrokenClaimFile(f"{what}: start with the other file")
     return claim
 
 

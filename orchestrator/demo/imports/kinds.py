@@ -44,10 +44,6 @@ def _is_email(text: str) -> bool:
     return dots_apart and len(text) <= 254 and bool(_EMAIL.fullmatch(text))
 
 
-def _is_number(text: str) -> bool:
-    return bool(_NUMBER.fullmatch(text)) and text.isascii()
-
-
 def _is_date(text: str) -> bool:
     if not (_DATE.fullmatch(text) and text.isascii()):
         return False
@@ -101,14 +97,10 @@ def _meant_date(text: str) -> str:
     return ""
 
 
-def _meant_country(text: str) -> str:
-    return text.upper() if text.upper() in CODES else NAMES.get(text.casefold(), "")
-
-
 _RIGHT: dict[Kind, Callable[[str], bool]] = {
     "text": lambda text: True,
     "email": _is_email,
-    "number": _is_number,
+    "number": lambda text: bool(_NUMBER.fullmatch(text)) and text.isascii(),
     "date": _is_date,
     "country": CODES.__contains__,
 }
@@ -124,5 +116,5 @@ _MEANT: dict[Kind, Callable[[str], str]] = {
     "email": _meant_email,
     "number": _meant_number,
     "date": _meant_date,
-    "country": _meant_country,
+    "country": lambda text: text.upper() if text.upper() in CODES else NAMES.get(text.casefold(), ""),
 }

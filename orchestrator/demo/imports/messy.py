@@ -24,7 +24,8 @@ def messy_csv(rows: int = ROWS, bad: int = BAD) -> str:
     table = [_row(number, chance) for number in range(1, rows + 1)]
     # The first row stays right: the duplicate below repeats it.
     for count, place in enumerate(sorted(chance.sample(range(1, rows), bad))):
-        _SPOILERS[count % len(_SPOILERS)](table[place])
+        row = table[place]
+        row |= {column: spoil(row[column]) for column, spoil in _SPOILERS[count % len(_SPOILERS)].items()}
     out = StringIO()
     writer = csv.DictWriter(out, fieldnames=list(table[0]), lineterminator="\n")
     writer.writeheader()
@@ -45,63 +46,26 @@ def _row(number: int, chance: random.Random) -> Row:
     }
 
 
-def _blanks(row: Row) -> None:
-    row["email"] = f" {row['email']} "
+def _decimal_comma(text: str) -> str:
+    return text.replace(".", ",")
 
 
-def _spelt_out(row: Row) -> None:
-    row["email"] = row["email"].replace("@", " at ")
-
-
-def _comma_in_domain(row: Row) -> None:
-    row["email"] = row["email"].replace(".com", ",com")
-
-
-def _decimal_comma(row: Row) -> None:
-    row["amount"] = row["amount"].replace(".", ",")
-
-
-def _currency(row: Row) -> None:
-    row["amount"] = f"€ {float(row['amount']):,.2f}"
-
-
-def _no_amount(row: Row) -> None:
-    row["amount"] = "to be agreed"
-
-
-def _day_first(row: Row) -> None:
-    row["date"] = date.fromisoformat(row["date"]).strftime("%d.%m.%Y")
-
-
-def _no_such_day(row: Row) -> None:
-    row["date"] = "2026-02-30"
-
-
-def _lower_case(row: Row) -> None:
-    row["country"] = row["country"].lower()
-
-
-def _country_name(row: Row) -> None:
-    row["country"] = "Germany"
-
-
-def _nothing(row: Row) -> None:
-    row["email"] = ""
-
-
-def _repeated(row: Row) -> None:
-    row["id"] = "INV-00001"
-
-
-def _two_at_once(row: Row) -> None:
-    _decimal_comma(row)
-    _lower_case(row)
-
-
-_SPOILERS: tuple[Callable[[Row], None], ...] = (
-    _blanks, _decimal_comma, _day_first, _lower_case, _spelt_out, _currency, _country_name, _two_at_once,
-    _no_amount, _comma_in_domain, _no_such_day, _repeated, _nothing,
-)  # fmt: skip
+_SPOILERS: tuple[dict[str, Callable[[str], str]], ...] = (
+    {"email": lambda text: f" {text} "},
+    {"amount": _decimal_comma},
+    {"date": lambda text: date.fromisoformat(text).strftime("%d.%m.%Y")},
+    {"country": str.lower},
+    {"email": lambda text: text.replace("@", " at ")},
+    {"amount": lambda text: f"€ {float(text):,.2f}"},
+    {"country": lambda text: "Germany"},
+    {"amount": _decimal_comma, "country": str.lower},
+    {"amount": lambda text: "to be agreed"},
+    {"email": lambda text: text.replace(".com", ",com")},
+    {"date": lambda text: "2026-02-30"},
+    {"id": lambda text: "INV-00001"},
+    {"email": lambda text: ""},
+)
+"""What is done to bad rows, in turn: column -> what becomes of its cell."""
 
 if __name__ == "__main__":
     sys.stdout.write(messy_csv(*map(int, sys.argv[1:3])))

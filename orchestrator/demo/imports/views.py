@@ -31,10 +31,8 @@ def imported(request: HttpRequest, run: UUID) -> StreamingHttpResponse:
     first = rows.first() if found and may_see_run(request.user, found) else None
     if first is None:
         raise Http404(f"run {run} has imported nothing")
-    headers = {"Content-Disposition": f'attachment; filename="{run}.csv"'}
-    return StreamingHttpResponse(
-        _lines(rows, _columns(run, first)), content_type="text/csv; charset=utf-8", headers=headers
-    )
+    headers, lines = {"Content-Disposition": f'attachment; filename="{run}.csv"'}, _lines(rows, _columns(run, first))
+    return StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _columns(run: UUID, first: ImportedRow) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from orchestrator.display.diagram import layers, order, place, route
-from orchestrator.display.diagram.order import Cell
+from orchestrator.display.diagram.order import Cell, Columns
 from orchestrator.display.diagram.route import Placed, Stop
 
 HEIGHT, PITCH, THIN = 30, 44, 24
@@ -86,16 +86,15 @@ def _cells(
     return cells, joints
 
 
-def _assemble(
-    boxes: Sequence[Box], links: Sequence[Link], columns: Sequence[Sequence[Cell]], y: dict[Cell, float]
-) -> Drawing:
+def _assemble(boxes: Sequence[Box], links: Sequence[Link], columns: Columns, y: dict[Cell, float]) -> Drawing:
     top = MARGIN + (22 if any(link.source == link.target for link in links) else 0)
     placed: dict[str, Placed] = {}
     stops: dict[int, list[Stop]] = defaultdict(list)
     last: set[str] = set()
     x = float(MARGIN)
     for cells in columns:
-        width = max((_width(cell) for cell in cells if isinstance(cell, str)), default=20.0)
+        letters = [max(len(shown_links(cell)), 5) for cell in cells if isinstance(cell, str)]
+        width: float = round(ROOM + LETTER * max(letters)) if letters else 20.0
         for cell in cells:
             if isinstance(cell, str):
                 placed[cell] = Placed(cell, x, y[cell] + top, width, HEIGHT)
@@ -106,10 +105,6 @@ def _assemble(
         x += width + GAP
     routes, bottom = _routes(links, placed, stops, last)
     return Drawing(round(x - GAP + MARGIN, 1), bottom + MARGIN, tuple((b, placed[b.name]) for b in boxes), routes)
-
-
-def _width(name: str) -> float:
-    return round(ROOM + LETTER * max(len(shown_links(name)), 5))
 
 
 def shown_links(name: str) -> str:

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 Cell: TypeAlias = str | tuple[int, int]
+Columns: TypeAlias = Sequence[Sequence[Cell]]
+Beside: TypeAlias = Mapping[Cell, list[Cell]]
+"""The neighbours of each cell, on one side."""
 Joint: TypeAlias = tuple[Cell, Cell]
 
 SWEEPS = 8

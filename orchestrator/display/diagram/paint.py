@@ -90,15 +90,11 @@ def paint(drawing: Drawing, edges: Sequence[Edge], moment: Moment, *, title: str
     pending = {(edge.source, edge.target) for edge in edges if edge.id in moment.pending}
     after = {target for _, target in pending}
     states = {box.name: _state(box.name, moment, after) for box, _ in drawing.boxes}
-    dots = [
-        _dot(
-            box,
-            place,
-            f"{states[box.name]}{' human' if box.effect == 'human' else ''}",
-            _note(moment.visits.get(box.name, 0)),
-        )
-        for box, place in drawing.boxes
-    ]
+    dots = []
+    for box, place in drawing.boxes:
+        times = _times(moment.visits.get(box.name, 0))
+        css = f"{states[box.name]}{' human' if box.effect == 'human' else ''}"
+        dots.append(_dot(box, place, css, times and f"ran{times}"))
     lines = [Line(r.path, _line(r.link, states, pending), _title(r.link)) for r in drawing.routes]
     return Picture(drawing.width, drawing.height, dots, lines, f"{title}. {' '.join(_sentences(states, moment))}")
 
@@ -124,10 +120,6 @@ def _line(link: Link, states: Mapping[str, str], pending: Collection[tuple[str, 
 
 def _dot(box: Box, place: Placed, css: str, note: str) -> Dot:
     return Dot(box.name, shown_links(box.name), box.effect, css, note, place)
-
-
-def _note(visits: int) -> str:
-    return "" if visits < 2 else "ran twice" if visits == 2 else f"ran {visits} times"
 
 
 def _title(link: Link) -> str:

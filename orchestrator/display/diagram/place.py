@@ -3,19 +3,12 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from orchestrator.display.diagram.order import Cell
+from orchestrator.display.diagram.order import Beside, Cell, Columns
 
 ROUNDS = 12
 
 
-def heights(
-    columns: Sequence[Sequence[Cell]],
-    left: Mapping[Cell, list[Cell]],
-    right: Mapping[Cell, list[Cell]],
-    *,
-    pitch: float,
-    thin: float,
-) -> dict[Cell, float]:
+def heights(columns: Columns, left: Beside, right: Beside, *, pitch: float, thin: float) -> dict[Cell, float]:
     """The middle of each cell, from 0 downwards. Boxes keep `pitch` between their middles, passing lines `thin`."""
     y: dict[Cell, float] = {}
     for column in columns:
@@ -30,9 +23,7 @@ def heights(
     return {cell: round(height - top, 1) for cell, height in y.items()}
 
 
-def _wish(
-    cell: Cell, y: Mapping[Cell, float], first: Mapping[Cell, list[Cell]], other: Mapping[Cell, list[Cell]]
-) -> float:
+def _wish(cell: Cell, y: Mapping[Cell, float], first: Beside, other: Beside) -> float:
     beside = first.get(cell) or other.get(cell)
     return sum(y[c] for c in beside) / len(beside) if beside else y[cell]
 

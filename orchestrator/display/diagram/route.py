@@ -67,11 +67,8 @@ def back(source: Placed, target: Placed, lane: float, *, free_below: tuple[bool,
     out_free, in_free = free_below
     out_x = source.centre if out_free else source.right + gap
     in_x = target.centre if in_free else target.x - gap
-    start = (
-        f"M{source.centre:g} {source.bottom:g}"
-        if out_free
-        else f"M{source.right:g} {source.middle:g}h{gap - 6:g}q6 0 6 6"
-    )
+    side = f"M{source.right:g} {source.middle:g}h{gap - 6:g}q6 0 6 6"
+    start = f"M{source.centre:g} {source.bottom:g}" if out_free else side
     end = f"V{target.bottom + TIP:g}" if in_free else f"V{target.middle + 6:g}q0 -6 6 -6H{target.x - TIP:g}"
     down = f"V{lane - 8:g}Q{out_x:g} {lane:g} {out_x - 8:g} {lane:g}"
     up = f"H{in_x + 8:g}Q{in_x:g} {lane:g} {in_x:g} {lane - 8:g}"

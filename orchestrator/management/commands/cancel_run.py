@@ -10,8 +10,6 @@ from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
-    """Cancel a run."""
-
     help = "Cancel a run: at once, or where a worker has it, after the superstep in hand. What it asks is withdrawn."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

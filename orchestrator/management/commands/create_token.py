@@ -11,8 +11,6 @@ from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
-    """Make an API token."""
-
     help = "Make a token that acts as a user. It is printed once; only its digest is kept."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

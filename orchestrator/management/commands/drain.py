@@ -25,7 +25,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Mark them, then wait."""
-        workers = _alive(options["host"])
+        workers = Worker.objects.filter(stopped_at=None, heartbeat_at__gt=db_in(-STALE_SECONDS))
+        workers = workers.filter(host=options["host"]) if options["host"] else workers
         workers.update(draining=True)
         names = {worker.id: str(worker) for worker in workers}
         if not names:
@@ -36,11 +37,6 @@ class Command(BaseCommand):
         if left:
             raise CommandError(f"still running: {', '.join(left)}")
         self.stdout.write("All have ended.")
-
-
-def _alive(host: str | None) -> "QuerySet[Worker]":
-    workers = Worker.objects.filter(stopped_at=None, heartbeat_at__gt=db_in(-STALE_SECONDS))
-    return workers.filter(host=host) if host else workers
 
 
 def _wait(workers: "QuerySet[Worker]") -> list[str]:

@@ -10,8 +10,6 @@ from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
-    """Resume a failed run."""
-
     help = "Queue a failed run again; only tasks without a result run. A paused run goes on when people sign."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

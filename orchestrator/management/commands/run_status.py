@@ -10,8 +10,6 @@ from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
-    """Tell how a run stands."""
-
     help = "Tell where a run stands. Exit codes: 0 completed or going on, 1 no such run, 3 ended otherwise, 4 stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -12,8 +12,6 @@ from orchestrator.management import command_line
 
 
 class Command(BaseCommand):
-    """Settle an unknown outcome."""
-
     help = "Settle a task with an unknown outcome: it happened, with this output, or it did not and runs again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

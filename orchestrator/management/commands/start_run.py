@@ -2,22 +2,27 @@
 
 import json
 import sys
+import time
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpoints import uploads
 from checkpoints.models import Run
 from orchestrator import runs
+from orchestrator.health import worker_alive
 from orchestrator.management import command_line
-from orchestrator.management.run_watch import watch_run
+
+_PAUSE = 0.2
+_PATIENCE = 5.0
+"""Seconds that a queued run may wait before somebody is told that no worker is alive."""
 
 
 class Command(BaseCommand):
-    """Start a run of a graph."""
-
     help = "Start a run. Exit codes: 0 started (--wait: completed or at rest), 1 refused, 3 ended otherwise, 4 stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -90,3 +95,22 @@ def _upload(path: str, by: Any) -> dict[str, Any]:
             return uploads.save_upload(file, name=Path(path).name, by=by)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}") from error
+
+
+def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], None]) -> Run:
+    """Tell each change of status, node and progress, until the run neither waits for a worker nor has one."""
+    facts, begun, warned = "", time.monotonic(), False
+    while True:
+        run = Run.objects.defer("input", "seal").get(id=run_id)
+        where = f" at {run.at_node}" if run.at_node else ""
+        done = f": {command_line.progress(run)}" if run.progress else ""
+        line = f"{run.status}, superstep {run.superstep}{where}{done}"
+        if line != facts:
+            tell(line)
+            facts = line
+        if run.status not in command_line.WORKING:
+            return run
+        if not warned and time.monotonic() - begun > _PATIENCE and not worker_alive():
+            warn("no worker is alive; start one with: manage.py worker")
+            warned = True
+        time.sleep(_PAUSE)

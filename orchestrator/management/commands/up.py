@@ -73,9 +73,8 @@ def _refuse_taken(address: Address) -> None:
         try:
             probe.bind(address)
         except OSError as error:
-            raise CommandError(
-                f"Cannot listen on {address[0]} port {address[1]} ({error.strerror}): choose another one with --port"
-            ) from None
+            where = f"{address[0]} port {address[1]} ({error.strerror})"
+            raise CommandError(f"Cannot listen on {where}: choose another one with --port") from None
 
 
 def _environment(address: Address, *, demo: bool) -> dict[str, str]:

@@ -41,18 +41,15 @@ class Command(BaseCommand):
             ids = tuple(str(runs.get(name).id) for name in options["run"])
         wanted = Wanted(ids, options["graph"], options["since"] or "", options["mark"])
         if options["job"]:
-            return self._queue(wanted, options["by"])
+            person = command_line.person(options["by"])
+            job = jobs.add_job("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
+            return self.stdout.write(f"Queued as job {job}.")
         result = self._verify(wanted, quiet=options["as_json"])
         if options["as_json"]:
             self.stdout.write(json.dumps({"checked": result.checked, "bad": result.bad}, ensure_ascii=False))
         if result.failed:
             raise CommandError(f"{result.failed} of {result.checked} runs are not as they were written")
         return None
-
-    def _queue(self, wanted: Wanted, by: str | None) -> None:
-        person = command_line.person(by)
-        job = jobs.add_job("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
-        self.stdout.write(f"Queued as job {job}.")
 
     def _verify(self, wanted: Wanted, *, quiet: bool) -> Verified:
         result, named, total = Verified(), 0, wanted.rows().count()

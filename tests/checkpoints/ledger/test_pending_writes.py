@@ -7,8 +7,10 @@ import pytest
 
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
+from checkpoints.models.fields import task_columns
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN
+from orchestrator.engine import Task
 from tests.support.rows import START as AT
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,7 +19,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> PendingWrite:
     return pending_writes.staged(
         UUID(int=1),
-        pending_writes.Address(UUID(int=2), 1, "propose", 1, 0, 0),
+        task_columns(UUID(int=2), 1, Task("propose", 1, 0)),
+        position=0,
         channel="letter",
         label="the letter",
         value=value,

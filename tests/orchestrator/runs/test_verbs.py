@@ -47,7 +47,7 @@ def test_a_key_of_a_run_that_one_may_not_see_is_a_conflict_without_facts(simple:
     run = runs.start(simple, {}, key="mine", by=people.starter)
     people.second_reviewer.user_permissions.add(*_may_start())
     with pytest.raises(KeyConflict) as refused:
-        start_for(people.second_reviewer, simple, {}, key="mine")
+        start_for(runs.StartRequest(simple, {}, "mine", by=people.second_reviewer))
     assert str(run.id) not in str(refused.value.facts)
 
 
