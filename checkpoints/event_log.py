@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.core import codec
-from checkpoints.db import statements
+from checkpoints.db.rows import new_row
+from checkpoints.db.statements import insert_rows
 from checkpoints.models import RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
@@ -46,7 +47,7 @@ def chain(
     rows = []
     for draft in drafts:
         payload = canonical.dumps(draft.payload)
-        row = statements.new_row(
+        row = new_row(
             RunEvent,
             run_id=run_id,
             seq=end.seq + 1,
@@ -66,7 +67,7 @@ def chain(
 
 def insert_events(rows: list[RunEvent]) -> None:
     """Write numbered lines, in the caller's transaction. One statement."""
-    statements.insert_rows(RunEvent, rows)
+    insert_rows(RunEvent, rows)
 
 
 def line_hash(previous: str, row: RunEvent, payload: bytes, protection: Protection) -> str:

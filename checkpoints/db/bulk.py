@@ -13,6 +13,7 @@ from django.db.models import Model
 
 from checkpoints.db import statements
 from checkpoints.db.relations import document, relation
+from checkpoints.db.rows import to_driver
 
 Names = tuple[str, ...]
 
@@ -23,7 +24,7 @@ def insert_all(rows: Sequence[Model], own: Names) -> None:
         return
     model, vendor = type(rows[0]), connections[DEFAULT_DB_ALIAS].vendor
     shared = tuple(name for name in _fields(model) if name not in own)
-    common = [statements.to_driver(getattr(rows[0], name), vendor) for name in shared]
+    common = [to_driver(getattr(rows[0], name), vendor) for name in shared]
     for begin in range(0, len(rows), statements.MOST_ROWS):
         some = rows[begin : begin + statements.MOST_ROWS]
         given = _given([attrgetter(*own)(row) for row in some], vendor)
@@ -44,17 +45,15 @@ def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, n
     known = [(name, getattr(before[0], name)) for name in _fields(model) if name not in own]
     # Words of ours stand in the text: an index over some of them only would have SQLite read it anew for every value.
     fixed = tuple((name, value) for name, value in known if value is None or isinstance(value, Enum))
-    first = [statements.to_driver(getattr(after[0], name), vendor) for name in alike]
-    last = [statements.to_driver(value, vendor) for name, value in known if (name, value) not in fixed]
+    first = [to_driver(getattr(after[0], name), vendor) for name in alike]
+    last = [to_driver(value, vendor) for name, value in known if (name, value) not in fixed]
     was, now = attrgetter(*own), attrgetter(*names)
     rows = [(*now(new), *was(old)) for old, new in zip(before, after, strict=True)]
     text = _update_sql(model, alike, names, own, fixed)
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         if vendor == "sqlite":
             # To read one text with so many rows would take it longer than to do one after another.
-            cursor.executemany(
-                text, [(*first, *(statements.to_driver(value, vendor) for value in row), *last) for row in rows]
-            )
+            cursor.executemany(text, [(*first, *(to_driver(value, vendor) for value in row), *last) for row in rows])
         else:
             cursor.execute(text, [*first, document(rows), *last])
         return int(cursor.rowcount)
@@ -62,11 +61,7 @@ def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, n
 
 def _given(rows: Sequence[tuple[Any, ...]], vendor: str) -> list[Any]:
     """The parameters of the relation of these rows."""
-    return (
-        [statements.to_driver(value, vendor) for row in rows for value in row]
-        if vendor == "sqlite"
-        else [document(rows)]
-    )
+    return [to_driver(value, vendor) for row in rows for value in row] if vendor == "sqlite" else [document(rows)]
 
 
 @lru_cache(maxsize=500)

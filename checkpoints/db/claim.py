@@ -16,6 +16,7 @@ from checkpoints.conf import conf
 from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import db_in
 from checkpoints.db.query_cache import Query
+from checkpoints.db.rows import from_driver
 
 TAKEN = ("id", "epoch")
 """What a claim tells of each row."""
@@ -30,7 +31,7 @@ def claim_rows(
     look: Query | None = None,
     returning: Sequence[str] = TAKEN,
     **more: Any,
-) -> list[tuple[Any, ...]]:
+) -> list[Sequence[Any]]:
     """Lease the rows of `wanted(*values)`, an ordered and limited query for ids, to `worker`, and set what `more` says.
     Gives of each the fields in `returning`, as they are now.
 
@@ -52,7 +53,7 @@ def claim_rows(
         params += some
     with now.cursor() as cursor:
         cursor.execute(_claim_sql(model, text, tuple(sets), tuple(returning), now.vendor), params)
-        return statements.from_driver(model, returning, cursor.fetchall())
+        return from_driver(model, returning, cursor.fetchall())
 
 
 @lru_cache(maxsize=500)

@@ -9,6 +9,7 @@ from django.db.models import Model
 
 from checkpoints.db import drivers, statements
 from checkpoints.db.relations import FEW, document, relation
+from checkpoints.db.rows import to_driver
 from orchestrator.engine.frozen import frozen
 
 
@@ -84,7 +85,7 @@ def _statements(
         batch.append(
             (
                 f"DELETE FROM {statements.quoted(gone._meta.db_table)} WHERE id = %s",  # noqa: S608
-                [statements.to_driver(gone.pk, vendor)],
+                [to_driver(gone.pk, vendor)],
             )
         )
     for some in rows:

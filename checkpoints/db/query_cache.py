@@ -13,9 +13,9 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from checkpoints.db import rows as db_rows
 from checkpoints.db import statements
 from checkpoints.db.clock import STANDS_FOR_NOW
+from checkpoints.db.rows import Row, fetch_rows, to_driver
 
 Query = Callable[..., "QuerySet[Any, Any]"]
 """Builds a query from values. It is called once for its text, with values that stand for all others: what it builds
@@ -23,10 +23,10 @@ must not depend on them. It says `kept_now()` where it means the moment of the s
 """
 
 
-def select(model: type[statements.Row], query: Query, *values: UUID | int | str) -> list[statements.Row]:
+def select(model: type[Row], query: Query, *values: UUID | int | str) -> list[Row]:
     """The rows of `query(*values)`, a query for all columns of the model."""
     names = [field.attname for field in model._meta.concrete_fields]
-    return db_rows.fetch_rows(model, names, *compiled(query, *values))
+    return fetch_rows(model, names, *compiled(query, *values))
 
 
 def exists(query: Query, *values: UUID | int | str) -> bool:
@@ -44,7 +44,7 @@ def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
     """The text and the parameters of `query(*values)`. Raises `EmptyResultSet` where it can have no row."""
     vendor = connections[DEFAULT_DB_ALIAS].vendor
     text, places = _text(query, tuple(map(type, values)), vendor)
-    given = [statements.to_driver(value, vendor) for value in (*values, timezone.now())]
+    given = [to_driver(value, vendor) for value in (*values, timezone.now())]
     return text, [given[at] if at is not None else always for at, always in places]
 
 
@@ -52,7 +52,7 @@ def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
 def _text(query: Query, kinds: tuple[type, ...], vendor: str) -> tuple[str, list[tuple[int | None, Any]]]:
     """The text, and of each parameter which value it is (behind the last: the moment), else what it always is."""
     stands = [_STANDS[kind](n) for n, kind in enumerate(kinds)]
-    at = {statements.to_driver(value, vendor): n for n, value in enumerate([*stands, STANDS_FOR_NOW])}
+    at = {to_driver(value, vendor): n for n, value in enumerate([*stands, STANDS_FOR_NOW])}
     text, params = query(*stands).query.sql_with_params()
     # Words of ours stand in the text: a plan made for whatever a parameter may be could not use an index over some
     # statuses only, and would read all rows that were ever queued.
@@ -87,7 +87,7 @@ def _given(row: Model, old: Any, names: Sequence[str], vendor: str) -> list[Any]
     """A row of the VALUES list: its key, what the field that must be unchanged was, and the new values."""
     fields: list[Any] = [row._meta.get_field(name) for name in names]
     new = [statements.field_to_driver(type(row), field.name, getattr(row, field.attname), vendor) for field in fields]
-    return [row.pk, statements.to_driver(old, vendor), *new]
+    return [row.pk, to_driver(old, vendor), *new]
 
 
 @lru_cache(maxsize=500)

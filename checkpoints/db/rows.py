@@ -1,39 +1,19 @@
-"""Reads by a fixed text, where the ORM takes longer to compile a query than the database to answer it. The timeline,
-the folding of checkpoints and `statements` come here. It knows no table and writes nothing.
+"""Rows of the database as instances of models, and values as a driver takes and gives them, where the ORM takes longer
+than the database. Here alone a row is made without `Model.__init__`. It knows no table and writes nothing.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import UTC
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import BinaryField, DateTimeField, JSONField, Model, UUIDField
+from django.db.models import Model
 from django.db.models.base import ModelState
 
 Row = TypeVar("Row", bound=Model)
-Converters = Sequence[tuple[str, Callable[[Any], Any]]]
-
-
-def fetch_rows(model: type[Row], names: Sequence[str], text: str, params: Sequence[Any]) -> list[Row]:
-    """The rows of a SELECT whose columns set these attributes, in this order. Those of fields are converted as the ORM
-    does, others are set as they come; what has no column is read when it is asked for.
-    """
-    now = connections[DEFAULT_DB_ALIAS]
-    with now.cursor() as cursor:
-        cursor.execute(text, [_param(value, now.vendor) for value in params])
-        found = cursor.fetchall()
-    converters = _converters(model, tuple(names), now.vendor)
-    return [_row(model, dict(zip(names, values, strict=True)), converters) for values in found]
-
-
-@cache
-def named_columns(model: type[Model], names: tuple[str, ...], table: str) -> str:
-    """The columns of these attributes, for the text of a SELECT that calls the model's table `table`."""
-    known = {f.attname: f.column for f in model._meta.concrete_fields}
-    return ", ".join(f'{table}."{known[name]}"' for name in names)
 
 
 class _Stored(ModelState):
@@ -43,31 +23,98 @@ class _Stored(ModelState):
     db = DEFAULT_DB_ALIAS
 
 
-def _row(model: type[Row], values: dict[str, Any], converters: Converters) -> Row:
-    for name, convert in converters:
-        if values[name] is not None:
-            values[name] = convert(values[name])
+def new_row(model: type[Row], stored: dict[str, Any] | None = None, /, **values: Any) -> Row:
+    """A row as `model(**values)` makes it, by attribute names, at a fraction of the cost: nothing asks its signals. Or
+    one that is in the database, of what is `stored` there: what is not among it is read when it is asked for.
+    """
     row = model.__new__(model)
-    row.__dict__ = values
-    row._state = _Stored()
+    if stored is not None:
+        row.__dict__ = stored
+        row._state = _Stored()
+        return row
+    plain, made = _defaults(model)
+    for name, make in made.items():
+        if name not in values:
+            values[name] = make()
+    row.__dict__ = {**plain, **values}
+    row._state = ModelState()
     return row
 
 
-def _param(value: Any, vendor: str) -> Any:
-    return value.hex if vendor == "sqlite" and isinstance(value, UUID) else value
+@cache
+def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
+    """The defaults of a model's fields: values, and functions that make one."""
+    fields = model._meta.concrete_fields
+    made = {f.attname: f.get_default for f in fields if f.has_default() and callable(f.default)}
+    return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
+
+
+def fetch_rows(model: type[Row], names: Sequence[str], text: str, params: Iterable[Any]) -> list[Row]:
+    """The rows of a SELECT whose columns set these attributes, in this order. Those of fields are converted as the ORM
+    does, others are set as they come; what has no column is read when it is asked for.
+    """
+    now = connections[DEFAULT_DB_ALIAS]
+    with now.cursor() as cursor:
+        cursor.execute(text, [to_driver(value, now.vendor) for value in params])
+        found = from_driver(model, names, cursor.fetchall())
+    return [new_row(model, dict(zip(names, values, strict=True))) for values in found]
 
 
 @cache
-def _converters(model: type[Model], names: tuple[str, ...], vendor: str) -> Converters:
-    """The attributes that a driver does not give as they are, and what makes of its value what the ORM gives."""
-    kinds: dict[str, Any] = {f.attname: type(getattr(f, "target_field", f)) for f in model._meta.concrete_fields}
+def named_columns(model: type[Model], names: tuple[str, ...], table: str) -> str:
+    """The columns of these attributes, for the text of a SELECT that calls the model's table `table`."""
+    known = {f.attname: f.column for f in model._meta.concrete_fields}
+    return ", ".join(f'{table}."{known[name]}"' for name in names)
+
+
+_PLAIN = frozenset({str, int, bytes, bool, type(None)})
+AS_IT_IS = {"sqlite": _PLAIN, "postgresql": _PLAIN | {UUID, datetime}}
+"""Types, by vendor, whose values a driver takes as they are."""
+
+
+def to_driver(value: Any, vendor: str) -> Any:
+    """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
+    kind = type(value)
+    if kind in AS_IT_IS[vendor]:
+        return value
+    if kind is UUID:
+        return value.hex
+    if kind is datetime:
+        return str(value.astimezone(UTC).replace(tzinfo=None))
+    # Members of text enumerations: a driver may take them by name.
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def json_to_driver(value: Any, vendor: str) -> Any:
+    """A value of a JSON column as the driver takes it."""
+    return None if value is None else orjson.dumps(value).decode()
+
+
+def from_driver(model: type[Model], names: Sequence[str], found: list[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Rows as the driver gave them, with the values of these fields as the ORM would give them."""
+    converters = _converters(model, tuple(names), connections[DEFAULT_DB_ALIAS].vendor)
+    if not converters:
+        return found
+    rows: list[Any] = [*map(list, found)]
+    for at, convert in converters:
+        for row in rows:
+            if row[at] is not None:
+                row[at] = convert(row[at])
+    return rows
+
+
+@cache
+def _converters(model: type[Model], names: tuple[str, ...], vendor: str) -> list[tuple[int, Callable[[Any], Any]]]:
+    """Places of values that a driver does not give as they are, and what makes of such a one what the ORM gives."""
+    fields: list[Any] = list(model._meta.concrete_fields)
+    kinds = {name: getattr(f, "target_field", f).get_internal_type() for f in fields for name in (f.name, f.attname)}
     known = _GIVEN[vendor]
-    return [(name, known[kinds[name]]) for name in names if kinds.get(name) in known]
+    return [(at, known[kinds[name]]) for at, name in enumerate(names) if kinds.get(name) in known]
 
 
 # Neighbouring rows name the same run, and each other as parents.
 _uuid = lru_cache(maxsize=8)(UUID)
-_GIVEN: dict[str, dict[Any, Callable[[Any], Any]]] = {
-    "sqlite": {UUIDField: _uuid, DateTimeField: lambda at: at.replace(tzinfo=UTC), JSONField: orjson.loads},
-    "postgresql": {BinaryField: bytes, JSONField: orjson.loads},
+_GIVEN: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "sqlite": {"UUIDField": _uuid, "DateTimeField": lambda at: at.replace(tzinfo=UTC), "JSONField": orjson.loads},
+    "postgresql": {"JSONField": orjson.loads},
 }

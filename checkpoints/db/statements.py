@@ -3,23 +3,19 @@ would cost more than the commit; and what the ORM lacks: an UPDATE that returns 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any, TypeVar
-from uuid import UUID
+from typing import Any
 
-import orjson
 from django.db import DEFAULT_DB_ALIAS, connection, connections
-from django.db.models import IntegerField, JSONField, Model, Value
-from django.db.models.base import ModelState
+from django.db.models import JSONField, Model, Value
 from django.db.models.sql import UpdateQuery
 from django.utils import timezone
 
 from checkpoints.db.clock import STANDS_FOR_NOW
+from checkpoints.db.rows import AS_IT_IS, from_driver, json_to_driver, to_driver
 from orchestrator.engine.frozen import frozen
 
-Row = TypeVar("Row", bound=Model)
 Shared = tuple[tuple[str, str], ...]
 """Attributes of a row that equal a field of another one, and which."""
 Statement = tuple[str, list[Any]]
@@ -45,7 +41,7 @@ class Update:
 
     def sql(self, vendor: str, *, returning: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
         """The statement, and its parameters. Names come from the models; every value is a parameter."""
-        as_it_is = _AS_IT_IS[vendor]
+        as_it_is = AS_IT_IS[vendor]
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
         for name, value in self.values.items():
@@ -68,7 +64,7 @@ class Update:
 
 def update_returning(
     model: type[Model], where: Mapping[str, Any], returning: Sequence[str], **values: Any
-) -> list[tuple[Any, ...]]:
+) -> list[Sequence[Any]]:
     """Do an `Update`, and give the named fields of the updated rows as they are now. No row means that the condition
     did not hold.
     """
@@ -76,25 +72,6 @@ def update_returning(
     with now.cursor() as cursor:
         cursor.execute(*Update(model, where, values).sql(now.vendor, returning=tuple(returning)))
         return from_driver(model, returning, cursor.fetchall())
-
-
-def new_row(model: type[Row], **values: Any) -> Row:
-    """A row as `model(**values)` makes it, by attribute names, at a fraction of the cost: nothing asks its signals."""
-    row = model.__new__(model)
-    plain, made = _defaults(model)
-    row.__dict__.update(plain)
-    row.__dict__.update({name: make() for name, make in made.items() if name not in values})
-    row.__dict__.update(values)
-    row._state = ModelState()
-    return row
-
-
-@cache
-def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
-    """The defaults of a model's fields: values, and functions that make one."""
-    fields = model._meta.concrete_fields
-    made = {f.attname: f.get_default for f in fields if f.has_default() and callable(f.default)}
-    return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
 
 
 def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
@@ -126,7 +103,7 @@ def columns_of(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
     fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
     fields = [f for f in fields if f.attname not in dict(shared)]
     return tuple(
-        _Column(f.column, f.attname, cast(f), _json if isinstance(f, JSONField) else to_driver) for f in fields
+        _Column(f.column, f.attname, cast(f), json_to_driver if isinstance(f, JSONField) else to_driver) for f in fields
     )
 
 
@@ -216,28 +193,6 @@ of an enumeration, which a driver may take by its name.
 """
 
 
-_PLAIN = frozenset({str, int, bytes, bool, type(None)})
-_AS_IT_IS = {"sqlite": _PLAIN, "postgresql": _PLAIN | {UUID, datetime}}
-"""Types, by vendor, whose values a driver takes as they are."""
-
-
-def to_driver(value: Any, vendor: str) -> Any:
-    """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
-    kind = type(value)
-    if kind in _AS_IT_IS[vendor]:
-        return value
-    if kind is UUID:
-        return value.hex
-    if kind is datetime:
-        return str(value.astimezone(UTC).replace(tzinfo=None))
-    # Members of text enumerations: a driver may take them by name.
-    return str.__str__(value) if isinstance(value, str) else value
-
-
-def _json(value: Any, vendor: str) -> Any:
-    return None if value is None else orjson.dumps(value).decode()
-
-
 def _auto(field: Any) -> bool:
     """Whether the database makes the value."""
     return bool(getattr(field, "db_returning", False) and field.primary_key)
@@ -249,7 +204,7 @@ def _field(model: type[Model], name: str) -> Any:
 
 
 def field_to_driver(model: type[Model], name: str, value: Any, vendor: str) -> Any:
-    return _json(value, vendor) if isinstance(_field(model, name), JSONField) else to_driver(value, vendor)
+    return json_to_driver(value, vendor) if isinstance(_field(model, name), JSONField) else to_driver(value, vendor)
 
 
 def assignment_sql(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:
@@ -270,37 +225,3 @@ def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[
     compiler: Any = query.get_compiler(connection=connection)
     sql, params = compiler.compile(value.resolve_expression(query, allow_joins=False, for_save=True))
     return sql, list(params)
-
-
-def from_driver(model: type[Model], names: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows that a statement returned, these fields of each, as the ORM would give them."""
-    columns = _converters(model, tuple(names))
-    return [tuple(map(_python, columns, row)) for row in rows] if columns else rows
-
-
-Converters = tuple[Any, Sequence[Callable[..., Any]]]
-"""Of one column: as the converters of the database and of the field want to know it; and these."""
-
-
-def _python(of: Converters, value: Any) -> Any:
-    """What the ORM would give for a stored value: UUIDs and times are text on SQLite, binary is a memoryview on
-    PostgreSQL.
-    """
-    column, converters = of
-    for convert in converters:
-        value = convert(value, column, connection)
-    return bytes(value) if isinstance(value, memoryview) else value
-
-
-@cache
-def _converters(model: type[Model], names: tuple[str, ...]) -> list[Converters]:
-    """Of these columns; none where all are numbers, which come as they are."""
-    fields = [_field(model, name) for name in names]
-    if all(isinstance(field, IntegerField) for field in fields):
-        return []
-    columns = [field.get_col(model._meta.db_table) for field in fields]
-    given = [
-        (*connection.ops.get_db_converters(c), *f.get_db_converters(connection))
-        for f, c in zip(fields, columns, strict=True)
-    ]
-    return list(zip(columns, given, strict=True))

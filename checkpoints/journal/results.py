@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet, Subquery
 from django.utils import timezone
 
@@ -19,6 +19,7 @@ from checkpoints.conf import conf
 from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.db import bulk, query_cache, statements
+from checkpoints.db.rows import new_row
 from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
@@ -149,21 +150,21 @@ _OF_AN_INTENT = ("node", "visit", "index", "attempt", "effect", "input_hash", "o
 
 def _intent_rows(lease: Lease, intents: Sequence[Intent]) -> Sequence[TaskResult]:
     at, me, lease_seconds = lease.now(), this_process(), conf().lease_seconds
-    common = statements.new_row(
-        TaskResult,
-        run_id=lease.id,
-        line=lease.line,
-        epoch=lease.epoch,
-        worker=lease.worker,
-        host=me.host,
-        pid=me.pid,
-        process_started=me.started,
-        superstep=lease.superstep + 1,
-        intent_at=at,
-    )
+    common = {
+        "run_id": lease.id,
+        "line": lease.line,
+        "epoch": lease.epoch,
+        "worker": lease.worker,
+        "host": me.host,
+        "pid": me.pid,
+        "process_started": me.started,
+        "superstep": lease.superstep + 1,
+        "intent_at": at,
+    }
     rows = [
-        _like(
-            common,
+        new_row(
+            TaskResult,
+            **common,
             node=i.task.node,
             visit=i.task.visit,
             index=i.task.index,
@@ -175,13 +176,6 @@ def _intent_rows(lease: Lease, intents: Sequence[Intent]) -> Sequence[TaskResult
         for i in intents
     ]
     return sealed_rows.seal_and_encrypt(rows, lease.protection)
-
-
-def _like(row: TaskResult, **values: Any) -> TaskResult:
-    """A row that differs from another in these fields."""
-    other = TaskResult.__new__(TaskResult)
-    other.__dict__.update(row.__dict__, **values)
-    return other
 
 
 def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
@@ -222,7 +216,9 @@ def _close_as_begun(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """In one statement: a row that is in all its fields as this process sealed it verifies, and is open."""
     before = [ending.intent for ending in endings if ending.intent is not None]
     now = timezone.now()
-    after = [_like(row, **_ended(ending, now)) for row, ending in zip(before, endings, strict=True)]
+    after = [
+        new_row(TaskResult, **(vars(row) | _ended(ending, now))) for row, ending in zip(before, endings, strict=True)
+    ]
     # Nothing of an intent is encrypted, for all its payloads are empty.
     sealed_rows.seal_and_encrypt(after, lease.protection)
     if bulk.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING, alike=_OF_ALL) != len(endings):
@@ -377,8 +373,8 @@ def list_update(lease: Lease, seq: int, **only: str) -> statements.Update:
 
 def list_done_results(lease: Lease, seq: int) -> None:
     """The same for those that are done alone, in the transaction that is open."""
-    with connection.cursor() as cursor:
-        cursor.execute(*list_update(lease, seq, outcome=Outcome.DONE).sql(connection.vendor))
+    done = list_update(lease, seq, outcome=Outcome.DONE)
+    statements.update_returning(TaskResult, done.where, ["id"], **done.values)
 
 
 def _of(run: UUID, line: int, task: Task) -> Any:

@@ -15,7 +15,7 @@ import structlog
 
 from checkpoints import payloads
 from checkpoints.core import codec
-from checkpoints.db import statements
+from checkpoints.db.rows import new_row
 from checkpoints.event_log import LogEnd
 from checkpoints.models import Checkpoint, Run
 from checkpoints.queue.leases import Lease
@@ -309,7 +309,7 @@ def _delete_payload(backend: str, name: str, kept: bytes = b"") -> None:
 def _row(
     header: RunHeader, new: UUID, checkpoint: NewCheckpoint, *, parent: UUID | None, seq: int, end: LogEnd, at: datetime
 ) -> Checkpoint:
-    return statements.new_row(
+    return new_row(
         Checkpoint,
         id=new,
         run_id=header.run,

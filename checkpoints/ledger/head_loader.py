@@ -3,7 +3,7 @@
 from typing import Any
 
 from checkpoints.core.keyring import ENCRYPTED
-from checkpoints.db import statements
+from checkpoints.db.rows import new_row
 from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import Head
 from checkpoints.models import Run
@@ -40,7 +40,7 @@ def input_of(lease: Lease) -> Any:
     """The input of a begun run, as it was staged. Raises `TamperedRow` where it is not what the run was started with,
     `WrongKey`.
     """
-    row = statements.new_row(Run, id=lease.id, input=lease.input)
+    row = new_row(Run, id=lease.id, input=lease.input)
     given = read_value(row, "input")
     if lease.protection.encrypted and lease.input[:1] != ENCRYPTED:
         raise TamperedRow(f"the input of run {lease.key} is not encrypted, but the run is", run=str(lease.id))

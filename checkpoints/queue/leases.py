@@ -146,7 +146,7 @@ def _due(only: Claimable | None) -> Any:
     return runs.filter(only.condition()) if only else runs
 
 
-def _claims(taken: Iterable[tuple[Any, ...]]) -> list[Claim]:
+def _claims(taken: Iterable[Sequence[Any]]) -> list[Claim]:
     return [Claim(run_id, epoch) for run_id, epoch in taken]
 
 

@@ -55,7 +55,6 @@ def test_a_module_is_called_by_a_noun() -> None:
     assert odd == []
 
 
-@pytest.mark.xfail(strict=True, reason="the move came first")
 def test_only_the_sql_door_takes_a_cursor() -> None:
     found = [str(p) for p in modules() if re.search(r"\.cursor\(\)|\.__new__\(", (ROOT / p).read_text())]
     assert [p for p in found if not p.startswith(SQL_DOORS) and not p.startswith("orchestrator/engine")] == []

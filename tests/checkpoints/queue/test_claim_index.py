@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from checkpoints.db.statements import new_row
+from checkpoints.db.rows import new_row
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs, leases
 from checkpoints.queue.leases import Claimable
