@@ -38,6 +38,7 @@ class Conf:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     payloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_payloads: str = "database"
+    direct_statements: bool = True
 
     def __post_init__(self) -> None:
         for name in ("lease_seconds", "slice_seconds", "node_timeout", "poll_seconds", "workers"):
@@ -145,8 +146,10 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         return float(value)
     if wanted is int and number and isinstance(value, int):
         return value
+    if wanted is bool and isinstance(value, bool):
+        return value
     if wanted is str and (value is None or isinstance(value, str)):
         return value or ""
-    if wanted not in (float, int, str) and isinstance(value, Mapping):
+    if wanted not in (float, int, bool, str) and isinstance(value, Mapping):
         return value
     raise ImproperlyConfigured(f"COUNTERSIGN[{name!r}] has a wrong type: {type(value).__name__}")

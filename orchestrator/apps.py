@@ -24,6 +24,7 @@ class OrchestratorConfig(AppConfig):
             checks.check_encryption,
             checks.check_graphs,
             checks.check_atomic_nodes,
+            checks.check_direct_statements,
         ):
             register(check)
         # A key that cannot be one stops the start-up itself, whatever starts: nothing must be written under it.

@@ -1,16 +1,24 @@
-"""System checks: settings and keys that can be used, graphs without warnings, atomic nodes that fit into a lease."""
+"""System checks: settings and keys that can be used, graphs without warnings, atomic nodes that fit into a lease, and
+versions that the direct statements were tested with.
+"""
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
+import django
 from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.utils.module_loading import import_string
 
 from checkpoints import payloads
 from checkpoints.conf import conf, keyring
 from orchestrator.engine import registry
+
+TESTED_DJANGO, TESTED_PSYCOPG = "5.2", "3.3"
+"""The minors that `checkpoints.db.drivers` was tested with. It rests on what neither of them promises."""
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
@@ -84,4 +92,22 @@ def check_atomic_nodes(app_configs: Sequence[AppConfig] | None, **_: Any) -> lis
         for compiled in registry.all()
         for node in compiled.nodes.values()
         if node.atomic and node.timeout is not None and node.timeout > most
+    ]
+
+
+def check_direct_statements(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.W002: commits go past Django's cursors, with a Django or a psycopg that this was not tested with."""
+    if check_settings(app_configs) or not conf().direct_statements:
+        return []
+    versions = [("Django", django.get_version(), TESTED_DJANGO)]
+    if connection.vendor == "postgresql":
+        versions.append(("psycopg", import_module("psycopg").__version__, TESTED_PSYCOPG))
+    return [
+        Warning(
+            f"commits are sent past Django's cursors, which was tested with {name} {tested}, not with {name} {version}",
+            hint="set COUNTERSIGN['DIRECT_STATEMENTS'] to False until a version of countersign names this one",
+            id="orchestrator.W002",
+        )
+        for name, version, tested in versions
+        if version.split(".")[:2] != tested.split(".")
     ]

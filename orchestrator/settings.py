@@ -182,6 +182,7 @@ COUNTERSIGN = {
         COMPROMISED_KEYS=environment.strings,
         PAYLOADS=environment.objects,
         DEFAULT_PAYLOADS=environment.text,
+        DIRECT_STATEMENTS=environment.flag,
     ),
 }
 

@@ -7,6 +7,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
+from checkpoints.conf import conf
 from checkpoints.db import drivers, statements
 from checkpoints.db.relations import FEW, document, relation
 from checkpoints.db.rows import to_driver
@@ -50,7 +51,7 @@ def prepare(
 
 
 def _send(now: BaseDatabaseWrapper, batch: list[statements.Statement]) -> Outcome:
-    driver = drivers.of(now.vendor)
+    driver = drivers.of(now.vendor) if conf().direct_statements else None
     if driver and drivers.is_free(now):
         answer = driver.send(now, batch)
         return lambda: answer() > 0

@@ -83,7 +83,7 @@ def test_every_variable_of_the_settings_is_documented() -> None:
     facts = (ROOT / "docs" / "configuration.md").read_text()
     code = (ROOT / "orchestrator" / "settings.py").read_text() + (ROOT / "orchestrator" / "environment.py").read_text()
     read = set(re.findall(r'"(COUNTERSIGN_[A-Z_]+[A-Z]|DATABASE_URL)"', code))
-    read |= {f"COUNTERSIGN_{name}" for name in re.findall(r"^        ([A-Z_]+)=env\.", code, re.MULTILINE)}
+    read |= {f"COUNTERSIGN_{name}" for name in re.findall(r"^        ([A-Z_]+)=environment\.", code, re.MULTILINE)}
     assert {name for name in read if not re.search(rf"`{name}\b", facts)} == set()
 
 

@@ -1,5 +1,7 @@
-"""PostgreSQL: one statement that is a transaction by itself, handed to the server without waiting for the answer.
-Whatever its caller does until then costs the run no time.
+"""Replaces `ensure_connection` and `close` of a live connection, as long as a statement that it sent is on its way.
+
+The statement is a transaction by itself and is handed to the server without waiting for the answer, past Django's
+cursors; whatever its caller does until then costs the run no time. Both methods are put back before the answer is read.
 """
 
 import re
@@ -56,7 +58,7 @@ class _OnItsWay:
         self._now, self._raw, self._unprepared = now, raw, unprepared
         self._met: int | None = None
         self._error: BaseException | None = None
-        # Django's every use of a connection begins with the one of these, and ends with the other.
+        # Every use of a connection through Django begins with the one of these, and ends with the other.
         now.ensure_connection = self._ensure_connection  # type: ignore[method-assign]
         now.close = self._close  # type: ignore[method-assign]
 

@@ -1,4 +1,7 @@
-"""SQLite: the statements of a transaction by the driver's own connection. When `send` returns, it is over."""
+"""Replaces Django's cursors and its `atomic` for one transaction, and nothing of the connection itself.
+
+The statements are given to the connection of the `sqlite3` module. When `send` returns, the transaction is over.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -11,8 +11,8 @@ from django.db.models import Model
 from checkpoints.db.rows import fetch_rows, named_columns, new_row
 from checkpoints.db.statements import insert_rows, update_returning
 from checkpoints.models import Checkpoint, Job, Run, RunEvent, Worker
-from tests.cast import People
-from tests.checkpoints.rows import START, a_checkpoint, a_run
+from tests.support.cast import People
+from tests.support.rows import START, a_checkpoint, a_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
 
@@ -195,3 +196,36 @@ def _count(other: Any) -> int:
     with other.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM sent")
         return int(cursor.fetchone()[0])
+
+
+def test_a_probe_that_asks_meanwhile_hears_that_the_connection_is_not_usable_and_nothing_is_lost() -> None:
+    """A limit: `is_usable` goes to the connection of the driver itself, which has a statement on its way."""
+    answer = send(INSERT, ROWS[0])
+    assert not connection.is_usable()
+    assert answer() == 1
+    assert connection.is_usable()
+    assert len(rows()) == 1
+
+
+def test_a_probe_that_closes_what_it_finds_unusable_waits_for_the_end_first() -> None:
+    connection.ensure_connection()
+    connection.connection.prepare_threshold = None
+    answer = send("INSERT INTO sent (id) SELECT %s::integer FROM pg_sleep(0.2)", [1])
+    connection.close_if_unusable_or_obsolete()  # asks for the mode of commits first, and that waits
+    assert connection.is_usable()
+    assert answer() == 1
+    answer = send("INSERT INTO sent (id) SELECT %s::integer FROM pg_sleep(0.2)", [2])
+    assert not connection.is_usable()
+    connection.close()
+    assert answer() == 1
+    assert [row[0] for row in rows()] == [1, 2]
+
+
+def test_who_goes_past_django_meanwhile_is_refused_and_nothing_is_lost() -> None:
+    """A limit: what is said to `connection.connection` itself waits for nothing, and is refused meanwhile."""
+    answer = send(INSERT, ROWS[0])
+    raw = connection.connection
+    with pytest.raises(psycopg.OperationalError, match="another command is already in progress"):
+        raw.execute("SELECT 1")
+    assert answer() == 1
+    assert raw.execute("SELECT count(*) FROM sent").fetchone() == (1,)

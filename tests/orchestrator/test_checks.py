@@ -1,0 +1,76 @@
+"""What `manage.py check` says of versions that the direct statements were never tested with."""
+
+import tomllib
+from typing import Any
+
+import django
+import pytest
+from django.core.checks.registry import registry
+from django.db import connection
+
+from orchestrator import checks
+from tests.house.commands import ROOT
+
+NEWER = (6, 0, 1, "final", 0)
+on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's driver comes with Python")
+
+
+def found() -> list[Any]:
+    return checks.check_direct_statements(None)
+
+
+def test_the_versions_that_are_pinned_are_the_tested_ones() -> None:
+    assert found() == []
+
+
+def test_the_project_is_installed_with_the_tested_minors_only() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"django>={checks.TESTED_DJANGO},<{_after(checks.TESTED_DJANGO)}" in project["dependencies"]
+    pins = project["optional-dependencies"]["postgres"]
+    assert pins == [f"psycopg[binary]>={checks.TESTED_PSYCOPG},<{_after(checks.TESTED_PSYCOPG)}"]
+
+
+def _after(minor: str) -> str:
+    major, number = minor.split(".")
+    return f"{major}.{int(number) + 1}"
+
+
+def test_another_minor_of_django_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(django, "VERSION", NEWER)
+    (warning,) = found()
+    assert warning.id == "orchestrator.W002"
+    assert "Django 6.0" in warning.msg
+    assert "DIRECT_STATEMENTS" in warning.hint
+
+
+def test_another_patch_of_the_same_minor_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(django, "VERSION", (5, 2, 99, "final", 0))
+    assert found() == []
+
+
+@on_postgresql
+@pytest.mark.parametrize(("version", "warned"), [("3.3.99", False), ("3.4.0", True), ("3.30.1", True), ("4.0", True)])
+def test_another_minor_of_psycopg_is_warned_of(version: str, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    monkeypatch.setattr(psycopg, "__version__", version)
+    assert [warning.id for warning in found()] == ["orchestrator.W002"] * warned
+    assert all("psycopg" in warning.msg for warning in found())
+
+
+def test_nobody_is_warned_where_the_statements_go_through_djangos_cursors(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.COUNTERSIGN = {"DIRECT_STATEMENTS": False}
+    monkeypatch.setattr(django, "VERSION", NEWER)
+    assert found() == []
+
+
+def test_settings_that_cannot_be_read_are_another_checks_business(settings: Any) -> None:
+    settings.COUNTERSIGN = {"DIRECT_STATEMENTS": "off"}
+    assert found() == []
+
+
+def test_every_check_of_this_module_is_registered() -> None:
+    ours = [check for name, check in vars(checks).items() if name.startswith("check_")]
+    assert [check.__name__ for check in ours if check not in registry.get_checks()] == []

@@ -1,0 +1,1 @@
+"""A database that an older version wrote, and what is needed to go on with it: see README.md."""
