@@ -118,7 +118,8 @@ class Compiled:
     def stage_input(self, given: Any, *, limit: int | None = LIMIT) -> Json:
         """Canonical JSON of an input: a mapping or an instance of the model. `limit` in bytes.
 
-        Raises `InvalidValue` naming the path (also of fields that the model does not know), `PayloadTooLarge`.
+        Raises `InvalidValue` naming the path (fields that the model does not know are refused unless it says
+        otherwise), `PayloadTooLarge`.
         """
         model = self.input_model
         if not isinstance(given, BaseModel | Mapping):

@@ -80,8 +80,8 @@ NOTHING = Output()
 
 
 def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Mapping[Task, Result]) -> Step:
-    """Reduce a superstep, all of whose tasks have results. Raises `ConflictingWrites`; `InvalidValue` of routers,
-    reducers.
+    """Reduce a superstep, all of whose tasks have a result. Raises `ConflictingWrites` naming both tasks, and
+    `InvalidValue` where a router or a reducer fails.
     """
     missing = [str(start.task) for start in planned.starts if start.task not in results]
     if missing:

@@ -23,8 +23,8 @@ def require(user: Any, right: str) -> None:
 def start_for(asked: StartRequest, *, on_behalf_of: str | None = None) -> tuple[Run, bool]:
     """`start_or_find` as the user who asks (`by`); `on_behalf_of` is another user's name.
 
-    Raises `Forbidden`, what `runs.start` raises, and a `KeyConflict` without facts where the user may not see the key's
-    run.
+    Raises `Forbidden`, what `runs.start` raises, and a `KeyConflict` that tells nothing where the key's run is not his
+    to see.
     """
     user = asked.by
     require(user, "start_run")
