@@ -57,9 +57,9 @@ def error_page(request: HttpRequest, title: str, text: str, *, status: int) -> H
     return render(request, "orchestrator/error.html", {"title": title, "text": text}, status=status)
 
 
-def may_post(request: HttpRequest, run: Run, right: str, *, act: str) -> bool:
-    """Whether this person has the right to act on a run. Who posts without it leaves an audit line."""
+def may_post(request: HttpRequest, run: Run, right: str, *, refusal: str) -> bool:
+    """Whether this person has the right to act on a run. Who posts without it leaves an audit line `refusal`."""
     may = permissions.may(request.user, right)
     if request.method == "POST" and not may:
-        audit_log.record(f"refused_{act}", actor=request.user, run=run.id)
+        audit_log.record(refusal, actor=request.user, run=run.id)
     return may

@@ -48,7 +48,7 @@ def cancelled(run: Run) -> Cancelled | None:
 def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What cancelling means for this run now; posted, it is cancelled."""
     run = visible_run(request.user, ref)
-    may = may_post(request, run, "steer_run", act="cancel")
+    may = may_post(request, run, "steer_run", refusal="refused_cancel")
     if request.method != "POST" or not may:
         return _shown(request, run, may, status=403 if request.method == "POST" else 200)
     reason = request.POST.get("reason", "").strip()

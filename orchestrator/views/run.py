@@ -69,7 +69,7 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Queue a stopped run again."""
     run = visible_run(request.user, ref)
-    if not may_post(request, run, "steer_run", act="resume"):
+    if not may_post(request, run, "steer_run", refusal="refused_resume"):
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
     try:
         runs.resume(run.id, by=request.user)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ class Open:
 def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Every unknown outcome of the run; posted, one of them is settled."""
     run = visible_run(request.user, ref)
-    may = may_post(request, run, "settle_task", act="settle")
+    may = may_post(request, run, "settle_task", refusal="refused_settle")
     if request.method != "POST" or not may:
         return _shown(request, run, may, status=403 if request.method == "POST" else 200)
     return _settle(request, run)
