@@ -16,11 +16,9 @@ APPS = (
     "channels",
     "rest_framework",
     "drf_spectacular",
-    "django_htmx",
 )
 SETTINGS = f"""
 INSTALLED_APPS = [{", ".join(map(repr, APPS))}, *INSTALLED_APPS]
-MIDDLEWARE.append("django_htmx.middleware.HtmxMiddleware")
 ALLOWED_HOSTS = ["testserver"]
 TEMPLATES[0]["DIRS"] = [BASE_DIR / "templates"]
 STATIC_ROOT = BASE_DIR / "collected"
