@@ -16,6 +16,7 @@ from checkpoints.conf import conf
 from orchestrator import environment
 from orchestrator.devtools.postgres import Postgres, PostgresMissing
 from orchestrator.worker.child_process import end_with_parent
+from orchestrator.worker.configuration import find_faults
 from orchestrator.worker.process_group import ProcessGroup
 
 Address = tuple[str, int]
@@ -41,6 +42,9 @@ class Command(BaseCommand):
         """Prepare the database, start both, say where, and stay."""
         address = (options["host"], options["port"])
         _refuse_taken(address)
+        # Else the worker would refuse them, be started again, and refuse them for ever.
+        if faults := find_faults():
+            raise CommandError(faults[0])
         env = _environment(address, demo=options["demo"])
         with _database(env, own=options["postgres"]):
             _migrate(env)
