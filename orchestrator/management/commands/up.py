@@ -85,8 +85,10 @@ def _refuse_taken(address: Address) -> None:
 def _environment(address: Address, *, demo: bool) -> dict[str, str]:
     """For the children: ours, with the folder of manage.py importable wherever we were called from."""
     env = dict(os.environ)
-    folder = str(Path(sys.argv[0]).resolve().parent)
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, env.get("PYTHONPATH", "")]))
+    script = Path(sys.argv[0]).resolve()
+    # Of `python -m django` it is the current one: Django's own would hide modules of Python, `http` among them.
+    folder = Path.cwd() if script.name == "__main__.py" else script.parent
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
     if demo:
         env["COUNTERSIGN_DEMO"] = "true"
     # The demo pays over HTTP, at the web server that is about to start.
