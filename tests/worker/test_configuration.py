@@ -1,5 +1,7 @@
 """The worker refuses what cannot work safely, and leaves another project's own queue alone."""
 
+import socket
+
 import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
@@ -83,5 +85,6 @@ def test_the_check_names_everything_that_would_be_refused(settings, monkeypatch)
 
 def test_up_refuses_what_its_worker_would_refuse_before_it_starts_anything(monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
-    with pytest.raises(CommandError, match="CONN_MAX_AGE"):
-        call_command("up", "--port", "0")
+    # Its port is taken: were nothing refused, it would not start either, but say so.
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(CommandError, match="CONN_MAX_AGE"):
+        call_command("up", "--port", str(taken.getsockname()[1]))

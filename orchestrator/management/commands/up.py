@@ -41,10 +41,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Prepare the database, start both, say where, and stay."""
         address = (options["host"], options["port"])
-        _refuse_taken(address)
         # Else the worker would refuse them, be started again, and refuse them for ever.
         if faults := find_faults():
             raise CommandError(faults[0])
+        _refuse_taken(address)
         env = _environment(address, demo=options["demo"])
         with _database(env, own=options["postgres"]):
             _migrate(env)
