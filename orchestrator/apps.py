@@ -22,6 +22,7 @@ class OrchestratorConfig(AppConfig):
             checks.check_settings,
             checks.check_payloads,
             checks.check_encryption,
+            checks.check_worker,
             checks.check_graphs,
             checks.check_atomic_nodes,
             checks.check_direct_statements,

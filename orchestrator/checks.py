@@ -1,5 +1,5 @@
-"""System checks: settings and keys that can be used, graphs without warnings, atomic nodes that fit into a lease, and
-versions that the direct statements were tested with.
+"""System checks: settings and keys that can be used, by a worker too; graphs without warnings, atomic nodes that fit
+into a lease, and versions that the direct statements were tested with.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 from checkpoints import payloads
 from checkpoints.conf import conf, keyring
 from orchestrator.engine import registry
+from orchestrator.worker import configuration
 
 TESTED_DJANGO, TESTED_PSYCOPG = "5.2", "3.3"
 """The minors that `checkpoints.db.drivers` was tested with. It rests on what neither of them promises."""
@@ -67,6 +68,14 @@ def check_encryption(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[
         for compiled in registry.all()
         if compiled.graph.encrypted
     ]
+
+
+def check_worker(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.E006: a worker would refuse to start with these settings, in the same words."""
+    if check_settings(app_configs):
+        return []
+    hint = "settings of processes that run no worker may silence orchestrator.E006"
+    return [Error(fault, hint=hint, id="orchestrator.E006") for fault in configuration.find_faults()]
 
 
 def check_graphs(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:

@@ -8,6 +8,8 @@ from typing import Any
 from orchestrator import environment, logging
 
 BASE_DIR = environment.ROOT
+# There templates and static files lie at the top. The wheel has them inside the app, where Django finds them by itself.
+IN_CLONE = (BASE_DIR / "templates" / "orchestrator").is_dir()
 DATA_DIR = environment.data_dir()
 
 DEBUG = environment.flag("COUNTERSIGN_DEBUG")
@@ -36,7 +38,6 @@ INSTALLED_APPS = [
     "channels",
     "rest_framework",
     "drf_spectacular",
-    "django_htmx",
 ]
 if DEMO:
     INSTALLED_APPS += DEMO_APPS
@@ -52,7 +53,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
 ]
 
 ROOT_URLCONF = "orchestrator.urls"
@@ -62,7 +62,7 @@ WSGI_APPLICATION = "orchestrator.wsgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "templates"] if IN_CLONE else [],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -106,7 +106,7 @@ STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATIC_ROOT.mkdir(exist_ok=True)
 # The prefix keeps our files apart from a host project's: {% static "countersign/css/console.css" %}.
-STATICFILES_DIRS = [("countersign", BASE_DIR / "static")]
+STATICFILES_DIRS = [("countersign", BASE_DIR / "static")] if IN_CLONE else []
 MEDIA_ROOT = DATA_DIR / "files"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -1,5 +1,6 @@
 """django-q2's configuration for our cluster. Set in the worker's own process; other tasks stay untouched."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
@@ -17,12 +18,17 @@ SPARE_SECONDS = 30
 
 def configure() -> None:
     """Make this process a cluster of ours. Raises `ImproperlyConfigured`, in one sentence, where that is unsafe."""
+    if faults := find_faults():
+        raise ImproperlyConfigured(faults[0])
     values = _defaults() | _given()
-    _refuse_bad_times(values)
-    _refuse_bad_connections(connection.settings_dict)
     for name, value in values.items():
         setattr(Conf, name.upper(), value)
     Conf.PREFIX = Conf.CLUSTER_NAME = values["name"]
+
+
+def find_faults() -> list[str]:
+    """Say what the worker refuses in the settings, a sentence each. `manage.py check` and `up` refuse the same."""
+    return [*_faults_of_times(_defaults() | _given()), *_faults_of_connections(connection.settings_dict)]
 
 
 def least_timeout() -> int:
@@ -56,25 +62,19 @@ def _defaults() -> dict[str, Any]:
     }
 
 
-def _refuse_bad_times(values: dict[str, Any]) -> None:
+def _faults_of_times(values: dict[str, Any]) -> Iterator[str]:
     timeout, retry, least = values["timeout"], values["retry"], least_timeout()
     if not timeout or timeout < least:
-        raise ImproperlyConfigured(
-            f"Q_CLUSTER['timeout'] is {timeout} s, but a slice with its longest node may take {least} s: raise it"
-        )
-    if retry <= timeout:
-        raise ImproperlyConfigured(
-            f"Q_CLUSTER['retry'] ({retry} s) must be greater than Q_CLUSTER['timeout'] ({timeout} s)"
-        )
+        yield f"Q_CLUSTER['timeout'] is {timeout} s, but a slice with its longest node may take {least} s: raise it"
+    elif retry <= timeout:
+        yield f"Q_CLUSTER['retry'] ({retry} s) must be greater than Q_CLUSTER['timeout'] ({timeout} s)"
 
 
-def _refuse_bad_connections(database: dict[str, Any]) -> None:
+def _faults_of_connections(database: dict[str, Any]) -> Iterator[str]:
     if database.get("OPTIONS", {}).get("pool"):
-        raise ImproperlyConfigured(
+        yield (
             "The worker cannot use a connection pool, whose sockets its processes would share:"
             " leave DATABASES['default']['OPTIONS']['pool'] to the web processes"
         )
     if database["CONN_MAX_AGE"] == 0:
-        raise ImproperlyConfigured(
-            "The worker would open a connection for every slice: set DATABASES['default']['CONN_MAX_AGE'] to 60, say"
-        )
+        yield "The worker would open a connection for every slice: set DATABASES['default']['CONN_MAX_AGE'] to 60, say"

@@ -1,4 +1,7 @@
-"""A project of somebody else, in a virtual environment of its own that has our wheel and not our folder."""
+"""A project of somebody else, in a virtual environment of its own that has our wheel and not our folder.
+
+It is set up by the words of docs/use-in-your-project.md: its blocks of code are what is written into the project.
+"""
 
 import site
 import sys
@@ -6,30 +9,10 @@ import venv
 from pathlib import Path
 
 from tests.house.commands import ROOT, run
+from tests.house.words import blocks
 
-APPS = (
-    "daphne",
-    "django_q",
-    "orchestrator",
-    "approvals",
-    "checkpoints",
-    "channels",
-    "rest_framework",
-    "drf_spectacular",
-    "django_htmx",
-)
-SETTINGS = f"""
-INSTALLED_APPS = [{", ".join(map(repr, APPS))}, *INSTALLED_APPS]
-MIDDLEWARE.append("django_htmx.middleware.HtmxMiddleware")
-ALLOWED_HOSTS = ["testserver"]
-TEMPLATES[0]["DIRS"] = [BASE_DIR / "templates"]
-STATIC_ROOT = BASE_DIR / "collected"
-"""
-URLS = """
-from django.urls import include, path
-
-urlpatterns = [path("", include("orchestrator.urls"))]
-"""
+PAGE = "use-in-your-project.md"
+SETTINGS, SQLITE, POSTGRESQL, URLS = blocks(PAGE, "python")
 
 
 def build_wheel(folder: Path) -> Path:
@@ -52,16 +35,14 @@ def install(wheel: Path, folder: Path) -> Path:
     return python
 
 
-def start_project(python: Path, folder: Path) -> Path:
-    """`django-admin startproject host`, with our apps. Returns its manage.py."""
+def start_project(python: Path, folder: Path, *, more_settings: str = "") -> Path:
+    """`django-admin startproject host`, then what the page says, on SQLite. Returns its manage.py."""
     folder.mkdir()
     done = run(python, "-m", "django", "startproject", "host", folder)
     assert done.returncode == 0, done.stderr
     with (folder / "host" / "settings.py").open("a") as file:
-        file.write(SETTINGS)
+        file.write(f"\n{SETTINGS}\n{SQLITE}\n{more_settings}")
     (folder / "host" / "urls.py").write_text(URLS)
-    (folder / "templates").mkdir()
-    (folder / "templates" / "base.html").write_text("A page of the host.")
     return folder / "manage.py"
 
 

@@ -14,21 +14,25 @@ from orchestrator import engine
 from orchestrator.engine import Context, Custom, Gate, Graph, Show, Task
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.node import Node
+from orchestrator.roles import ROLES
 from tests.house.commands import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]
 GRAPHS = (ROOT / "docs" / "graphs.md").read_text()
 
-RUN_ELSEWHERE = {"README.md": "tests/house/test_readme.py", "tutorial.md": "tests/demo/test_tutorial.py"}
-FRAGMENTS = {"use-in-your-project.md"}
-"""Pages whose code is added to a project's own settings; `tests/house/host.py` is such a project."""
+RUN_ELSEWHERE = {
+    "README.md": "tests/house/test_readme.py",
+    "tutorial.md": "tests/demo/test_tutorial.py",
+    "use-in-your-project.md": "tests/house/test_own_project.py",
+    "deployment.md": "tests/house/test_deployment.py",
+}
 
 
 def _blocks() -> list[Any]:
     return [
         pytest.param(block, id=f"{page.stem}-{n}")
         for page in PAGES
-        if page.name not in {*RUN_ELSEWHERE, *FRAGMENTS}
+        if page.name not in RUN_ELSEWHERE
         for n, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), start=1)
     ]
 
@@ -85,6 +89,11 @@ def test_every_variable_of_the_settings_is_documented() -> None:
     read = set(re.findall(r'"(COUNTERSIGN_[A-Z_]+[A-Z]|DATABASE_URL)"', code))
     read |= {f"COUNTERSIGN_{name}" for name in re.findall(r"^        ([A-Z_]+)=environment\.", code, re.MULTILINE)}
     assert {name for name in read if not re.search(rf"`{name}\b", facts)} == set()
+
+
+def test_the_tutorial_names_each_group_that_is_made() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE)
+    assert set(rows) == set(ROLES)
 
 
 def test_no_page_names_a_place_on_somebodys_machine() -> None:

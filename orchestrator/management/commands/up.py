@@ -16,6 +16,7 @@ from checkpoints.conf import conf
 from orchestrator import environment
 from orchestrator.devtools.postgres import Postgres, PostgresMissing
 from orchestrator.worker.child_process import end_with_parent
+from orchestrator.worker.configuration import find_faults
 from orchestrator.worker.process_group import ProcessGroup
 
 Address = tuple[str, int]
@@ -40,6 +41,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Prepare the database, start both, say where, and stay."""
         address = (options["host"], options["port"])
+        # Else the worker would refuse them, be started again, and refuse them for ever.
+        if faults := find_faults():
+            raise CommandError(faults[0])
         _refuse_taken(address)
         env = _environment(address, demo=options["demo"])
         with _database(env, own=options["postgres"]):
@@ -80,8 +84,10 @@ def _refuse_taken(address: Address) -> None:
 def _environment(address: Address, *, demo: bool) -> dict[str, str]:
     """For the children: ours, with the folder of manage.py importable wherever we were called from."""
     env = dict(os.environ)
-    folder = str(Path(sys.argv[0]).resolve().parent)
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, env.get("PYTHONPATH", "")]))
+    script = Path(sys.argv[0]).resolve()
+    # Of `python -m django` it is the current one: Django's own would hide modules of Python, `http` among them.
+    folder = Path.cwd() if script.name == "__main__.py" else script.parent
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
     if demo:
         env["COUNTERSIGN_DEMO"] = "true"
     # The demo pays over HTTP, at the web server that is about to start.

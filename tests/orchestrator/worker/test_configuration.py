@@ -1,10 +1,15 @@
 """The worker refuses what cannot work safely, and leaves another project's own queue alone."""
 
+import socket
+
 import pytest
+from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django_q.conf import Conf
 
+from orchestrator.checks import check_worker
 from orchestrator.worker.configuration import BROKER, configure, least_timeout
 
 
@@ -17,15 +22,18 @@ def conf_of_django_q(monkeypatch):
 
 
 def refusal(settings, **given):
+    """The worker's sentence, which `manage.py check` says too."""
     settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER, **given}
     with pytest.raises(ImproperlyConfigured) as caught:
         configure()
+    assert [(error.id, error.msg) for error in check_worker(None)] == [("orchestrator.E006", str(caught.value))]
     return str(caught.value)
 
 
 def test_the_settings_of_this_project_are_taken(settings):
     settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER, "workers": 7, "timeout": 500, "retry": 2000}
     configure()
+    assert check_worker(None) == []
     assert (Conf.WORKERS, Conf.TIMEOUT, Conf.RETRY, Conf.PREFIX) == (7, 500, 2000, "here")
 
 
@@ -61,3 +69,22 @@ def test_a_connection_pool_is_refused(settings, monkeypatch):
 def test_a_new_connection_for_each_slice_is_refused(settings, monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
     assert "CONN_MAX_AGE" in refusal(settings)
+
+
+def test_the_check_is_among_those_that_django_runs(monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    assert "orchestrator.E006" in [found.id for found in run_checks()]
+
+
+def test_the_check_names_everything_that_would_be_refused(settings, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": True})
+    settings.Q_CLUSTER = {"broker_class": BROKER, "timeout": 1, "retry": 2}
+    assert len(check_worker(None)) == 3
+
+
+def test_up_refuses_what_its_worker_would_refuse_before_it_starts_anything(monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    # Its port is taken: were nothing refused, it would not start either, but say so.
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(CommandError, match="CONN_MAX_AGE"):
+        call_command("up", "--port", str(taken.getsockname()[1]))

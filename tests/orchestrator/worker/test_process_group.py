@@ -4,13 +4,16 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import urllib.request
 from pathlib import Path
 
+import django
 import pytest
 from django.db import connection
 
+from orchestrator.management.commands.up import _environment
 from tests.support.clusters import Command, children, ended, send, slow
 from tests.support.processes import until
 
@@ -83,6 +86,14 @@ def test_a_port_in_use_is_one_clear_line(tmp_path):
         content = command.log.read_text()
     assert f"Cannot listen on 127.0.0.1 port {number}" in content
     assert "Traceback" not in content
+
+
+def test_called_as_python_m_django_its_children_find_the_current_folder_and_not_djangos_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(Path(django.__file__).parent / "__main__.py"), "up"])
+    paths = _environment(("127.0.0.1", 8000), demo=False)["PYTHONPATH"].split(os.pathsep)
+    assert paths[0] == str(tmp_path)
+    assert str(Path(django.__file__).parent) not in paths
 
 
 def test_it_brings_a_postgresql_of_its_own(tmp_path, port):

@@ -1,0 +1,77 @@
+"""Follows docs/tutorial.md in an installation: its app, its people, its run, its review, each over HTTP."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.house.visitor import Answer, Visitor
+from tests.house.words import blocks, script
+from tests.support.processes import until
+
+GRAPHS = blocks("tutorial.md", "python")[0]
+APP, PEOPLE, RUN, _TOKEN = (script(block).commands for block in blocks("tutorial.md"))
+"""The commands of its blocks, in their order."""
+ADMIN, PASSWORD = "admin", "a-door-of-oak-41"
+SUPERUSER = {
+    "DJANGO_SUPERUSER_USERNAME": ADMIN,
+    "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
+    "DJANGO_SUPERUSER_EMAIL": "admin@example.org",
+}
+"""What `createsuperuser` is told instead of asking."""
+
+
+def make_people(admin: Visitor) -> None:
+    """The superuser logs in and makes olive and rita on the pages of the admin."""
+    admin.log_in(ADMIN, PASSWORD, "/admin/login/?next=/admin/")
+    for name, real, group in (("olive", "Olive Hart", "operator"), ("rita", "Rita Lund", "reviewer")):
+        made = admin.send("/admin/auth/user/add/", username=name, password1=PASSWORD, password2=PASSWORD)
+        assert re.fullmatch(r"/admin/auth/user/\d+/change/", made.path), made.text[:2000]
+        first, last = real.split()
+        admin.send(made.path, first_name=first, last_name=last, groups=group)
+
+
+def start(olive: Visitor, key: str) -> None:
+    """Olive logs in and starts the tutorial's run from the form of its graph."""
+    olive.log_in("olive", PASSWORD)
+    given = {"i.employee": "Kim Lund", "i.amount": "120.50", "i.reason": "train to Lyon", "key": key}
+    begun = olive.send("/graphs/expense/start/", **given)
+    assert (begun.status, begun.path.startswith("/runs/")) == (200, True), begun.text[:2000]
+
+
+def sign(rita: Visitor, key: str) -> Answer:
+    """Rita logs in, finds the review among hers, approves what it proposes, and gets her receipt."""
+    rita.log_in("rita", PASSWORD)
+    inbox = until(lambda: _asked(rita), seconds=60, what="the review")
+    (path,) = set(re.findall(r'href="(/reviews/[0-9a-f-]{36}/)', inbox))
+    page = rita.get(path)
+    assert "Pay 120.50 to Kim Lund?" in page.text
+    writes = set(re.findall(r'name="(v-[^"]+)"', page.text))
+    assert len(writes) == 2
+    receipt = rita.send(path, **dict.fromkeys(writes, "approve"))
+    assert (receipt.status, receipt.path.startswith("/receipts/")) == (200, True), receipt.text[:3000]
+    until(lambda: run(rita, key)["status"] == "completed", seconds=60, what="the payment")
+    return page
+
+
+def run(who: Visitor, key: str) -> Any:
+    """The run as the API shows it to somebody who is logged in."""
+    return json.loads(who.get(f"/api/v1/runs/{key}/").text)
+
+
+def _asked(who: Visitor) -> str:
+    text = who.get("/reviews/").text
+    return text if "/reviews/" in text and "Pay 120.50" in text else ""
+
+
+def files_of(who: Visitor, page: Answer) -> dict[str, Answer]:
+    """Everything that a page has the browser load, by its address."""
+    found = re.findall(r'<(?:link|script)[^>]* (?:href|src)="([^"]+)"', page.text)
+    return {path: who.get(path) for path in found}
+
+
+def write_graphs(folder: Path) -> None:
+    """`expenses/graphs.py` as it stands in the tutorial, in an app that may be there already."""
+    (folder / "expenses").mkdir(exist_ok=True)
+    (folder / "expenses" / "__init__.py").touch()
+    (folder / "expenses" / "graphs.py").write_text(GRAPHS)
