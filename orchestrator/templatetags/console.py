@@ -11,7 +11,7 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from approvals import inbox
+from approvals import inbox, permissions
 from checkpoints.conf import conf
 from orchestrator.display import labels, tape
 from orchestrator.runs.labels import progress_of
@@ -67,6 +67,7 @@ def shell(context: template.Context) -> dict[str, Any]:
         facts |= {
             "user": user,
             "name": name,
+            "role": permissions.has_role(user),
             "initials": initials(name),
             "waiting": min(count, MANY),
             "more": count > MANY,
