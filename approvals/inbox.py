@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
-from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
+from approvals.models import ApprovalRequest, Decision, RequestReviewer, RequestStatus
 from approvals.permissions import principals_of, visible_runs
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 
@@ -24,6 +24,12 @@ def waiting_for(user: Any) -> "QuerySet[ApprovalRequest]":
 def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":
     """Every request of the runs that this user may see, newest first."""
     return listed(ApprovalRequest.objects.filter(run__in=visible_runs(user).values("id"))).order_by("-opened_at", "-id")
+
+
+def signed_by(user: Any) -> "QuerySet[ApprovalRequest]":
+    """The requests in which this user decided something, of the runs that he may see still, newest first."""
+    decided = Decision.objects.filter(by=user).values("request")
+    return visible_requests(user).filter(id__in=decided)
 
 
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":

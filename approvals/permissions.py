@@ -41,6 +41,11 @@ def may(user: Any, right: str) -> bool:
     return bool(user.has_perm(RIGHTS[right]))
 
 
+def has_role(user: Any) -> bool:
+    """Whether the user holds any right here. Who holds none sees the runs that concern him, and nothing else."""
+    return bool(user.has_module_perms("checkpoints") or user.has_module_perms("approvals"))
+
+
 def principals_of(user: Any) -> list[str]:
     """The names under which a gate may name this user: `user:<name>`, `group:<name>`, `perm:<app.codename>`.
 

@@ -16,6 +16,14 @@ from django.dispatch import receiver
 
 from checkpoints.core.keyring import KEY_BYTES, Keyring, derived
 
+_ABOVE_NOTHING = (
+    "lease_seconds", "slice_seconds", "node_timeout", "poll_seconds", "workers", "api_failure_seconds",
+    "socket_messages_per_second",
+)  # fmt: skip
+_AT_LEAST_ONE = (
+    "max_value_bytes", "max_upload_bytes", "max_claims_without_progress", "api_failures", "sockets_per_person",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Conf:
@@ -30,6 +38,11 @@ class Conf:
     max_value_bytes: int = 4 * 1024 * 1024
     max_upload_bytes: int = 64 * 1024 * 1024
     max_claims_without_progress: int = 5
+    client_address_header: str = ""
+    api_failures: int = 20
+    api_failure_seconds: float = 60.0
+    sockets_per_person: int = 20
+    socket_messages_per_second: float = 5.0
     environment: str = "Development"
     doorbell: str = ""
     signing_keys: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -41,14 +54,16 @@ class Conf:
     direct_statements: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("lease_seconds", "slice_seconds", "node_timeout", "poll_seconds", "workers"):
+        for name in _ABOVE_NOTHING:
             if not getattr(self, name) > 0:
                 raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must be greater than 0")
-        for name in ("max_value_bytes", "max_upload_bytes", "max_claims_without_progress"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must be at least 1")
         if self.grace_seconds < 0:
             raise ImproperlyConfigured("COUNTERSIGN['GRACE_SECONDS'] must not be negative")
+        if not re.fullmatch(r"[A-Za-z0-9-]*", self.client_address_header):
+            raise ImproperlyConfigured("COUNTERSIGN['CLIENT_ADDRESS_HEADER'] must be the name of a header")
         for name, given in self.payloads.items():
             _check_payloads(name, given)
         if self.default_payloads not in {"database", *self.payloads}:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -70,10 +70,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
 def _folder(user: Any, folder: str) -> "QuerySet[ApprovalRequest]":
     if folder == "mine":
         return inbox.waiting_for(user)
-    mine = Decision.objects.filter(by=user).values("request")
-    requests = inbox.listed(ApprovalRequest.objects.filter(id__in=mine)).order_by("-opened_at", "-id")
     is_open = Q(status=RequestStatus.OPEN)
-    return requests.filter(is_open if folder == "signed" else ~is_open)
+    return inbox.signed_by(user).filter(is_open if folder == "signed" else ~is_open)
 
 
 def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[ApprovalRequest]":
@@ -84,9 +82,8 @@ def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[Ap
 
 
 def _counts(user: Any) -> list[dict[str, Any]]:
-    mine = Decision.objects.filter(by=user).values("request")
-    counted = ApprovalRequest.objects.filter(id__in=mine, status=RequestStatus.OPEN).aggregate(n=Count("id"))
-    counts = {"mine": inbox.waiting_for(user).order_by().count(), "signed": counted["n"], "decided": None}
+    signed = _folder(user, "signed").order_by().count()
+    counts = {"mine": inbox.waiting_for(user).order_by().count(), "signed": signed, "decided": None}
     return [{"name": name, "label": label, "count": counts[name]} for name, label in FOLDERS.items()]
 
 

@@ -38,6 +38,18 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
         raise Http404(error.message) from error
 
 
+def needs_role(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page about the installation rather than about a run: who has no role at all does not learn that it is there."""
+
+    @wraps(view)
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not permissions.has_role(request.user):
+            raise Http404("this page is for people with a role")
+        return view(request, *args, **kwargs)
+
+    return page
+
+
 def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """A page that cannot do without payloads: where one cannot be opened, or is not what was written, it says which."""
 

@@ -1,13 +1,15 @@
-"""Endpoints of graphs: the catalogue of what can be started. Every person who is logged in may read it."""
+"""Endpoints of graphs: the catalogue of what can be started. For who has no role at all there is none."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import page_schema
+from approvals.api.base import page_schema, person
+from approvals.permissions import has_role
 from orchestrator.api.serializers import GraphLine, GraphOut
 from orchestrator.engine import registry
+from orchestrator.engine.errors import UnknownThing
 
 
 class Graphs(APIView):
@@ -15,6 +17,8 @@ class Graphs(APIView):
 
     @extend_schema(operation_id="graphs_list", responses=page_schema(GraphLine))
     def get(self, request: Request) -> Response:
+        if not has_role(person(request)):
+            raise UnknownThing("there is no catalogue for you")
         names = sorted({compiled.name for compiled in registry.all()})
         found = [registry.current(name).catalogue() for name in names]
         return Response({"next": None, "previous": None, "results": GraphLine(found, many=True).data})
@@ -25,4 +29,6 @@ class OneGraph(APIView):
 
     @extend_schema(responses=GraphOut)
     def get(self, request: Request, name: str) -> Response:
+        if not has_role(person(request)):
+            raise UnknownThing(f"there is no graph {name}")
         return Response(GraphOut(registry.current(name).catalogue()).data)

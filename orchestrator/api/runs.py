@@ -47,6 +47,8 @@ class Runs(APIView):
     @extend_schema(request=StartBody, responses={201: RunOut, 200: RunOut})
     def post(self, request: Request) -> Response:
         body = read_body(StartBody, request.data)
+        # Before the graph is looked for: what is not there is told with the names of what is.
+        require(person(request), "start_run")
         _require_principal(request, body)
         queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
         on_behalf_of = body.pop("on_behalf_of", None)

@@ -1,28 +1,32 @@
 """Websockets: one that follows a run's log, one that tells which rows of a list have moved.
 
-The client says the last number it has and gets every later line once, in order. What one may not see closes with 4404.
+The client says the last number it has and gets every later line once, in order. Whoever is not signed in gets no
+socket; one ends with the session that opened it, and what one may not see, or may see no longer, closes with 4404.
 """
 
 import asyncio
-import time
+from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs
 from uuid import UUID
 
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.db import Error
 
-from orchestrator.live import tail
+from checkpoints.conf import conf
+from orchestrator.engine.errors import UnknownThing
+from orchestrator.live import limits, messages, tail
 from orchestrator.live.hub import Hub
+from orchestrator.live.viewers import SignedOut
 
 NOT_FOUND = 4404
 GAP = 4409
 BAD_MESSAGE = 4400
+SIGNED_OUT = 4401
+TOO_MANY = 4429
+TOO_LARGE = 1009
 TRY_AGAIN = 1013
-CHECK_AGAIN = 30.0
-"""Seconds after which the permission is asked again before anything is sent."""
-ROWS = 100
-"""Rows of a list that one socket may watch."""
+CHECK_AGAIN = 5.0
+"""Seconds after which session and right are asked again where nothing happens. Before anything is sent they are too."""
 
 
 class Following(AsyncJsonWebsocketConsumer):
@@ -33,7 +37,32 @@ class Following(AsyncJsonWebsocketConsumer):
         self.nudge = asyncio.Event()
         self.watched: set[UUID] = set()
         self.sender: asyncio.Task[None] | None = None
-        self.checked = 0.0
+        self.rate = limits.Rate(conf().socket_messages_per_second)
+        self.counted = False
+        self.ended = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # However it ends, by an error or because the server gives up on it.
+            self._leave()
+
+    async def connect(self) -> None:
+        person = self.scope["user"]
+        if not person.is_authenticated:
+            # Not accepted yet: this refuses the handshake itself.
+            await self.close(SIGNED_OUT)
+            return
+        self.counted = limits.take_socket(person.pk, most=conf().sockets_per_person)
+        await self.accept()
+        if not self.counted:
+            await self.close(TOO_MANY)
+        elif await self._closes_on_refusal(self.begin()):
+            self.sender = asyncio.get_running_loop().create_task(self._send_on())
+
+    async def begin(self) -> None:
+        """Find out what to follow. Raises what `_closes_on_refusal` knows."""
 
     def follow(self, runs: set[UUID]) -> None:
         """Watch these runs, and no others."""
@@ -43,108 +72,110 @@ class Following(AsyncJsonWebsocketConsumer):
         self.watched = runs
         self.nudge.set()
 
-    def start(self) -> None:
-        self.sender = asyncio.get_running_loop().create_task(self._send_on())
-
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
-        try:
-            await super().receive(text_data=text_data, bytes_data=bytes_data, **kwargs)
-        except ValueError:
-            await self.close(BAD_MESSAGE)
+        if self.ended:
+            return
+        if not self.rate.allows_one():
+            await self.close(TOO_MANY)
+            return
+        await self._closes_on_refusal(self.hear(text_data))
 
-    async def disconnect(self, code: int) -> None:
-        Hub.here().leave(self.watched, self.nudge)
-        self.watched = set()
-        if self.sender is not None:
-            self.sender.cancel()
+    async def hear(self, text: str | None) -> None:
+        """Take a message; `text` None stands for bytes. Raises `NotUnderstood`, `TooLarge`."""
+        raise messages.NotUnderstood
 
-    async def _send_on(self) -> None:
-        while True:
-            await self.nudge.wait()
-            # Cleared before the look: what is written meanwhile rings again.
-            self.nudge.clear()
-            try:
-                if not await self.send_news():
-                    return
-            except Error:
-                # The client comes back by itself; an open socket that says nothing would be a lie.
-                await self.close(TRY_AGAIN)
-                return
-
-    async def send_news(self) -> bool:
-        """Send what is new. False: the socket was closed."""
+    async def send_news(self) -> None:
+        """Send what is new. Raises what `_closes_on_refusal` knows."""
         raise AssertionError("each socket says itself what is new")
 
-    def check_is_due(self) -> bool:
-        return time.monotonic() - self.checked > CHECK_AGAIN
+    async def disconnect(self, code: int) -> None:
+        self._leave()
+
+    async def send(self, text_data: str | None = None, bytes_data: bytes | None = None, close: bool = False) -> None:
+        if not self.ended:
+            await super().send(text_data, bytes_data, close)
+
+    async def close(self, code: Any = None, reason: str | None = None) -> None:
+        # Once: what is done meanwhile by another task may want to close as well.
+        if not self.ended:
+            self.ended = True
+            await super().close(code, reason)
+
+    def _leave(self) -> None:
+        Hub.here().leave(self.watched, self.nudge)
+        self.watched = set()
+        self.ended = True
+        if self.sender is not None:
+            self.sender.cancel()
+        if self.counted:
+            self.counted = False
+            limits.return_socket(self.scope["user"].pk)
+
+    async def _send_on(self) -> None:
+        while not self.ended:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.nudge.wait(), CHECK_AGAIN)
+            # Cleared before the look: what is written meanwhile rings again.
+            self.nudge.clear()
+            await self._closes_on_refusal(self.send_news())
+
+    async def _closes_on_refusal(self, act: Any) -> bool:
+        """Await the act; where it is refused, close with the code that says why. Whether the socket is still open."""
+        try:
+            await act
+        except UnknownThing:
+            await self.close(NOT_FOUND)
+        except SignedOut:
+            await self.close(SIGNED_OUT)
+        except messages.NotUnderstood:
+            await self.close(BAD_MESSAGE)
+        except messages.TooLarge:
+            await self.close(TOO_LARGE)
+        except Error:
+            # The client comes back by itself; an open socket that says nothing would be a lie.
+            await self.close(TRY_AGAIN)
+        return not self.ended
 
 
 class RunConsumer(Following):
-    """`/ws/runs/<id or key>/?after=<seq>`: every later line of the run's log, once, in order."""
+    """`/ws/runs/<id or key>/?after=<seq>`: every later line of the run's log, once, in order. It takes no message."""
 
+    run: UUID
     seq = 0
 
-    async def connect(self) -> None:
-        await self.accept()
-        after = parse_qs(self.scope["query_string"].decode()).get("after", ["0"])[0]
-        run = await tail.visible(self.scope["user"], self.scope["url_route"]["kwargs"]["ref"])
-        if run is None:
-            await self.close(NOT_FOUND)
-        elif not after.isdecimal():
-            await self.close(BAD_MESSAGE)
-        else:
-            self.run, self.seq, self.checked = run, int(after), time.monotonic()
-            self.follow({run})
-            self.start()
+    async def begin(self) -> None:
+        self.seq = messages.read_after(self.scope["query_string"])
+        self.run = await tail.visible(self.scope, self.scope["url_route"]["kwargs"]["ref"])
+        self.follow({self.run})
 
-    async def send_news(self) -> bool:
-        while lines := await tail.after(self.run, self.seq):
-            if self.check_is_due() and not await self._still_visible():
-                return False
+    async def send_news(self) -> None:
+        full = True
+        while full:
+            lines = await tail.after(self.scope, self.run, self.seq)
+            full = len(lines) == tail.BATCH
             for line in lines:
                 if line.seq != self.seq + 1:
                     # Never papered over: the client comes back with the last number it has.
                     await self.close(GAP)
-                    return False
+                    return
                 self.seq = line.seq
                 await self.send_json(tail.message(line))
-        return True
-
-    async def _still_visible(self) -> bool:
-        self.checked = time.monotonic()
-        if await tail.visible(self.scope["user"], self.run) is None:
-            await self.close(NOT_FOUND)
-            return False
-        return True
 
 
 class RunsConsumer(Following):
     """`/ws/runs/`: the client names rows and their numbers; it is told which have moved, never what moved."""
 
-    async def connect(self) -> None:
-        await self.accept()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.known: dict[UUID, int] = {}
-        if not self.scope["user"].is_authenticated:
-            await self.close(NOT_FOUND)
-            return
-        self.start()
 
-    async def receive_json(self, content: Any, **kwargs: Any) -> None:
-        try:
-            known = {UUID(run): int(seq) for run, seq in content["watch"].items()}
-        except (TypeError, KeyError, ValueError, AttributeError):
-            await self.close(BAD_MESSAGE)
-            return
-        if len(known) > ROWS:
-            await self.close(BAD_MESSAGE)
-            return
-        self.known = known
-        self.follow(set(known))
+    async def hear(self, text: str | None) -> None:
+        self.known = messages.read_watch(text)
+        self.follow(set(self.known))
 
-    async def send_news(self) -> bool:
-        heads = await tail.heads(self.scope["user"], self.known)
+    async def send_news(self) -> None:
+        heads = await tail.heads(self.scope, self.known)
         for run, seq in heads.items():
             if self.known.get(run) != seq:
                 self.known[run] = seq
                 await self.send_json({"run": str(run), "seq": seq})
-        return True

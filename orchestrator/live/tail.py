@@ -1,20 +1,24 @@
-"""What a socket sends: lines of the log after a number, and how far runs have come. Reads only; asks permission."""
+"""What a socket sends: lines of the log after a number, and how far runs have come. Reads only.
 
-from collections.abc import Iterable
-from typing import Any
+Each look asks first who looks and what he may see now, in the same visit to the database.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 from uuid import UUID
 
 from channels.db import database_sync_to_async
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AnonymousUser
 
 from approvals import permissions
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
 from checkpoints.sealing.sealed_columns import read_or_reason
-from orchestrator.engine.errors import UnknownThing
+from orchestrator.live.viewers import current_person
 
 BATCH = 500
+
+Scope = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def message(event: RunEvent) -> dict[str, Any]:
@@ -31,40 +35,33 @@ def message(event: RunEvent) -> dict[str, Any]:
     }
 
 
-def _as_now(user: Any) -> Any:
-    """The person as the database has him now: an open socket would remember the rights of when it was opened."""
-    if not user.is_authenticated:
-        return user
-    return get_user_model()._default_manager.filter(pk=user.pk).first() or AnonymousUser()
+async def visible(scope: Scope, run: str | UUID) -> UUID:
+    """The run's id; `run` is its id or key. Raises `UnknownThing` where it may not be seen, `SignedOut`."""
+    return await _in_thread(lambda: permissions.visible_run(current_person(scope), run).id)
 
 
-async def visible(user: Any, run: str | UUID) -> UUID | None:
-    """The run's id where the user may see it, else None. `run` is its id or key."""
+async def after(scope: Scope, run: UUID, seq: int) -> list[RunEvent]:
+    """The next lines after `seq`, at most `BATCH`. Raises `UnknownThing` where they may not be seen, `SignedOut`."""
 
-    def look() -> UUID | None:
-        try:
-            return permissions.visible_run(_as_now(user), run).id
-        except UnknownThing:
-            return None
+    def look() -> list[RunEvent]:
+        permissions.visible_run(current_person(scope), run)
+        return list(timeline.events_after(run, seq, limit=BATCH))
 
-    found: UUID | None = await database_sync_to_async(look, thread_sensitive=False)()
-    return found
+    return await _in_thread(look)
 
 
-async def after(run: UUID, seq: int) -> list[RunEvent]:
-    """The next lines after `seq`, at most `BATCH`."""
-    look = database_sync_to_async(timeline.events_after, thread_sensitive=False)
-    lines: list[RunEvent] = await look(run, seq, limit=BATCH)
-    return lines
-
-
-async def heads(user: Any, runs: Iterable[UUID]) -> dict[UUID, int]:
-    """How far those of the runs have come that the user may see."""
+async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
+    """How far those of the runs have come that may be seen. Raises `SignedOut`."""
     wanted = list(runs)
 
     def look() -> dict[UUID, int]:
-        seen = permissions.visible_runs(_as_now(user)).filter(id__in=wanted)
+        seen = permissions.visible_runs(current_person(scope)).filter(id__in=wanted)
         return dict(Run.objects.filter(id__in=seen.values("id")).values_list("id", "event_seq"))
 
-    found: dict[UUID, int] = await database_sync_to_async(look, thread_sensitive=False)()
+    return await _in_thread(look)
+
+
+async def _in_thread(look: Callable[[], T]) -> T:
+    # Not in the one thread that all synchronous code of the process shares: a slow page must not hold up live views.
+    found: T = await database_sync_to_async(look, thread_sensitive=False)()
     return found

@@ -11,7 +11,7 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from approvals import inbox
+from approvals import inbox, permissions
 from checkpoints.conf import conf
 from orchestrator.display import labels, tape
 from orchestrator.runs.labels import progress_of
@@ -64,7 +64,7 @@ def shell(context: template.Context) -> dict[str, Any]:
     if user is not None and user.is_authenticated:
         count = inbox.waiting_for(user)[: MANY + 1].count()
         name = user.get_full_name() or user.get_username()
-        facts |= {"user": user, "name": name, "initials": initials(name)}
+        facts |= {"user": user, "name": name, "initials": initials(name), "role": permissions.has_role(user)}
         facts |= {"waiting": min(count, MANY), "more": count > MANY}
     return facts
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import permissions
 from approvals.forms import controls
-from approvals.views.page import render
+from approvals.views.page import needs_role, render
 from checkpoints.models import GraphVersion
 from orchestrator.display.diagram import paint
 from orchestrator.display.labels import STATUS
@@ -27,6 +27,7 @@ from orchestrator.engine.node import END
 
 @login_required
 @require_safe
+@needs_role
 def catalogue(request: HttpRequest) -> HttpResponse:
     """Each graph that is registered here, in its current version."""
     since = timezone.now() - timedelta(days=1)
@@ -85,6 +86,7 @@ def current(name: str) -> Compiled:
 
 @login_required
 @require_safe
+@needs_role
 def graph_page(request: HttpRequest, name: str) -> HttpResponse:
     """One graph, as registered now."""
     compiled = current(name)

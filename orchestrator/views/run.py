@@ -122,6 +122,7 @@ def _context(
         "why": WHY[Source(at.source)],
         "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
         **_timeline(run, rows, at, newest=newest, tab=tab),
+        "has_role": permissions.has_role(request.user),
         **_for_person(run, request.user),
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),

@@ -52,7 +52,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "tabs": list(_tabs(request, tab, counts)),
         "tab": tab if wanted else "",
         "total": sum(counts.get(s, 0) for s in wanted) if wanted else sum(counts.values()),
-        "graphs": sorted({compiled.name for compiled in registry.all()}),
+        "graphs": _graphs(request.user),
         "graph": request.GET.get("graph", ""),
         "q": request.GET.get("q", "").strip(),
         "older": _query(request, before=f"{last.created_at.isoformat()}~{last.id}") if last else "",
@@ -60,7 +60,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "news": _query(request, before="", since=str(found[0].id)) if found and not request.GET.get("before") else "",
         "zone": timezone.get_current_timezone_name(),
         "filters": _query(request, before=""),
-        "start_url": reverse("graphs"),
+        "start_url": reverse("graphs") if permissions.has_role(request.user) else "",
         "may_start": permissions.may(request.user, "start_run"),
     }
     return render(request, "orchestrator/runs.html", context, section="runs")
@@ -98,6 +98,13 @@ def _filtered(request: HttpRequest) -> "QuerySet[Run]":
     if words:
         runs = runs.filter(Q(key__istartswith=words) | Q(label__icontains=words) | _id_prefix(words))
     return runs
+
+
+def _graphs(user: Any) -> list[str]:
+    """The graphs to choose from: those that are registered; for who has no role, those of the runs that he sees."""
+    if permissions.has_role(user):
+        return sorted({compiled.name for compiled in registry.all()})
+    return sorted(set(permissions.visible_runs(user).order_by().values_list("graph", flat=True).distinct()))
 
 
 def _id_prefix(words: str) -> Q:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from approvals.views.page import render
+from approvals.views.page import needs_role, render
 from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run, Worker
@@ -20,6 +20,7 @@ SHOWN = 50
 
 @login_required
 @require_safe
+@needs_role
 def workers_page(request: HttpRequest) -> HttpResponse:
     """The workers heard of lately, how long the queue is, and the jobs. It names hosts and counts, no runs."""
     now = timezone.now()

@@ -6,6 +6,7 @@ const PAUSES = [1, 2, 4, 8, 15, 30];
 const QUIET = 2000;      // nothing is shown for shorter drops
 const LONG = 30000;      // after this the page polls
 const GONE = 4404;
+const SIGNED_OUT = 4401;
 
 const bar = () => document.querySelector('[data-live]');
 
@@ -46,6 +47,7 @@ class Link {
 
   closed(code) {
     if (code === GONE) { show('No live updates', true); return; }
+    if (code === SIGNED_OUT) { show('Signed out', true); announce('You are signed out.'); return; }
     if (!this.lostAt) {
       this.lostAt = Date.now();
       this.timers = [

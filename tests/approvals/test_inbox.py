@@ -11,9 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.db import statements
+from checkpoints.ledger.pending_writes import Base
 from checkpoints.sealing.sealed_columns import unpack_json
 from tests.support.cast import People
-from tests.support.rows import START, a_request, a_run
+from tests.support.rows import START, a_decision, a_request, a_run, a_write
 
 pytestmark = pytest.mark.django_db
 
@@ -90,3 +91,15 @@ def test_the_requests_of_visible_runs_are_listed_newest_first(people: People) ->
     first, second = a_request(a_run(), "user:ravi"), a_request(a_run(), "user:rita", status="applied")
     assert list(inbox.visible_requests(people.auditor)) == [second, first]
     assert list(inbox.visible_requests(people.reviewer)) == [second]
+
+
+def test_what_one_signed_is_listed_as_long_as_one_may_see_the_run(people: People) -> None:
+    people.reviewer.groups.add(claims := Group.objects.create(name="claims"))
+    run = a_run()
+    request = a_request(run, "group:claims")
+    write = a_write(request, 0, channel="payout", value=1, base=Base("", {}, bound=True))
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    assert list(inbox.signed_by(people.reviewer)) == [request]
+    people.reviewer.groups.remove(claims)
+    assert list(inbox.signed_by(people.reviewer)) == []
+    assert list(inbox.signed_by(people.auditor)) == []

@@ -1,0 +1,77 @@
+"""What a client may say to a socket, read strictly: the number it has seen last, and the rows it wants to watch."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
+
+ROWS = 100
+"""Rows of a list that one socket may watch."""
+MOST_BYTES = 16 * 1024
+"""The largest message; one that watches a hundred rows has about six thousand."""
+HIGHEST = 2**63 - 1
+"""The highest number that a line of a log can have."""
+
+
+class NotUnderstood(Exception):
+    """The client said something that this socket does not know."""
+
+
+class TooLarge(Exception):
+    """The message is larger than any that this socket knows."""
+
+
+def read_after(query: bytes) -> int:
+    """The number in `?after=`, 0 where there is none. Raises `NotUnderstood`."""
+    try:
+        given = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=10).get("after", ["0"])
+    except ValueError as error:
+        raise NotUnderstood from error
+    return _number(given[0]) if len(given) == 1 else _refuse(given)
+
+
+def _number(text: str) -> int:
+    # The length first: Python reads no number of thousands of digits, and the database none of twenty.
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= HIGHEST):
+        raise NotUnderstood
+    return int(text)
+
+
+def read_watch(text: str | None) -> dict[UUID, int]:
+    """The rows of `{"watch": {run: seq}}`. Raises `NotUnderstood`, `TooLarge`."""
+    if text is None:
+        raise NotUnderstood
+    if len(text) > MOST_BYTES or len(text.encode("utf-8", "replace")) > MOST_BYTES:
+        raise TooLarge
+    try:
+        content = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise NotUnderstood from error
+    if not isinstance(content, dict) or set(content) != {"watch"} or not isinstance(content["watch"], dict):
+        raise NotUnderstood
+    if len(content["watch"]) > ROWS:
+        raise NotUnderstood
+    return {_run(run): _seq(seq) for run, seq in content["watch"].items()}
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    listed = list(pairs)
+    found = dict(listed)
+    return found if len(found) == len(listed) else _refuse(listed)
+
+
+def _run(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise NotUnderstood from error
+
+
+def _seq(value: Any) -> int:
+    # The type itself: true is an int to Python.
+    return value if type(value) is int and 0 <= value <= HIGHEST else _refuse(value)
+
+
+def _refuse(_: Any) -> Any:
+    raise NotUnderstood

@@ -1,0 +1,52 @@
+"""Graphs and workers are shown to people with a role; to everybody else they are not there, in menus neither."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from checkpoints.models import Run
+from tests.support.cast import People
+
+Browse = Callable[[User], Client]
+PAGES = ["/graphs/", "/graphs/page_claim/", "/graphs/page_claim/start/", "/workers/"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_who_has_no_role_finds_no_graphs_and_no_workers(
+    claim_graph: None, people: People, browse: Browse, page: str
+) -> None:
+    assert browse(people.nobody).get(page).status_code == 404
+    assert browse(people.nobody).post(page, {}).status_code in (404, 405)
+    assert all(browse(someone).get(page).status_code == 200 for someone in (people.starter, people.reviewer))
+
+
+def test_a_superuser_and_whoever_holds_one_right_have_a_role(claim_graph: None, people: People, browse: Browse) -> None:
+    people.nobody.user_permissions.add(Permission.objects.get(codename="view_worker"))
+    assert browse(people.nobody).get("/workers/").status_code == 200
+    people.second_reviewer.groups.clear()
+    User.objects.filter(pk=people.second_reviewer.pk).update(is_superuser=True)
+    assert browse(people.second_reviewer).get("/workers/").status_code == 200
+
+
+def test_the_menus_of_who_has_no_role_name_neither_graphs_nor_workers(run: Run, people: People, browse: Browse) -> None:
+    links = [f'href="{reverse(name)}"' for name in ("graphs", "workers")]
+    page = browse(people.nobody).get("/runs/").content.decode()
+    assert not [link for link in [*links, "page_claim"] if link in page]
+    page = browse(people.starter).get("/runs/").content.decode()
+    assert all(link in page for link in [*links, "page_claim"])
+
+
+def test_who_lost_his_role_still_sees_the_run_that_he_started_and_no_link_to_its_graph(
+    run: Run, people: People, browse: Browse
+) -> None:
+    link = f'href="{reverse("graph", args=["page_claim"])}"'
+    address = reverse("run", args=[run.id])
+    assert link in browse(people.starter).get(address).content.decode()
+    people.starter.groups.clear()
+    page = browse(people.starter).get(address)
+    assert page.status_code == 200
+    assert link not in page.content.decode()
+    assert "<option>page_claim</option>" in browse(people.starter).get("/runs/").content.decode()

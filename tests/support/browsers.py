@@ -1,0 +1,67 @@
+"""Sockets as a browser opens them: through the whole application, with its cookie, its origin and the host it calls."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.testing import WebsocketCommunicator
+from django.conf import settings
+from django.test import Client
+
+from checkpoints.models import Run
+from orchestrator.asgi import application
+from tests.support.rows import an_event
+
+PAGE = "http://testserver"
+
+
+class Browser:
+    """Somebody at the pages of this installation; `None` is a stranger."""
+
+    def __init__(self, user: Any) -> None:
+        self.client = Client()
+        self.cookie = ""
+        if user is not None:
+            self.client.force_login(user)
+            self.cookie = self.client.cookies[settings.SESSION_COOKIE_NAME].value
+
+    def communicator(
+        self, path: str, *, origin: str | None = PAGE, host: str = "testserver", scheme: str | None = None
+    ) -> WebsocketCommunicator:
+        headers = [(b"host", host.encode()), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={self.cookie}".encode())]
+        if origin is not None:
+            headers.append((b"origin", origin.encode("latin-1")))
+        made = WebsocketCommunicator(application, path, headers=headers)
+        if scheme:
+            made.scope["scheme"] = scheme
+        return made
+
+    @asynccontextmanager
+    async def socket(self, path: str, **how: Any) -> AsyncIterator[WebsocketCommunicator]:
+        communicator = self.communicator(path, **how)
+        connected, code = await communicator.connect(timeout=15)
+        assert connected, code
+        try:
+            yield communicator
+        finally:
+            await communicator.disconnect(timeout=15)
+
+
+async def close_of(communicator: WebsocketCommunicator) -> int:
+    """The code with which the socket is closed, whatever it sends before."""
+    while True:
+        message = await communicator.receive_output(timeout=15)
+        if message["type"] == "websocket.close":
+            return int(message["code"])
+
+
+async def happen(run: Run, *numbers: int) -> None:
+    """Lines of these numbers are in the log, and the run's row says so."""
+
+    def write() -> None:
+        for seq in numbers:
+            an_event(run, seq, type="checkpoint_saved", payload={"superstep": seq})
+        Run.objects.filter(id=run.id).update(event_seq=max(numbers))
+
+    await database_sync_to_async(write)()
