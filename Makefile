@@ -3,13 +3,17 @@ PYTHON ?= python3
 RUN = .venv/bin/python
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test sweep soak bench bench-short lint check wheel clean
+.PHONY: demo test sweep-short sweep soak bench bench-short lint check wheel clean
 
 demo: .venv/.runtime
 	$(RUN) manage.py up --demo
 
-test: .venv/.test
+test: .venv/.test .venv/.e2e
 	$(RUN) -m tests
+
+# Crashes, lost answers, races and random graphs in short, and half a minute of killed processes; on both databases.
+sweep-short: .venv/.test
+	$(RUN) -m tests --sweep-short
 
 # Every moment of every scenario, 200 trials of every race, random graphs from a fresh seed; on both databases.
 sweep: .venv/.test

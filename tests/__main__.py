@@ -1,4 +1,5 @@
-"""`python -m tests`: all tests on SQLite, again on a real PostgreSQL, then the browser's. Further words go to pytest.
+"""`python -m tests`: the tests on SQLite, again on a real PostgreSQL, then in a browser. With `--sweep-short` the short
+sweeps instead. Together they are all tests. Further words go to pytest.
 
 What needs no database (the engine, the house) runs in the first pass only. A PostgreSQL that does not start is
 a failure. The browser has a process of its own: its event loop stays in the thread, where later tests would meet it.
@@ -6,6 +7,7 @@ a failure. The browser has a process of its own: its event loop stays in the thr
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,30 +15,44 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSER = "tests/browser"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SWEEPS = ("tests/crash", "tests/races", "tests/properties", "tests/soak")
+"""Every kind of crash, race and random graph, each in short; half a minute of killed processes."""
+ON_ONE_DATABASE = ("tests/engine", "tests/house")
 # Much of a test's time is waiting: for worker processes, and for leases that run out.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)))
-PASSES = {
-    "sqlite": (*AT_ONCE, f"--ignore={BROWSER}"),
-    "postgresql": (*AT_ONCE, f"--ignore={BROWSER}", "--ignore=tests/engine", "--ignore=tests/house"),
-}
-IN_BROWSER = ("sqlite", BROWSER)
+
+
+def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
+    """By database, the options of the pass: which tests, and how many at once."""
+    if sweeps:
+        return dict.fromkeys(("sqlite", "postgresql"), (*AT_ONCE, *SWEEPS))
+    quick = [f"--ignore={folder}" for folder in (BROWSER, *SWEEPS)]
+    return {
+        "sqlite": (*AT_ONCE, *quick),
+        "postgresql": (*AT_ONCE, *quick, *(f"--ignore={folder}" for folder in ON_ONE_DATABASE)),
+    }
 
 
 def main(words: list[str]) -> int:
     """Run the passes, then print what ran where. Returns the exit code. Where `words` name tests, only those run."""
-    passes = {f"on {database}": (database, *options) for database, options in PASSES.items()}
-    if not any((ROOT / word.partition("::")[0]).exists() for word in words if not word.startswith("-")):
-        passes["in a browser"] = IN_BROWSER
-    lines = []
-    good = True
+    sweeps, words = "--sweep-short" in words, [word for word in words if word != "--sweep-short"]
+    named = any((ROOT / word.partition("::")[0]).exists() for word in words if not word.startswith("-"))
+    chosen = dict.fromkeys(("sqlite", "postgresql"), AT_ONCE) if named else passes(sweeps=sweeps)
+    todo = [(f"on {database}", database, options) for database, options in chosen.items()]
+    if not (named or sweeps):
+        todo.append(("in a browser", "sqlite", (BROWSER,)))
+    lines, good = [], True
     with tempfile.TemporaryDirectory(prefix="countersign-") as folder:
-        for name, (database, *options) in passes.items():
+        for name, database, options in todo:
             print(f"\n== {name} ==", flush=True)
             code, counts = _suite(database, [*options, *words], Path(folder) / f"{len(lines)}.json")
             good = good and code == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
             facts = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "did not run"
             lines.append(f"{name:<15} {facts}")
     print("\nTests:", *lines, sep="\n  ")
+    if not (named or sweeps or any(map(shutil.which, BROWSERS))):
+        print("The browser's tests were skipped for want of a Chromium; on Debian: apt install chromium")
     return 0 if good else 1
 
 

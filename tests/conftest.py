@@ -8,6 +8,7 @@ import pytest
 from django.test import TransactionTestCase
 
 from tests.support import cast
+from tests.support.empty_tables import EmptyTables
 from tests.support.payload_backends import Full
 
 
@@ -27,18 +28,11 @@ def cellar(settings: Any, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def emptying_is_allowed_between_tests() -> Iterator[None]:
-    """Lift the triggers on decisions for the flush after a test with real transactions, and for nothing else."""
-    from approvals import append_only
-
-    flush = TransactionTestCase._fixture_teardown
-
-    def teardown(case: Any) -> None:
-        with append_only.triggers_lifted():
-            flush(case)
-
+def tables_are_emptied_quickly() -> Iterator[None]:
+    """After a test with real transactions; see `tests.support.empty_tables`."""
+    tables = EmptyTables(TransactionTestCase._fixture_teardown)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: tables.restore(case))
         yield
 
 

@@ -14,6 +14,8 @@ import pytest
 from orchestrator.devtools.postgres import Postgres
 
 DATABASES = ("sqlite", "postgresql")
+ROOM = 2**30
+"""Bytes that must be free in memory; a pass needs a tenth of it."""
 IN_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 _server: list[Postgres] = []
 _folders: list[Path] = []
@@ -28,15 +30,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if IN_WORKER:
         return
+    on_postgres = early_config.known_args_namespace.database == "postgresql"
     # A folder of its own per run: two runs at once must not share a database, and a socket's path must be short.
-    folder = Path(tempfile.mkdtemp(prefix="countersign-"))
+    folder = Path(tempfile.mkdtemp(prefix="countersign-", dir=None if on_postgres else _memory()))
     _folders.append(folder)
     os.environ["COUNTERSIGN_DATA_DIR"] = str(folder)
     os.environ.pop("DATABASE_URL", None)
-    if early_config.known_args_namespace.database == "postgresql":
+    if on_postgres:
         folder.chmod(0o755)  # the server runs as another user where we are root
         _server.append(Postgres(folder / "pg"))
         os.environ["DATABASE_URL"] = _server[0].start()
+
+
+def _memory() -> Path | None:
+    """Where files are kept in memory, if there is room: on a disk each commit of SQLite waits for it."""
+    folder = Path("/dev/shm")
+    usable = folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
+    return folder if usable else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -10,9 +10,10 @@ from django.contrib.auth.models import User
 from django.db import connections
 
 from orchestrator import runs
+from tests.__main__ import BROWSERS
 from tests.support import cast, claims
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 FLAGS = (
     "--headless",
     "--no-sandbox",
