@@ -1,5 +1,5 @@
-"""Many rows of one model in one statement, which gives once what all of them have in common. The journal calls it. It
-knows no table.
+"""Many rows of one model in one statement, which gives once what all of them have in common. The journal calls it, and
+the fenced transaction writes rows by its relation. It knows no table.
 """
 
 from collections.abc import Sequence
@@ -8,28 +8,51 @@ from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
 
+import orjson
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Model
 
-from checkpoints.db import statements
-from checkpoints.db.relations import document, relation
 from checkpoints.db.rows import to_driver
+from checkpoints.db.statements import MOST_ROWS, Texts, cast, column, field_of, quoted, update_sql, values_sql
 
 Names = tuple[str, ...]
+
+
+def relation(casts: Sequence[str], rows: int) -> str:
+    """The text of a relation `given` of so many rows of columns of these types, called column1, column2 ... PostgreSQL
+    gets them as one JSON document: some thousand parameters cost its driver more than the rows cost the server.
+    """
+    if connection.vendor == "sqlite":
+        return f"(VALUES {values_sql(rows, ['%s'] * len(casts))}) AS given"
+    given = list(enumerate(casts, start=1))
+    columns = ", ".join(f"decode(c{n}, 'hex') AS column{n}" if c == "bytea" else f"c{n} AS column{n}" for n, c in given)
+    raw = ", ".join(f"c{n} {'text' if c == 'bytea' else c}" for n, c in given)
+    return f"(SELECT {columns} FROM json_to_recordset(%s::json) AS raw({raw})) AS given"  # noqa: S608
+
+
+def relation_params(rows: Sequence[Sequence[Any]], vendor: str) -> list[Any]:
+    """The parameters of the relation of these rows. Values are as fields have them; bytes, times and ids too."""
+    if vendor == "sqlite":
+        return [to_driver(value, vendor) for row in rows for value in row]
+    names = [f"c{n}" for n in range(1, len(rows[0]) + 1)]
+    return [orjson.dumps([dict(zip(names, row, strict=True)) for row in rows], default=_hex).decode()]
+
+
+def _hex(value: bytes | memoryview) -> str:
+    return value.hex()
 
 
 def insert_all(rows: Sequence[Model], own: Names) -> None:
     """Insert new rows. `own` are the attributes in which they differ; the others are those of the first."""
     if not rows:
         return
-    model, vendor = type(rows[0]), connections[DEFAULT_DB_ALIAS].vendor
-    shared = tuple(name for name in _fields(model) if name not in own)
-    common = [to_driver(getattr(rows[0], name), vendor) for name in shared]
-    for begin in range(0, len(rows), statements.MOST_ROWS):
-        some = rows[begin : begin + statements.MOST_ROWS]
-        given = _given([attrgetter(*own)(row) for row in some], vendor)
-        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-            cursor.execute(_insert_sql(model, own, shared, len(some)), [*common, *given])
+    model, now = type(rows[0]), connections[DEFAULT_DB_ALIAS]
+    common = [to_driver(getattr(rows[0], name), now.vendor) for name in _others(model, own)]
+    for begin in range(0, len(rows), MOST_ROWS):
+        some = rows[begin : begin + MOST_ROWS]
+        given = relation_params([attrgetter(*own)(row) for row in some], now.vendor)
+        with now.cursor() as cursor:
+            cursor.execute(_insert_sql(model, own, len(some)), [*common, *given])
 
 
 def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, names: Names, alike: Names = ()) -> int:
@@ -41,64 +64,69 @@ def update_all(before: Sequence[Model], after: Sequence[Model], *, own: Names, n
     """
     if not before:
         return 0
-    model, vendor = type(before[0]), connections[DEFAULT_DB_ALIAS].vendor
-    known = [(name, getattr(before[0], name)) for name in _fields(model) if name not in own]
+    model, now = type(before[0]), connections[DEFAULT_DB_ALIAS]
+    known = [(name, getattr(before[0], name)) for name in _others(model, own)]
     # Words of ours stand in the text: an index over some of them only would have SQLite read it anew for every value.
-    fixed = tuple((name, value) for name, value in known if value is None or isinstance(value, Enum))
-    first = [to_driver(getattr(after[0], name), vendor) for name in alike]
-    last = [to_driver(value, vendor) for name, value in known if (name, value) not in fixed]
-    was, now = attrgetter(*own), attrgetter(*names)
-    rows = [(*now(new), *was(old)) for old, new in zip(before, after, strict=True)]
-    text = _update_sql(model, alike, names, own, fixed)
-    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-        if vendor == "sqlite":
+    same = tuple(
+        [(name, f"= '{v.value}'" if isinstance(v, Enum) else "IS NULL" if v is None else "= %s") for name, v in known]
+    )
+    first = [to_driver(getattr(after[0], name), now.vendor) for name in alike]
+    last = [to_driver(v, now.vendor) for _, v in known if v is not None and not isinstance(v, Enum)]
+    old, new = attrgetter(*own), attrgetter(*names)
+    rows = [(*new(one), *old(other)) for other, one in zip(before, after, strict=True)]
+    with now.cursor() as cursor:
+        if now.vendor == "sqlite":
             # To read one text with so many rows would take it longer than to do one after another.
-            cursor.executemany(text, [(*first, *(to_driver(value, vendor) for value in row), *last) for row in rows])
+            text = _update_sql(model, names, own, rows=0, alike=alike, same=same)
+            cursor.executemany(text, [[*first, *relation_params([row], now.vendor), *last] for row in rows])
         else:
-            cursor.execute(text, [*first, document(rows), *last])
+            text = _update_sql(model, names, own, rows=1, alike=alike, same=same)  # or any number
+            cursor.execute(text, [*first, *relation_params(rows, now.vendor), *last])
         return int(cursor.rowcount)
 
 
-def _given(rows: Sequence[tuple[Any, ...]], vendor: str) -> list[Any]:
-    """The parameters of the relation of these rows."""
-    return [to_driver(value, vendor) for row in rows for value in row] if vendor == "sqlite" else [document(rows)]
+def update_each(rows: Sequence[Model], names: Sequence[str], *, was: str, before: Sequence[Any]) -> set[Any]:
+    """Write these fields of each row, where its field `was` is in the table what `before` says for that row; gives the
+    keys of the rows that were written. One statement for up to 500 rows.
+    """
+    written: set[Any] = set()
+    now = connections[DEFAULT_DB_ALIAS]
+    for begin in range(0, len(rows), MOST_ROWS):
+        some, model = rows[begin : begin + MOST_ROWS], type(rows[0])
+        new = attrgetter(*(field_of(model, name).attname for name in names))
+        given = [(*new(row), row.pk, old) for row, old in zip(some, before[begin : begin + MOST_ROWS], strict=True)]
+        text = _update_sql(model, tuple(names), ("id", was), rows=len(some), told=("id",))
+        with now.cursor() as cursor:
+            cursor.execute(text, relation_params(given, now.vendor))
+            written.update(key for (key,) in cursor.fetchall())
+    return written
 
 
 @lru_cache(maxsize=500)
-def _insert_sql(model: type[Model], own: Names, shared: Names, rows: int) -> str:
-    columns = ", ".join(_column(model, name) for name in (*shared, *own))
-    casts = [f"%s::{cast}" if connection.vendor != "sqlite" else "%s" for cast in _casts(model, shared)]
-    taken = ", ".join([*casts, *(f"given.c{n}" for n in range(len(own)))])
-    table = statements.quoted(model._meta.db_table)
-    return f"INSERT INTO {table} ({columns}) SELECT {taken} FROM {relation(_casts(model, own), rows)}"  # noqa: S608
+def _insert_sql(model: type[Model], own: Names, rows: int) -> str:
+    others = _others(model, own)
+    columns = ", ".join(column(model, name) for name in (*others, *own))
+    common = [f"%s::{cast(model, name)}" if connection.vendor == "postgresql" else "%s" for name in others]
+    taken = ", ".join([*common, *(f"given.column{n + 1}" for n in range(len(own)))])
+    given = relation([cast(model, name) for name in own], rows)
+    return f"INSERT INTO {quoted(model._meta.db_table)} ({columns}) SELECT {taken} FROM {given}"  # noqa: S608
 
 
 @lru_cache(maxsize=500)
 def _update_sql(
-    model: type[Model], alike: Names, names: Names, own: Names, fixed: tuple[tuple[str, Enum | None], ...]
+    model: type[Model], names: Names, own: Names, *, rows: int, alike: Names = (), same: Texts = (), told: Names = ()
 ) -> str:
-    """On SQLite for one row, on PostgreSQL for those of a relation."""
-    table, one = statements.quoted(model._meta.db_table), connection.vendor == "sqlite"
-    places = ["%s" if one else f"given.c{n}" for n in range(len(names) + len(own))]
-    given = "" if one else f" FROM {relation(_casts(model, (*names, *own)), 0)}"
-    sets = [f"{_column(model, name)} = %s" for name in alike]
-    sets += [f"{_column(model, name)} = {place}" for name, place in zip(names, places, strict=False)]
-    met = [f"{table}.{_column(model, name)} = {place}" for name, place in zip(own, places[len(names) :], strict=True)]
-    words = {name: f"= '{word.value}'" if word else "IS NULL" for name, word in fixed}
-    known = [name for name in _fields(model) if name not in own]
-    met += [f"{table}.{_column(model, name)} {words.get(name, '= %s')}" for name in known]
-    return f"UPDATE {table} SET {', '.join(sets)}{given} WHERE {' AND '.join(met)}"  # noqa: S608
+    """Sets `alike` and `names` where `own` and `same` are met: of the rows of a relation whose columns are `names` and
+    `own`; or, where there is none, of one whose values are parameters in their place.
+    """
+    given = relation([cast(model, name) for name in (*names, *own)], rows) if rows else ""
+    places = [f"given.column{n + 1}" if given else "%s" for n in range(len(names) + len(own))]
+    sets = [*((name, "%s") for name in alike), *zip(names, places, strict=False)]
+    met = [(name, f"= {place}") for name, place in zip(own, places[len(names) :], strict=True)]
+    return update_sql(model, tuple(sets), (*met, *same), told, given)
 
 
 @cache
-def _fields(model: type[Model]) -> dict[str, Any]:
-    """By attribute, the fields that are not made by the database."""
-    return {f.attname: f for f in model._meta.concrete_fields if not f.primary_key}
-
-
-def _casts(model: type[Model], names: Names) -> list[str]:
-    return [statements.cast(_fields(model)[name]) for name in names]
-
-
-def _column(model: type[Model], name: str) -> str:
-    return statements.quoted(_fields(model)[name].column)
+def _others(model: type[Model], own: Names) -> Names:
+    """The attributes of a row that the database does not make, but for its own."""
+    return tuple(f.attname for f in model._meta.concrete_fields if not f.primary_key and f.attname not in own)

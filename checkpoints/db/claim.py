@@ -4,7 +4,6 @@ It knows the columns that both have (status, epoch, lease_until, leased_by) and 
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +12,16 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import F, Model
 
 from checkpoints.conf import conf
-from checkpoints.db import query_cache, statements
+from checkpoints.db import query_cache
 from checkpoints.db.clock import db_in
 from checkpoints.db.query_cache import Query
 from checkpoints.db.rows import from_driver
+from checkpoints.db.statements import Update
 
 TAKEN = ("id", "epoch")
 """What a claim tells of each row."""
 ONE_MORE = F("epoch") + 1
+_PICKED = (("id", "IN (SELECT id FROM picked)"),)
 
 
 def claim_rows(
@@ -45,28 +46,11 @@ def claim_rows(
         text, params = query_cache.compiled(wanted, *values)
     except EmptyResultSet:
         return []
-    leased: dict[str, Any] = {"status": "running", "epoch": ONE_MORE, "lease_until": db_in(conf().lease_seconds)}
-    sets = []
-    for name, value in (leased | {"leased_by": worker} | more).items():
-        right, some = statements.assignment_sql(model, name, value, now.vendor)
-        sets.append((name, right))
-        params += some
-    with now.cursor() as cursor:
-        cursor.execute(_claim_sql(model, text, tuple(sets), tuple(returning), now.vendor), params)
-        return from_driver(model, returning, cursor.fetchall())
-
-
-@lru_cache(maxsize=500)
-def _claim_sql(
-    model: type[Model], wanted: str, sets: tuple[tuple[str, str], ...], returning: tuple[str, ...], vendor: str
-) -> str:
+    leased = {"status": "running", "epoch": ONE_MORE, "lease_until": db_in(conf().lease_seconds), "leased_by": worker}
+    update, more_params = Update(model, {}, leased | more).sql(now.vendor, returning=tuple(returning), met=_PICKED)
     # MATERIALIZED: without it PostgreSQL may evaluate the choice once per row and take more than the limit.
-    postgres = vendor == "postgresql"
-    picked = f"MATERIALIZED ({wanted} FOR UPDATE SKIP LOCKED)" if postgres else f"({wanted})"
-    table, given = (
-        statements.quoted(model._meta.db_table),
-        ", ".join(f"{statements.column(model, name)} = {to}" for name, to in sets),
-    )
-    facts = ", ".join(statements.column(model, name) for name in returning)
-    # Built from Django's own SQL and names of the models; every value is a parameter.
-    return f"WITH picked AS {picked} UPDATE {table} SET {given} WHERE id IN (SELECT id FROM picked) RETURNING {facts}"  # noqa: S608
+    picked = f"MATERIALIZED ({text} FOR UPDATE SKIP LOCKED)" if now.vendor == "postgresql" else f"({text})"
+    with now.cursor() as cursor:
+        # Built from Django's own SQL and names of the models; every value is a parameter.
+        cursor.execute(f"WITH picked AS {picked} {update}", [*params, *more_params])
+        return from_driver(model, returning, cursor.fetchall(), now.vendor)

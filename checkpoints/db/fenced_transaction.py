@@ -9,7 +9,7 @@ from django.db.models import Model
 
 from checkpoints.conf import conf
 from checkpoints.db import drivers, statements
-from checkpoints.db.relations import FEW, document, relation
+from checkpoints.db.bulk import relation, relation_params
 from checkpoints.db.rows import to_driver
 from orchestrator.engine.frozen import frozen
 
@@ -25,6 +25,8 @@ class Rows:
     shared: statements.Shared = ()
 
 
+FEW = 8
+"""Rows that are written out as parameters: their statements are short, and often the same."""
 Outcome = Callable[[], bool]
 """Waits for the end of a transaction, and says whether its fence met a row."""
 
@@ -108,7 +110,7 @@ def _one_statement(
             params += statements.params_of(some.model, some.rows, "postgresql", some.shared)
         else:
             read, _ = statements.values_of(some.model, "postgresql", some.shared)
-            params.append(document([read(row) for row in some.rows]))
+            params += relation_params([read(row) for row in some.rows], "postgresql")
     beside, more = also.sql("postgresql") if also is not None else ("", [])
     return _fenced_sql(update, fence.model, shape, type(gone) if gone is not None else None, beside), params + more
 
@@ -135,7 +137,9 @@ def _fenced_sql(update: str, model: type[Model], shape: Shape, gone: type[Model]
     for n, (of, count, shared) in enumerate(shape):
         into = f"INSERT INTO {statements.quoted(of._meta.db_table)} ({statements.names_of(of, shared)})"
         casts = [one.cast for one in statements.columns_of(of, shared)]
-        given = f"(VALUES {statements.values_sql(count, casts)}) AS given" if count <= FEW else relation(casts, count)
+        # In a SELECT nothing but a cast tells the type of a parameter.
+        few = f"(VALUES {statements.values_sql(count, [f'%s::{cast}' for cast in casts])}) AS given"
+        given = few if count <= FEW else relation(casts, count)
         taken = "".join(f", fence.{statements.column(model, field)}" for _, field in shared)
         parts.append(f"rows{n} AS ({into} SELECT given.*{taken} FROM {given} CROSS JOIN {after})")  # noqa: S608
     if also:

@@ -1,19 +1,18 @@
-"""Statements whose text is kept, by shape: queries of the ORM that cost more to compile than to do, and an UPDATE that
-gives each row values of its own. The journal, leases and jobs call it. It knows no table.
+"""Queries of the ORM whose text is kept, by shape, for they cost more to compile than to do. The journal, leases and
+jobs call it. It knows no table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
-from django.db import DEFAULT_DB_ALIAS, connection, connections
-from django.db.models import Model, QuerySet
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from checkpoints.db import statements
 from checkpoints.db.clock import STANDS_FOR_NOW
 from checkpoints.db.rows import Row, fetch_rows, to_driver
 
@@ -66,40 +65,3 @@ _STANDS: dict[type, Callable[[int], Any]] = {
     str: lambda n: f"stands for value {n}",
 }
 """By kind, what stands for the n-th value: in range, and nobody's own."""
-
-
-def update_each(rows: Sequence[Model], names: Sequence[str], *, was: str, before: Sequence[Any]) -> set[Any]:
-    """Write these fields of each row, where its field `was` is in the table what `before` says for that row; gives the
-    keys of the rows that were written. One statement for up to 500 rows of one model.
-    """
-    written: set[Any] = set()
-    now = connections[DEFAULT_DB_ALIAS]
-    for begin in range(0, len(rows), statements.MOST_ROWS):
-        some = list(zip(rows, before, strict=True))[begin : begin + statements.MOST_ROWS]
-        params = [value for row, old in some for value in _given(row, old, names, now.vendor)]
-        with now.cursor() as cursor:
-            cursor.execute(_update_each_sql(type(rows[0]), was, tuple(names), len(some)), params)
-            written.update(key for (key,) in cursor.fetchall())
-    return written
-
-
-def _given(row: Model, old: Any, names: Sequence[str], vendor: str) -> list[Any]:
-    """A row of the VALUES list: its key, what the field that must be unchanged was, and the new values."""
-    fields: list[Any] = [row._meta.get_field(name) for name in names]
-    new = [statements.field_to_driver(type(row), field.name, getattr(row, field.attname), vendor) for field in fields]
-    return [row.pk, to_driver(old, vendor), *new]
-
-
-@lru_cache(maxsize=500)
-def _update_each_sql(model: type[Model], was: str, names: tuple[str, ...], rows: int) -> str:
-    """Both databases name the columns of a VALUES list alike. Only one needs to be told the types of parameters."""
-    table, fields = (
-        statements.quoted(model._meta.db_table),
-        [model._meta.pk, *map(model._meta.get_field, (was, *names))],
-    )
-    casts = [f"%s::{statements.cast(field)}" if connection.vendor == "postgresql" else "%s" for field in fields]
-    given = ", ".join([f"({', '.join(casts)})"] * rows)
-    key, old, *new = (statements.quoted(field.column) for field in fields)  # type: ignore[union-attr]
-    sets = ", ".join(f"{column} = given.column{n}" for n, column in enumerate(new, start=3))
-    met = f"{table}.{key} = given.column1 AND {table}.{old} = given.column2"
-    return f"UPDATE {table} SET {sets} FROM (VALUES {given}) AS given WHERE {met} RETURNING {key}"  # noqa: S608

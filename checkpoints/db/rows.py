@@ -56,7 +56,7 @@ def fetch_rows(model: type[Row], names: Sequence[str], text: str, params: Iterab
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:
         cursor.execute(text, [to_driver(value, now.vendor) for value in params])
-        found = from_driver(model, names, cursor.fetchall())
+        found = from_driver(model, names, cursor.fetchall(), now.vendor)
     return [new_row(model, dict(zip(names, values, strict=True))) for values in found]
 
 
@@ -90,9 +90,9 @@ def json_to_driver(value: Any, vendor: str) -> Any:
     return None if value is None else orjson.dumps(value).decode()
 
 
-def from_driver(model: type[Model], names: Sequence[str], found: list[Sequence[Any]]) -> list[Sequence[Any]]:
+def from_driver(model: type[Model], names: Sequence[str], found: list[Any], vendor: str) -> list[Sequence[Any]]:
     """Rows as the driver gave them, with the values of these fields as the ORM would give them."""
-    converters = _converters(model, tuple(names), connections[DEFAULT_DB_ALIAS].vendor)
+    converters = _converters(model, tuple(names), vendor)
     if not converters:
         return found
     rows: list[Any] = [*map(list, found)]

@@ -20,6 +20,8 @@ Shared = tuple[tuple[str, str], ...]
 """Attributes of a row that equal a field of another one, and which."""
 Statement = tuple[str, list[Any]]
 """A text and its parameters."""
+Texts = tuple[tuple[str, str], ...]
+"""Fields, and of each what stands behind its column: a value to assign, or a condition."""
 
 _EXPRESSION = "resolve_expression"
 _STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
@@ -39,8 +41,8 @@ class Update:
     where: Mapping[str, Any]
     values: Mapping[str, Any]
 
-    def sql(self, vendor: str, *, returning: tuple[str, ...] = ()) -> tuple[str, list[Any]]:
-        """The statement, and its parameters. Names come from the models; every value is a parameter."""
+    def sql(self, vendor: str, *, returning: tuple[str, ...] = (), met: Texts = ()) -> Statement:
+        """The statement, of those that also meet `met`. Names come from the models; every value is a parameter."""
         as_it_is = AS_IT_IS[vendor]
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
@@ -58,8 +60,8 @@ class Update:
         for value in self.where.values():
             if value is not None:
                 params.append(value if type(value) in as_it_is else to_driver(value, vendor))
-        where = tuple([(name, value is None) for name, value in self.where.items()])
-        return _update_sql(self.model, tuple(texts), where, returning), params
+        where = [(name, "IS NULL" if value is None else "= %s") for name, value in self.where.items()]
+        return update_sql(self.model, tuple(texts), (*met, *where), returning), params
 
 
 def update_returning(
@@ -71,7 +73,7 @@ def update_returning(
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:
         cursor.execute(*Update(model, where, values).sql(now.vendor, returning=tuple(returning)))
-        return from_driver(model, returning, cursor.fetchall())
+        return from_driver(model, returning, cursor.fetchall(), now.vendor)
 
 
 def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
@@ -101,14 +103,16 @@ class _Column:
 def columns_of(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
     """The columns that an INSERT gives, but for those that come from the fence."""
     fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
-    fields = [f for f in fields if f.attname not in dict(shared)]
     return tuple(
-        _Column(f.column, f.attname, cast(f), json_to_driver if isinstance(f, JSONField) else to_driver) for f in fields
+        _Column(f.column, f.attname, cast(model, f.name), json_to_driver if isinstance(f, JSONField) else to_driver)
+        for f in fields
+        if f.attname not in dict(shared)
     )
 
 
-def cast(field: Any) -> str:
+def cast(model: type[Model], name: str) -> str:
     """The type for a cast, without a length: a cast to a length would cut silently, where an insert refuses."""
+    field = field_of(model, name)
     kind = field.rel_db_type(connection) if field.is_relation else field.db_type(connection)
     return str(kind).partition("(")[0]
 
@@ -122,37 +126,27 @@ def names_of(model: type[Model], shared: Shared = ()) -> str:
 
 @lru_cache(maxsize=500)
 def _insert_sql(model: type[Model], rows: int) -> str:
-    one = f"({', '.join(['%s'] * len(columns_of(model)))})"
-    return f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)}) VALUES {', '.join([one] * rows)}"  # noqa: S608
+    values = values_sql(rows, ["%s"] * len(columns_of(model)))
+    return f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)}) VALUES {values}"  # noqa: S608
 
 
-def values_sql(rows: int, casts: Sequence[str]) -> str:
-    """Rows of a VALUES list with casts: in a SELECT nothing else tells the types of parameters."""
-    one = f"({', '.join(f'%s::{cast}' for cast in casts)})"
-    return ", ".join([one] * rows)
+def values_sql(rows: int, places: Sequence[str]) -> str:
+    """The rows of a VALUES list, of such places of parameters each."""
+    return ", ".join([f"({', '.join(places)})"] * rows)
 
 
 @lru_cache(maxsize=500)
-def _update_sql(
-    model: type[Model],
-    values: tuple[tuple[str, str], ...],
-    where: tuple[tuple[str, bool], ...],
-    returning: tuple[str, ...],
-) -> str:
-    sets = ", ".join(f"{column(model, name)} = {text}" for name, text in values)
-    wheres = " AND ".join(f"{column(model, name)} {'IS NULL' if null else '= %s'}" for name, null in where)
-    table = quoted(model._meta.db_table)
-    given = f" RETURNING {_columns_sql(model, returning)}" if returning else ""
-    return f"UPDATE {table} SET {sets} WHERE {wheres}{given}"  # noqa: S608
-
-
-@cache
-def _columns_sql(model: type[Model], names: tuple[str, ...]) -> str:
-    return ", ".join(column(model, name) for name in names)
+def update_sql(model: type[Model], sets: Texts, where: Texts, returning: tuple[str, ...] = (), given: str = "") -> str:
+    """The text of an UPDATE, which may take values from a relation."""
+    assigned = ", ".join(f"{column(model, name)} = {text}" for name, text in sets)
+    met = " AND ".join(f"{column(model, name)} {text}" for name, text in where)
+    source = f" FROM {given}" if given else ""
+    told = f" RETURNING {', '.join(column(model, name) for name in returning)}" if returning else ""
+    return f"UPDATE {quoted(model._meta.db_table)} SET {assigned}{source} WHERE {met}{told}"  # noqa: S608
 
 
 def column(model: type[Model], name: str) -> str:
-    return quoted(_field(model, name).column)
+    return quoted(field_of(model, name).column)
 
 
 @cache
@@ -199,12 +193,12 @@ def _auto(field: Any) -> bool:
 
 
 @cache
-def _field(model: type[Model], name: str) -> Any:
+def field_of(model: type[Model], name: str) -> Any:
     return model._meta.get_field(name)
 
 
 def field_to_driver(model: type[Model], name: str, value: Any, vendor: str) -> Any:
-    return json_to_driver(value, vendor) if isinstance(_field(model, name), JSONField) else to_driver(value, vendor)
+    return json_to_driver(value, vendor) if isinstance(field_of(model, name), JSONField) else to_driver(value, vendor)
 
 
 def assignment_sql(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:

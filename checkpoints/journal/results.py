@@ -294,7 +294,7 @@ def amend_results(changes: Sequence[tuple[TaskResult, dict[str, Any]]], protecti
     sealed_rows.verify_rows(rows, protection)
     for row, values in changes:
         names = sealed_rows.seal_again(row, protection, **values)
-    return query_cache.update_each(rows, names, was="outcome", before=before)
+    return bulk.update_each(rows, names, was="outcome", before=before)
 
 
 def run_atomically(lease: Lease, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
