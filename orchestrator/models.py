@@ -1,4 +1,4 @@
-"""Rows of floor 3: tokens, answered requests, and what a person prefers."""
+"""Rows of floor 3: tokens, refused ones, answered requests, and what a person prefers."""
 
 from django.conf import settings
 from django.db import models
@@ -51,6 +51,20 @@ class IdempotencyRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.key}"
+
+
+class FailedAuthentication(models.Model):
+    """How often an address or a token was turned away in the window at hand. Rows out of date are deleted."""
+
+    subject = models.CharField(max_length=60, primary_key=True, help_text="address:<address> or token:<digest>")
+    failures = models.PositiveIntegerField(default=0)
+    ends_at = models.DateTimeField(help_text="When the window ends, and counting begins anew.")
+
+    class Meta:
+        indexes = [models.Index(fields=["ends_at"], name="failed_authentication_age")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.failures}"
 
 
 class Preference(models.Model):

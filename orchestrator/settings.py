@@ -3,6 +3,7 @@
 Three modes: production (the default, refuses to start without a secret key), debug and demo.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from orchestrator import environment, logging
@@ -38,6 +39,7 @@ INSTALLED_APPS = [
     "channels",
     "rest_framework",
     "drf_spectacular",
+    "axes",
 ]
 if DEMO:
     INSTALLED_APPS += DEMO_APPS
@@ -53,6 +55,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "orchestrator.urls"
@@ -93,6 +96,20 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AXES_HANDLER = "orchestrator.login_throttle.LoginThrottle"
+AXES_CLIENT_IP_CALLABLE = "orchestrator.login_throttle.axes_address"
+AXES_LOCKOUT_CALLABLE = "orchestrator.views.locked_out.locked_out"
+# A success forgives the failures of that name at that address, and no others: somebody with an account of his own must
+# not reset what he did to others.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_FAILURE_LIMIT = environment.whole("COUNTERSIGN_LOGIN_FAILURES", default=5, least=1)
+AXES_COOLOFF_TIME = timedelta(seconds=environment.number("COUNTERSIGN_LOGIN_PAUSE_SECONDS", default=900, least=1))
+# What is refused unlooked at prolongs nothing, else anybody could keep anybody out for good.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"

@@ -3,11 +3,12 @@
 from typing import Any
 
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from orchestrator import tokens
+from orchestrator.api.throttle import refuse_token
 from orchestrator.models import ApiToken
 
 
@@ -18,9 +19,10 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, text = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"token":
             return None
-        token = tokens.find_token(text.strip().decode("ascii", "replace"))
+        given = text.strip().decode("ascii", "replace")
+        token = tokens.find_token(given)
         if token is None:
-            raise AuthenticationFailed("this token is unknown, revoked or out of date")
+            refuse_token(request, given)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

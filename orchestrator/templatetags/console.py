@@ -146,6 +146,9 @@ def spell(span: timedelta) -> str:
     return f"{minutes // 1440} days" if minutes >= 2880 else "1 day"
 
 
+register.filter("span", spell)
+
+
 @register.filter
 def left(deadline: datetime) -> str:
     """The time left, in words."""

@@ -10,7 +10,7 @@ from checkpoints.models import Run
 from orchestrator import runs, tokens
 from orchestrator.models import ApiToken
 from tests.support import api_graphs as graphs
-from tests.support.cast import PASSWORD, People, UserFactory
+from tests.support.cast import People, UserFactory
 
 OURS = ("checkpoints", "approvals", "orchestrator")
 SHOWN = [model for model in admin.site._registry if model._meta.app_label in OURS]
@@ -26,8 +26,7 @@ def run(people: People) -> Run:
 
 @pytest.fixture
 def root(client: Client) -> Client:
-    UserFactory.create(username="root", is_superuser=True, is_staff=True)
-    client.login(username="root", password=PASSWORD)
+    client.force_login(UserFactory.create(username="root", is_superuser=True, is_staff=True))
     return client
 
 
@@ -58,7 +57,7 @@ def test_staff_see_what_their_role_lets_them_see(client: Client, people: People,
     for user, status in ((people.auditor, 200), (people.steward, 200), (people.reviewer, 403)):
         user.is_staff = True
         user.save()
-        client.login(username=user.username, password=PASSWORD)
+        client.force_login(user)
         assert client.get(reverse("admin:checkpoints_checkpoint_changelist")).status_code == status
 
 
@@ -69,7 +68,7 @@ def test_a_token_can_be_revoked_and_only_by_whom_it_is_given(root: Client, peopl
     people.auditor.is_staff = True
     people.auditor.save()
     other = Client()
-    other.login(username="ada", password=PASSWORD)
+    other.force_login(people.auditor)
     other.post(address, chosen)
     assert tokens.find_token(text) is not None
     root.post(address, chosen)

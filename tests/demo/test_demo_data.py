@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.http import HttpRequest
 from django.urls import reverse
 
 from approvals import inbox
@@ -31,7 +32,7 @@ def test_the_printed_passwords_open_the_printed_accounts() -> None:
         if len(words) == 3 and words[0] in ("olive", "rita", "jonas", "stella", "ada")
     }
     assert len(people) == 5
-    assert all(authenticate(username=name, password=password) for name, password in people.items())
+    assert all(authenticate(HttpRequest(), username=name, password=password) for name, password in people.items())
 
 
 def test_its_runs_come_to_rest_in_different_states(live_server: Any, settings: Any) -> None:
@@ -68,7 +69,7 @@ def test_a_password_that_was_changed_is_neither_printed_nor_set_back() -> None:
     olive.set_password("my own secret one")
     olive.save()
     assert "(changed since)" in demo_data()
-    assert authenticate(username="olive", password="my own secret one")
+    assert authenticate(HttpRequest(), username="olive", password="my own secret one")
 
 
 def test_it_refuses_a_real_installation(settings: Any) -> None:

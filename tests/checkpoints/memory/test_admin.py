@@ -10,7 +10,7 @@ from django.urls import reverse
 from checkpoints.core.status import Status
 from checkpoints.memory.shelf import delete_trace
 from checkpoints.models import AuditLine, MemoryTrace
-from tests.support.cast import PASSWORD, People
+from tests.support.cast import People
 from tests.support.memory_graphs import chain, gone, memory, remember, versions
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,7 +21,7 @@ def _staff(client: Client, user: User, *codenames: str) -> Client:
     user.is_staff = True
     user.save()
     user.user_permissions.add(*Permission.objects.filter(codename__in=codenames))
-    client.login(username=user.username, password=PASSWORD)
+    client.force_login(user)
     return client
 
 

@@ -209,7 +209,7 @@ def test_a_rejected_wish_is_forgotten(rita: User) -> None:
 def test_the_page_of_a_review_shows_what_is_to_be_remembered_beside_what_is(client: Client, rita: User) -> None:
     remember("limit", 10, "rules")
     run = _waiting()
-    client.login(username=rita.username, password=cast.PASSWORD)
+    client.force_login(rita)
     page = client.get(reverse("review", args=[run.key]))
     shown = page.content.decode()
     assert (page.status_code, "Remember limit (rules)" in shown) == (200, True)

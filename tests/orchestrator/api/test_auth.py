@@ -13,7 +13,7 @@ from checkpoints.models import Run
 from orchestrator import tokens, urls_api
 from orchestrator.models import ApiToken
 from tests.support.api_people import Client
-from tests.support.cast import PASSWORD, People
+from tests.support.cast import People
 
 START = {"graph": "gated", "input": {"claim_id": "C"}}
 
@@ -60,8 +60,7 @@ def test_a_token_is_good_for_its_scopes_only(people: People, paused: Run, scope:
 
 def test_a_session_may_read_and_needs_the_csrf_token_to_post(people: People) -> None:
     browser = Browser(enforce_csrf_checks=True)
-    assert people.starter.is_active
-    browser.login(username="olive", password=PASSWORD)
+    browser.force_login(people.starter)
     assert browser.get("/api/v1/runs/").status_code == 200
     refused = browser.post("/api/v1/runs/", START, content_type="application/json")
     assert (refused.status_code, refused.json()["code"]) == (403, "permission_denied")
