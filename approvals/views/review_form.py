@@ -54,12 +54,19 @@ def _choice(posted: QueryDict, write: str, verdict: str, control: Control | None
         value = reading.read_form(control, posted.dict())
         choice.value = None if value is reading.ABSENT else value
         marked = reading.errors(control)
-        if verdict == "edit":
+        if verdict == "edit" and not _is_drawn(posted, write):
+            choice.errors = ["Its edit form was not open, so nothing was edited. Now it is."]
+        elif verdict == "edit":
             choice.errors = [f"{one.label or 'Value'}: {one.error}" for one in marked]
         else:
             for one in marked:
                 one.error = ""
     return choice
+
+
+def _is_drawn(posted: QueryDict, write: str) -> bool:
+    """Whether the edit form of a write was on the page: of one that was not, every field would count as emptied."""
+    return f"d-{write}" in posted or any(name.startswith(f"e-{write}") for name in posted)
 
 
 def refuse(choice: Choice, message: str, found: Sequence[Mapping[str, str]], *, channel: str) -> None:

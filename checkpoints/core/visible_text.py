@@ -1,5 +1,5 @@
-"""Texts as people can see them: what is invisible, turns the reading direction, or looks like something else, is written
-out by number. Pure; pages, commands and whoever else shows a text of a run calls it.
+"""Texts as people can see them: what is invisible, turns the reading direction, or looks like something else, is
+written out by number. Pure; pages, commands and whoever else shows a text of a run calls it.
 
 Two texts that differ never give the same stretches, and never the same plain text.
 """
@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _EMPTY_LOOKING = (
@@ -124,7 +125,7 @@ def _found(text: str, found: re.Match[str]) -> Iterator[Stretch]:
 def _combined(base: str, marks: str) -> Iterator[Stretch]:
     """Combining marks: as they are where they belong to the letter before them and to no other way of writing it."""
     lonely = not base or base.isspace() or is_odd(base)
-    doubled = any(one == other for one, other in zip(marks, marks[1:], strict=False))
+    doubled = any(one == other for one, other in pairwise(marks))
     dotted = base in "ij" and "\u0307" in marks
     if lonely or doubled or dotted or unicodedata.normalize("NFC", base + marks) != base + marks:
         yield from (Stretch("odd", one) for one in marks)
