@@ -123,7 +123,7 @@ class _Builder:
         if isinstance(proposed, list):
             self._add_items(now, proposed, change)
             return
-        self.lead.append(("It is combined with what was there when it was proposed:", leaf_of(now)))
+        self.lead.append(("It is combined with what was there when proposed:", leaf_of(now)))
         self.table.heads = ("Is there already", PROPOSED)
         if isinstance(proposed, Mapping) and isinstance(now, Mapping) and proposed:
             for key, value in proposed.items():
@@ -135,7 +135,7 @@ class _Builder:
 
     def _add_items(self, now: Any, proposed: list[Any], change: Sequence[str]) -> None:
         count = f"{len(proposed):,} item{'' if len(proposed) == 1 else 's'}"
-        self.lead.append((f"Adds {count} to what was there when it was proposed:", leaf_of(now)))
+        self.lead.append((f"Adds {count} to what was there when proposed:", leaf_of(now)))
         only: Any = proposed[0] if len(proposed) == 1 else None
         if _says_change(only, change):
             self.say(only, change)

@@ -53,7 +53,7 @@ def shown_value(leaf: Leaf) -> SafeString:
         return format_html('<code class="js">{}</code>{}', visible_code(leaf.text), more)
     text = _isolated(stretches(leaf.text, ends=not more))
     if leaf.kind == "quoted":
-        text = format_html('<span class="q">"</span>{}<span class="q">"</span>', text)
+        text = format_html('<span class="qt">"</span>{}<span class="qt">"</span>', text)
     return format_html('<span class="exact{}">{}</span>{}', " id" if leaf.unbroken else "", text, more)
 
 

@@ -23,9 +23,46 @@ SEEN = {
     "h4": "=",
     "p": "¶",
 }
-SEEN_CLASSES = {"nil": "*", "odd": "¤", "q": "“", "cut": "…", "letter": "letter", "items": "items", "env-h": "head"}
+SEEN_CLASSES = {"nil": "*", "odd": "¤", "qt": "“", "cut": "…", "letter": "letter", "items": "items", "env-h": "head"}
 UNSEEN_CLASSES = {"sr"}
 KEEP = {"bdi", "ins", "del"}
+
+ALIKE = {
+    "an object for an empty list": ({"a": 1}, []),
+    "a list for an object": (["x"], {"a": 1}),
+    "texts for numbers": (["1", "2"], [1, 2]),
+    "truth for a word": ([True], ["yes"]),
+    "yes": (True, "yes"),
+    "true": (True, "true"),
+    "no": (False, "no"),
+    "a number for a text": (1, "1"),
+    "a fraction": (1, 1.0),
+    "empty text": ("", "empty text"),
+    "no text": ("", None),
+    "not set": (None, "not set"),
+    "an empty list": ([], "none"),
+    "an empty list in words": ([], "empty list"),
+    "an empty object": ({}, "no fields"),
+    "an empty object for a list": ({}, []),
+    "no key for null": ({}, {"a": None}),
+    "keys alike": ({"amount": 1}, {"amount_": 1}),
+    "keys by case": ({"amount": 1}, {"Amount": 1}),
+    "a path for a key": ({"a": {"b": 1}}, {"a › b": 1}),
+    "a list for a text of lines": (["a", "b"], "a\nb"),
+    "an item of two lines": (["a\nb"], ["a", "b"]),
+    "a comma": (["a, b"], ["a", "b"]),
+    "JSON for a text": ({"a": {}}, '{"a": {}}'),
+    "an empty line": ("a\n\nb", "a\n\n\nb"),
+    "a blank": ("a b", "a  b"),
+    "a blank at the end": ("a", "a "),
+    "a wrapped line": ("a b", "a\nb"),
+    "a letter in two ways": ("é", "e\u0301"),
+    "a hidden mark": ("ab", "a\u200bb"),
+    "a mark spelled out": ("a\u200bb", "a⟨U+200B⟩b"),
+    "directions": ("aא1", "a1א"),
+    "the end of a long text": ("y" * 3000 + "a", "y" * 3000 + "b"),
+}
+"""Pairs of values that somebody could take for each other."""
 
 
 class _Look(HTMLParser):
