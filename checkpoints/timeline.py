@@ -7,6 +7,7 @@ Lists read columns only; the payload of a checkpoint is read where one is named.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -147,11 +148,13 @@ def head_state(run_id: UUID) -> dict[str, Any]:
     return _read(head, kept=False).state()
 
 
-def changes(checkpoint: Checkpoint) -> list[Change]:
-    """What this checkpoint changed against its parent; against nothing for the first of a run. Three queries."""
+def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Change]:
+    """What this checkpoint's state changed against its parent; against nothing for the first of a run; the first
+    `at_most` of it. Three queries.
+    """
     read = _read(checkpoint.id)
     before = _read(checkpoint.parent).state() if checkpoint.parent else {"input": read.input}
-    return list(_changes(before, read))
+    return list(islice(_changes(before, read), at_most))
 
 
 def diff(a: UUID, b: UUID) -> list[Change]:

@@ -4,9 +4,13 @@ What has no control of its own is edited as JSON, so every schema gets a form.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from approvals.forms import fidelity
+from checkpoints.core.visible_json import escaped, indented
 
 KEYS_OF_A_FILE = {"file", "name", "size", "sha256"}
 RADIO_UP_TO = 5
@@ -14,6 +18,8 @@ MOST_ITEMS = 20
 """Items up to which a list or dictionary is edited item by item."""
 LONG = 80
 """Characters from which a text is edited in an area."""
+UNSET: Any = object()
+"""No value, so the schema's default is shown, where `None` is the value null."""
 
 
 @dataclass(slots=True)
@@ -45,7 +51,8 @@ def root(schema: Mapping[str, Any], *, prefix: str, value: Any = None, label: st
     With a value, lists of objects and open dictionaries get a control for each item that is there; without one, they
     are written as JSON, for nobody knows how many there will be.
     """
-    return _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=value, required=True)
+    given = UNSET if value is None else value
+    return _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=given, required=True)
 
 
 def _control(
@@ -59,10 +66,14 @@ def _control(
     required: bool,
 ) -> Control:
     plain, nullable = resolved(schema, defs)
-    kind, item = kind_of(plain, defs, value)
+    kind, item = kind_of(plain, defs, None if value is UNSET else value)
+    if value is UNSET or (value is None and not nullable):
+        value = schema.get("default")
+    else:
+        blank = not nullable and (required or schema.get("default", UNSET) == value)
+        kind, item = fidelity.fitting(kind, item, value, choices=choices_of(plain), blank=blank)
     hint = str(schema.get("description") or plain.get("description") or "")
     control = Control(kind, name, path, label, hint, required and not nullable, item=item, nullable=nullable)
-    value = schema.get("default") if value is None else value
     if kind == "group":
         control.children = _children(plain, defs, control, value if isinstance(value, Mapping) else {})
     elif kind == "map":
@@ -70,7 +81,7 @@ def _control(
     elif kind == "rows":
         control.children = _rows(plain, defs, control, value)
     elif kind in ("choice", "radio"):
-        control.choices = [(str(v), humanise(str(v))) for v in choices_of(plain)]
+        control.choices = list(_told_apart({str(v): humanise(str(v)) for v in choices_of(plain)}).items())
     control.value = _shown(kind, value)
     return control
 
@@ -78,7 +89,7 @@ def _control(
 def _shown(kind: str, value: Any) -> Any:
     """A value as its control shows it."""
     if kind == "json":
-        return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+        return "" if value is None else escaped(indented(value))
     if kind == "lines":
         return "\n".join(str(one) for one in value) if isinstance(value, list) else ""
     if kind in ("choice", "radio"):
@@ -90,9 +101,11 @@ def _entries(
     schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Mapping[str, Any]
 ) -> list[Control]:
     inner = schema.get("additionalProperties", {})
-    return [
-        _child(inner, defs, parent, str(key), label=str(key), value=one, required=True) for key, one in value.items()
-    ]
+    found = []
+    for number, (key, one) in enumerate(value.items()):
+        label = _label_of_entry(str(key))
+        found.append(_child(inner, defs, parent, str(key), label=label, value=one, required=True, at=number))
+    return found
 
 
 def _rows(schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Sequence[Any]) -> list[Control]:
@@ -114,19 +127,16 @@ def _rows(schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, v
 def _children(
     schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Mapping[str, Any]
 ) -> list[Control]:
-    required = schema.get("required", ())
+    required, labels = schema.get("required", ()), _labels(schema["properties"])
     return [
-        _child(
-            inner,
-            defs,
-            parent,
-            key,
-            label=str(inner.get("title") or "") or humanise(key),
-            value=value.get(key),
-            required=key in required,
-        )
+        _child(inner, defs, parent, key, label=labels[key], value=value.get(key, UNSET), required=key in required)
         for key, inner in schema["properties"].items()
     ]
+
+
+def _labels(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Each field's label: its title, or its key where several would be called the same."""
+    return _told_apart({key: str(one.get("title") or "").strip() or humanise(key) for key, one in properties.items()})
 
 
 def _child(
@@ -138,9 +148,11 @@ def _child(
     label: str,
     value: Any,
     required: bool,
+    at: int | None = None,
 ) -> Control:
-    path = f"{parent.path}.{key}" if parent.path else key
-    child = _control(schema, defs, name=f"{parent.name}.{key}", path=path, label=label, value=value, required=required)
+    # Entries are named by number: their keys are anybody's, and two ways to one name would lose a value.
+    name, path = f"{parent.name}.{key if at is None else at}", f"{parent.path}.{key}" if parent.path else key
+    child = _control(schema, defs, name=name, path=path, label=label, value=value, required=required)
     child.key = key
     return child
 
@@ -235,3 +247,14 @@ def humanise(key: str) -> str:
     """A key as a label."""
     words = key.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
+
+
+def _told_apart(labels: Mapping[str, str]) -> dict[str, str]:
+    """Key -> label, with the key where another has the same label."""
+    count = Counter(label.casefold() for label in labels.values())
+    return {key: label if count[label.casefold()] == 1 else f"{label} ({key})" for key, label in labels.items()}
+
+
+def _label_of_entry(key: str) -> str:
+    """The key of an open dictionary: as it is, in quotes where one would not see it."""
+    return key if key and key.strip() == key and not key.startswith('"') else json.dumps(key, ensure_ascii=False)

@@ -1,88 +1,96 @@
-"""How a value and what would replace it are shown: as fields, as marked text, or as added and removed items. Pure.
+"""What a proposal changes: fields of objects, words of texts, items of lists, page by page. Pure.
 
-Pages of both upper floors use it. Nothing that a person decides on is left out: equal fields are folded, never dropped.
+Two values that differ never look the same here, and nothing that differs is left out: what is equal is folded, what is
+too long is cut with its length and fingerprint, and everything else has its page. What is compared is what the caller
+gives as `now`; a value's own account of what it changes is shown as that, and only where `change` asks for it.
 """
 
-import difflib
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from approvals.forms.controls import humanise
+from approvals.views import text_pieces
+from approvals.views.change_blocks import (
+    NOW,
+    PROPOSED,
+    Block,
+    Fields,
+    Items,
+    Letter,
+    ManyFields,
+    Note,
+    Path,
+    becomes,
+)
+from approvals.views.edit_script import Steps
+from approvals.views.leaf import ABSENT, is_short_list, label_of_path, leaf_of
+from checkpoints.core.visible_json import fingerprint
+from orchestrator.engine.canonical import encode
+from orchestrator.engine.ops import same
 
 LETTER = 120
 """Characters from which a text is shown as a letter with marked words."""
-WORDWISE = 64 * 1024
-"""Characters up to which texts are compared word by word; longer ones line by line."""
-_ODD = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_TOKENS = re.compile(r"\s+|[^\s\w]|\w+")
+PAGE = 40
+"""Rows, items, and stretches of a letter on one page."""
+FOLDED_FROM = 8000
+"""Characters from which what is unchanged in a letter is folded."""
+MANY = 2000
+"""Fields of two objects from which those that are unchanged are only counted."""
+DEEPEST = 4
+"""Keys of a path; what lies deeper is shown as JSON."""
+_BOXES = (dict, list)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One field: its label, and both values as texts. `state` is same, changed, new, gone or info."""
+@dataclass(slots=True)
+class Part:
+    """What a page shows of a block."""
 
-    label: str
-    state: str
-    now: str
-    proposed: str
-    long: bool = False
+    block: Block
+    units: Sequence[Any]
+    first: bool
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What is shown of a change. `lead` stands above it; `same` are equal fields, `unlisted` says how many more."""
+
+    blocks: list[Block] = field(default_factory=list)
+    same: Fields = field(default_factory=lambda: Fields(heads=None))
+    lead: list[Note] = field(default_factory=list)
+    unlisted: str = ""
 
     @property
-    def whole(self) -> bool:
-        """Whether it is one word, as amounts, accounts and ids are, that no line may break."""
-        return len(self.proposed) <= 34 and not any(letter.isspace() for letter in self.proposed)
+    def pages(self) -> int:
+        return max(1, -(-sum(len(block) for block in self.blocks) // PAGE))
+
+    def page(self, number: int) -> list[Part]:
+        """What stands on that page, the first being 0."""
+        start, stop, at, found = number * PAGE, (number + 1) * PAGE, 0, []
+        for block in self.blocks:
+            first, last = max(start - at, 0), min(stop - at, len(block))
+            if first < last:
+                found.append(Part(block, block.units(first, last), first == 0))
+            at += len(block)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of text: "same", "in" (inserted) or "out" (deleted)."""
+def compare(
+    now: Any, proposed: Any, *, adds: bool = False, change: Sequence[str] = (), steps: Steps | None = None
+) -> Comparison:
+    """How the change from `now` to `proposed` is shown. `adds`: the value is combined with what is there.
 
-    state: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A longer text with its changes marked; its label is empty where it is the whole value."""
-
-    label: str
-    paragraphs: list[list[Piece]]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What the template draws, each part where it has something: fields, texts, items of a list.
-
-    `fresh`: all of it is new. `states_before`: the value itself says what it changes, as {before, after}.
+    `change` names the two keys under which the value itself says what was and what becomes of it.
     """
-
-    rows: list[Row] = field(default_factory=list)
-    same: list[Row] = field(default_factory=list)
-    texts: list[Text] = field(default_factory=list)
-    items: list[Piece] = field(default_factory=list)
-    fresh: bool = False
-    states_before: bool = False
-
-
-def compare(now: Any, proposed: Any, *, adds: bool = False) -> Shown:
-    """How the change from `now` to `proposed` is shown. `adds`: the value is added to what is there."""
-    if is_long(proposed):
-        return Shown(texts=[_text("", now if not adds else None, proposed)])
-    if adds and isinstance(proposed, list) and len(proposed) == 1 and isinstance(proposed[0], Mapping):
-        proposed = proposed[0]
-    if isinstance(proposed, list):
-        before = now if isinstance(now, list) and not adds else []
-        return Shown(items=list(_items(before, proposed)), fresh=not before)
-    rows = list(_rows(None if adds else now, proposed))
-    changed = [row for row in rows if row.state != "same"]
-    plain = [row for row in changed if not row.long]
-    texts = [_text(row.label, row.now, row.proposed) for row in changed if row.long]
-    same = [row for row in rows if row.state == "same"]
-    fresh, states_before = all(row.state == "new" for row in rows), any(row.state == "info" for row in rows)
-    return Shown(plain, same, texts, fresh=fresh, states_before=states_before)
+    found = _Builder(steps or Steps())
+    if adds:
+        found.add(now, proposed, change)
+    elif _says_change(proposed, change):
+        found.say(proposed, change)
+        found.lead.append(("There now:", leaf_of(now)))
+    else:
+        found.table.fresh = now is None
+        found.walk((), now, proposed)
+    return found.comparison()
 
 
 def is_long(value: Any) -> bool:
@@ -90,124 +98,163 @@ def is_long(value: Any) -> bool:
     return isinstance(value, str) and (len(value) > LETTER or "\n" in value)
 
 
-def _text(label: str, now: Any, proposed: str) -> Text:
-    return Text(label, paragraphs(pieces(now if isinstance(now, str) else "", proposed)))
+def _says_change(value: Any, change: Sequence[str]) -> bool:
+    both = len(change) == 2 and isinstance(value, Mapping)
+    return both and all(isinstance(value.get(key), Mapping) for key in change)
 
 
-def _rows(now: Any, proposed: Any) -> Iterator[Row]:
-    if not isinstance(proposed, Mapping):
-        yield _row("Value", _Leaf(now), _Leaf(proposed))
-        return
-    if isinstance(proposed.get("before"), Mapping) and "after" in proposed:
-        # A value that says itself what it changes: shown as that change, the rest of it below.
-        yield from _rows(proposed["before"], proposed["after"] or dict.fromkeys(proposed["before"]))
-        rest = {key: value for key, value in proposed.items() if key not in ("before", "after")}
-        yield from (Row(_label(path), "info", "", leaf.text) for path, leaf in _leaves(rest))
-        return
-    before = dict(_leaves(now)) if isinstance(now, Mapping) else {}
-    after = dict(_leaves(proposed))
-    for path in [*after, *(path for path in before if path not in after)]:
-        yield _row(_label(path), before.get(path) or _Leaf(None), after.get(path) or _Leaf(None))
+class _Builder:
+    """A comparison under construction: tables first, then letters and lists."""
 
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.table, self.more = Fields(), Fields(heads=None)
+        self.blocks: list[Block] = []
+        self.same = Fields(heads=None)
+        self.lead: list[Note] = []
+        self.unlisted = ""
 
-def _label(path: Sequence[str]) -> str:
-    return " › ".join(humanise(part) for part in path)
+    def comparison(self) -> Comparison:
+        tables: list[Block] = [table for table in (self.table, self.more) if table.entries]
+        return Comparison([*tables, *self.blocks], self.same, self.lead, self.unlisted)
 
-
-class _Leaf:
-    """A value at the end of a path; None counts as not set."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.text = text_of(value)
-
-
-def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], _Leaf]]:
-    for key, inner in value.items():
-        if isinstance(inner, Mapping) and inner and len(path) < 3:
-            yield from _leaves(inner, (*path, str(key)))
+    def add(self, now: Any, proposed: Any, change: Sequence[str]) -> None:
+        """The value is combined with what is there, by the channel's own rule."""
+        if isinstance(proposed, list):
+            self._add_items(now, proposed, change)
+            return
+        self.lead.append(("It is combined with what was there when proposed:", leaf_of(now)))
+        self.table.heads = ("Is there already", PROPOSED)
+        if isinstance(proposed, Mapping) and isinstance(now, Mapping) and proposed:
+            for key, value in proposed.items():
+                self.walk((key,), now.get(key, ABSENT), value)
+        elif is_long(proposed):
+            self._flat((), proposed)
         else:
-            yield (*path, str(key)), _Leaf(inner)
+            self.table.entries.append(((), now, proposed))
+
+    def _add_items(self, now: Any, proposed: list[Any], change: Sequence[str]) -> None:
+        count = f"{len(proposed):,} item{'' if len(proposed) == 1 else 's'}"
+        self.lead.append((f"Adds {count} to what was there when proposed:", leaf_of(now)))
+        only: Any = proposed[0] if len(proposed) == 1 else None
+        if _says_change(only, change):
+            self.say(only, change)
+        elif isinstance(only, Mapping) and only:
+            for key, value in only.items():
+                self._flat((key,), value)
+        elif proposed:
+            self.blocks.append(Items("", [], proposed, self.steps))
+
+    def say(self, value: Mapping[str, Any], change: Sequence[str]) -> None:
+        """The value's own account of a change: shown as what it says, and below it what else it holds."""
+        self.table.heads = ("Before, as it says", "After, as it says")
+        self.walk((), value[change[0]], value[change[1]])
+        self.more.title = "It also holds"
+        for key, inner in value.items():
+            if key not in change:
+                self._flat((key,), inner)
+
+    def walk(self, path: Path, now: Any, proposed: Any) -> None:
+        """Put what differs between two values where it is shown."""
+        if now is not ABSENT and proposed is not ABSENT and same(now, proposed):
+            self._unchanged(path, proposed)
+        elif self._is_entered(path, now, proposed):
+            self._enter(
+                path, now if isinstance(now, Mapping) else {}, proposed if isinstance(proposed, Mapping) else {}
+            )
+        elif _are_items(now, proposed, whole=not path):
+            before, after = (side if isinstance(side, list) else [] for side in (now, proposed))
+            self.blocks.append(Items(label_of_path(path), before, after, self.steps, self._notes(now, proposed)))
+        elif _is_letter(now, proposed):
+            self.blocks.append(self._letter(label_of_path(path), now, proposed, self._notes(now, proposed)))
+        else:
+            self.table.entries.append((path, now, proposed))
+
+    def _is_entered(self, path: Path, now: Any, proposed: Any) -> bool:
+        """Whether the fields of an object are shown one by one: beside those of another, or beside nothing."""
+        one, other = isinstance(now, Mapping), isinstance(proposed, Mapping)
+        if len(path) >= DEEPEST or not (one or other):
+            return False
+        if one and other:
+            return bool(now and proposed) or not path
+        if not path:
+            return bool(proposed) and now is None
+        return bool((now and proposed is ABSENT) if one else (proposed and now is ABSENT))
+
+    def _enter(self, path: Path, now: Mapping[str, Any], proposed: Mapping[str, Any]) -> None:
+        if len(now) + len(proposed) > MANY:
+            self._enter_many(path, now, proposed)
+            return
+        for key, value in proposed.items():
+            self.walk((*path, key), now.get(key, ABSENT), value)
+        for key, old in now.items():
+            if key not in proposed:
+                self.walk((*path, key), old, ABSENT)
+
+    def _enter_many(self, path: Path, now: Mapping[str, Any], proposed: Mapping[str, Any]) -> None:
+        """Each field that differs is a row, however large its values; of the others only how many they are."""
+        # Where both have the same keys in the same order, as canonical JSON has, nothing need be looked up.
+        beside = now.values() if list(now) == list(proposed) else [now.get(key, ABSENT) for key in proposed]
+        changed = [
+            key
+            for (key, value), old in zip(proposed.items(), beside, strict=True)
+            if old != value or type(old) is not type(value) or (type(value) in _BOXES and not same(old, value))
+        ]
+        silent = len(proposed) - len(changed)
+        changed += [key for key in now if key not in proposed]
+        if changed:
+            self.blocks.append(ManyFields(path, changed, now, proposed, self.table))
+        if silent:
+            where = f" of {label_of_path(path)}" if path else ""
+            self.unlisted += f"{silent:,} fields{where} are unchanged, fingerprint {fingerprint(encode(proposed))}. "
+
+    def _unchanged(self, path: Path, value: Any) -> None:
+        self.same.entries += [(inner, ABSENT, one) for inner, one in _fields(path, value)]
+
+    def _flat(self, path: Path, value: Any) -> None:
+        """A value beside which nothing stands, by its fields."""
+        for inner, one in _fields(path, value):
+            title = ": ".join(filter(None, (self.more.title, label_of_path(inner))))
+            if _are_items(ABSENT, one, whole=False):
+                self.blocks.append(Items(title, [], one, self.steps))
+            elif is_long(one):
+                self.blocks.append(self._letter(title, "", one, []))
+            else:
+                self.more.entries.append((inner, ABSENT, one))
+
+    def _notes(self, now: Any, proposed: Any) -> list[Note]:
+        """What stands on the side of a letter or a list that has nothing to show."""
+        heads = self.table.heads or (NOW, PROPOSED)
+        found: list[Note] = [] if now or (now is ABSENT and self.table.fresh) else [(f"{heads[0]}:", leaf_of(now))]
+        return found if proposed else [*found, (f"{heads[1]}:", becomes(proposed))]
+
+    def _letter(self, title: str, now: Any, proposed: Any, notes: list[Note]) -> Letter:
+        before, after = (side if isinstance(side, str) else "" for side in (now, proposed))
+        found = text_pieces.pieces(before, after, self.steps)
+        if len(before) + len(after) > FOLDED_FROM:
+            found = text_pieces.folded(found, longest=1200, beside=300)
+        return Letter(title, found, notes)
 
 
-def _row(label: str, now: _Leaf, proposed: _Leaf) -> Row:
-    if now.value == proposed.value and type(now.value) is type(proposed.value):
-        state = "same"
-    elif now.value is None:
-        state = "new"
+def _fields(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    """The fields of an object, and of those within; anything else, or a large one, as a whole."""
+    if isinstance(value, Mapping) and 0 < len(value) <= PAGE and len(path) < DEEPEST:
+        for key, inner in value.items():
+            yield from _fields((*path, key), inner)
     else:
-        state = "gone" if proposed.value is None else "changed"
-    return Row(label, state, now.text, proposed.text, long=is_long(proposed.value))
+        yield path, value
 
 
-def text_of(value: Any) -> str:
-    """A value as a reader wants it: texts as they are, yes and no, lists by lines, the rest as JSON. Empty for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return _edged(visible(value)) if value else "empty text"
-    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
-        return "\n".join(text_of(one) for one in value) or "none"
-    return json.dumps(value, ensure_ascii=False)
+def _are_items(now: Any, proposed: Any, *, whole: bool) -> bool:
+    """Whether two values are shown item by item: lists, of which one may be nothing. Short ones have room in a cell."""
+    sides = [side for side in (now, proposed) if isinstance(side, list) and side]
+    if not sides or not all(isinstance(side, list) or side is None or side is ABSENT for side in (now, proposed)):
+        return False
+    return whole or not all(is_short_list(side) for side in sides)
 
 
-def _edged(text: str) -> str:
-    """Blanks at the ends of a text cannot be seen, and are what is wrong with it more often than not."""
-    inner = text.strip(" ")
-    start = text.index(inner) if inner else len(text)
-    return "␣" * start + inner + "␣" * (len(text) - start - len(inner))
-
-
-def visible(text: str) -> str:
-    """The text with characters that cannot be seen, or that turn the reading direction, written out by number."""
-    return _ODD.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
-
-
-def _items(now: Sequence[Any], proposed: Sequence[Any]) -> Iterator[Piece]:
-    before, after = ([text_of(one) for one in side] for side in (now, proposed))
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "equal":
-            yield from (Piece("same", text) for text in before[a:b])
-        else:
-            yield from (Piece("out", text) for text in before[a:b])
-            yield from (Piece("in", text) for text in after[c:d])
-
-
-def pieces(now: str, proposed: str) -> list[Piece]:
-    """Two texts as one, with what went and what came marked."""
-    if not now:
-        return [Piece("same", visible(proposed))]
-    wordwise = len(now) + len(proposed) <= WORDWISE
-    before, after = (_TOKENS.findall(side) if wordwise else side.splitlines(keepends=True) for side in (now, proposed))
-    found: list[Piece] = []
-    # Exact matching of thousands of common words takes seconds; leaving the commonest out as anchors does not.
-    short = len(before) + len(after) < 2000
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=not short).get_opcodes():
-        if kind == "equal":
-            found.append(Piece("same", visible("".join(before[a:b]))))
-            continue
-        if a < b:
-            found.append(Piece("out", visible("".join(before[a:b]))))
-        if c < d:
-            found.append(Piece("in", visible("".join(after[c:d]))))
-    return found
-
-
-def paragraphs(found: Sequence[Piece]) -> list[list[Piece]]:
-    """The same pieces, cut where an empty line stands."""
-    result: list[list[Piece]] = [[]]
-    for piece in found:
-        first, *rest = re.split(r"\n{2,}", piece.text)
-        if first:
-            result[-1].append(Piece(piece.state, first))
-        for text in rest:
-            result.append([Piece(piece.state, text)] if text else [])
-    return [paragraph for paragraph in result if paragraph]
-
-
-def as_json(value: Any) -> str:
-    """A value as indented JSON, the same that is stored but for the blanks; empty for None."""
-    return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+def _is_letter(now: Any, proposed: Any) -> bool:
+    """Whether two values are shown as a text with marked words: one is long, and the other is a text or nothing."""
+    if not (is_long(now) or is_long(proposed)):
+        return False
+    return all(isinstance(side, str) or side is None or side is ABSENT for side in (now, proposed))

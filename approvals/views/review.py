@@ -1,7 +1,7 @@
 """The review page of one run, and signing: one page for all that the run asks, one act for all that is signed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -18,11 +18,12 @@ from approvals import permissions, reviews
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import comparison, consequences, review_form, write_cards
+from approvals.views import card_pages, consequences, review_form, write_cards
+from approvals.views.card_pages import CardPages
 from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
 from approvals.views.review_form import Choice
-from approvals.views.write_cards import Question, Slot, WriteCard
+from approvals.views.write_cards import Drawing, Question, Slot, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
@@ -153,7 +154,9 @@ class Review:
 def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What the run asks, as it stands now."""
     wanted = set(request.GET.getlist("edit"))
-    return _shown(request, review_of(visible_run(request.user, ref), request.user, forms=wanted.__contains__))
+    pages = CardPages.of_query(request.GET.getlist(card_pages.QUERY))
+    drawing = Drawing(fields=wanted.__contains__, asked=wanted.__contains__, pages=pages)
+    return _shown(request, review_of(visible_run(request.user, ref), request.user, drawing=drawing))
 
 
 @login_required
@@ -162,7 +165,7 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
-    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], forms=_as_posted(request))
+    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], drawing=_as_posted(request))
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
     chosen = review_form.choices(request.POST, controls)
     if review_form.unreadable(list(chosen.values())):
@@ -186,13 +189,19 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
     spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
     key = uuid4().hex if spent else request.POST.get("key", "")
-    shown = review_of(visible_run(request.user, run.id), request.user, key=key, forms=_as_posted(request))
+    shown = review_of(visible_run(request.user, run.id), request.user, key=key, drawing=_as_posted(request))
     return _again(request, shown, chosen, error)
 
 
-def _as_posted(request: HttpRequest) -> write_cards.Forms:
-    """Whether a write's edit was posted field by field: then it has no control that bears its bare name."""
-    return lambda write: f"e-{write}" not in request.POST
+def _as_posted(request: HttpRequest) -> Drawing:
+    """The edit forms that were posted. One that was filled in field by field has no control with its write's bare
+    name; one that was chosen without having been drawn is drawn now.
+    """
+    drawn = {name.removeprefix("e-").partition(".")[0] for name in request.POST if name.startswith("e-")}
+    return Drawing(
+        fields=lambda write: f"e-{write}" not in request.POST,
+        asked=lambda write: write in drawn or request.POST.get(f"v-{write}") == "edit",
+    )
 
 
 def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
@@ -236,10 +245,11 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
     return render(request, "approvals/review.html", {"page": shown}, section="reviews", status=status)
 
 
-def review_of(run: Run, user: Any, *, key: str = "", forms: write_cards.Forms) -> Review:
+def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review:
     """The review as this person sees it. The number of queries does not grow with writes or requests.
 
-    A few writes are all edited field by field; of many only those that `forms` names, so that the page stays light.
+    A few writes are all edited field by field; of many only those that somebody asked for, so that the page stays
+    light.
     """
     standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
     made = Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq")
@@ -247,12 +257,12 @@ def review_of(run: Run, user: Any, *, key: str = "", forms: write_cards.Forms) -
     compiled = registry.find_graph(run.fingerprint)
     why_not = _why_not(user, [asked.request for asked in standing.values()], run)
     few = sum(len(asked.writes) for asked in standing.values()) <= MANY
-    forms = (lambda _: True) if few else forms
+    drawing = replace(drawing, fields=lambda _: True) if few else drawing
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
-        shown = write_cards.question(asked, why_not[request_id], own, compiled, first=first, forms=forms)
+        shown = write_cards.question(asked, why_not[request_id], own, compiled, first=first, drawing=drawing)
         questions.append(shown)
     _add_originals(questions)
     may_sign = any(slip.may for q in questions for slip in q.slips)
@@ -301,4 +311,4 @@ def _add_originals(questions: Sequence[Question]) -> None:
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
-        edited[row.write].original = comparison.as_json(read_value(row, "value"))
+        write_cards.add_original(edited[row.write], read_value(row, "value"))

@@ -37,28 +37,35 @@ def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Cho
 
     An edit's value is read from its form; what cannot be read is marked on the control and noted in `errors`.
     """
-    found = {}
+    found, plain = {}, posted.dict()
     for write in posted.getlist("write"):
         verdict = posted.get(f"v-{write}", "")
         if verdict in VERDICTS:
-            found[write] = _choice(posted, write, verdict, controls.get(write))
+            found[write] = _choice(plain, write, verdict, controls.get(write))
     return found
 
 
-def _choice(posted: QueryDict, write: str, verdict: str, control: Control | None) -> Choice:
+def _choice(posted: Mapping[str, Any], write: str, verdict: str, control: Control | None) -> Choice:
     seen, reason = str(posted.get(f"h-{write}", "")), str(posted.get(f"r-{write}", "")).strip()
     choice = Choice(write, seen, verdict, reason, control)
     if control is not None:
         # Read in any case: what was typed is kept also where another verdict was chosen in the end.
-        value = reading.read_form(control, posted.dict())
+        value = reading.read_form(control, posted)
         choice.value = None if value is reading.ABSENT else value
         marked = reading.errors(control)
-        if verdict == "edit":
+        if verdict == "edit" and not _is_drawn(posted, write):
+            choice.errors = ["Its edit form was not open, so nothing was edited. Now it is."]
+        elif verdict == "edit":
             choice.errors = [f"{one.label or 'Value'}: {one.error}" for one in marked]
         else:
             for one in marked:
                 one.error = ""
     return choice
+
+
+def _is_drawn(posted: Mapping[str, Any], write: str) -> bool:
+    """Whether the edit form of a write was on the page: of one that was not, every field would count as emptied."""
+    return f"d-{write}" in posted or any(name.startswith(f"e-{write}") for name in posted)
 
 
 def refuse(choice: Choice, message: str, found: Sequence[Mapping[str, str]], *, channel: str) -> None:

@@ -3,17 +3,22 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from approvals.core import Standing
 from approvals.forms import controls
-from approvals.forms.controls import Control, humanise
+from approvals.forms.controls import Control
 from approvals.gates.request_state import RequestState
 from approvals.models import Decision, RequestStatus
-from approvals.views import comparison
+from approvals.views import card_pages, comparison
+from approvals.views.card_pages import CardPages, Pager, Raw
+from approvals.views.edit_script import Steps
 from approvals.views.inbox import asked_of, name_of
+from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
+from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
@@ -21,6 +26,24 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
 
 Forms = Callable[[str], bool]
+LARGE = 32 * 1024
+"""Bytes of a value from which its edit form is drawn only where somebody asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a page draws of its cards: which page of which part, and which edit forms.
+
+    `fields` says of a write whether its form is drawn field by field, the others being edited as JSON; `asked`,
+    whether somebody asked for it, which a large value needs. All cards share the `steps` that comparing may take.
+    """
+
+    fields: Forms
+    asked: Forms
+    pages: CardPages = field(default_factory=CardPages)
+    steps: Steps = field(default_factory=Steps)
+
+
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
 
@@ -35,6 +58,19 @@ class Signed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The page of a comparison that a slip shows, and the page of what is unchanged."""
+
+    parts: list[comparison.Part]
+    pager: Pager
+    same: list[Any]
+    same_count: int
+    same_pager: Pager
+    lead: list[tuple[str, Leaf | None]]
+    unlisted: str
+
+
 @dataclass(slots=True)
 class WriteCard:
     """One pending write as its slip shows it."""
@@ -44,11 +80,10 @@ class WriteCard:
     request: UUID
     title: str
     say: str
-    shown: comparison.Shown
-    raw: str
-    raw_now: str
-    current: str
-    beside: list[dict[str, str]]
+    shown: Shown
+    raw: Raw
+    raw_now: Raw
+    beside: list[Raw]
     adds: bool
     standing: Standing
     open: bool
@@ -56,7 +91,9 @@ class WriteCard:
     reason_required: bool
     control: Control | None
     signed: list[Signed]
-    original: str = ""
+    drawing: Drawing
+    editable: bool = False
+    original: Raw | None = None
     stale: str = ""
     chosen: str = ""
     reason: str = ""
@@ -113,7 +150,7 @@ class Question:
 
     id: UUID
     title: str
-    facts: list[dict[str, str]]
+    facts: list[dict[str, Any]]
     why: str
     why_not: str
     open: bool
@@ -141,11 +178,10 @@ def question(
     compiled: Compiled | None,
     *,
     first: int,
-    forms: Forms,
+    drawing: Drawing,
 ) -> Question:
-    """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is edited.
-
-    `forms` says of a write whether its edit form is drawn field by field; the others are edited as JSON.
+    """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is
+    edited.
     """
     request = asked.request
     by_write: dict[UUID, list[Signed]] = {}
@@ -153,58 +189,82 @@ def question(
         by_write.setdefault(decision.write, []).append(_signed(decision))
     is_open = request.status == RequestStatus.OPEN
     slips = [
-        _slip(asked, row, number=first + n, signed=by_write.get(row.write, []), may=is_open and not why_not)
+        _slip(asked, row, compiled, drawing, number=first + n, signed=by_write.get(row.write, []), may=not why_not)
         for n, row in enumerate(asked.writes)
     ]
-    for slip in slips:
-        if slip.may and slip.open:
-            value = sealed_columns.read_value(slip.row, "value")
-            slip.control = _control(compiled, slip.row, value, fields=forms(slip.write))
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
-    why = comparison.text_of(sealed_columns.read_value(request, "why"))
+    why = str(sealed_columns.read_value(request, "why") or "")
     why_not = why_not if is_open else ""
     return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
 
 
-def _fact(label: Any, value: Any) -> dict[str, str]:
-    return {"label": str(label), "text": comparison.text_of(value).replace("\n", ", ") or "not set"}
+def _fact(label: Any, value: Any) -> dict[str, Any]:
+    return {"label": str(label), "leaf": leaf_of(value, longest=300)}
 
 
 def _signed(decision: Decision) -> Signed:
     name = name_of(decision.by) if decision.by else "The system"
-    reason = str(sealed_columns.read_value(decision, "reason") or "")
-    return Signed(name, DID[decision.verdict], decision.at, comparison.visible(reason))
+    return Signed(name, DID[decision.verdict], decision.at, str(sealed_columns.read_value(decision, "reason") or ""))
 
 
-def _slip(asked: RequestState, row: PendingWrite, *, number: int, signed: list[Signed], may: bool) -> WriteCard:
-    value, base = sealed_columns.read_value(row, "value"), pending_writes.base_of(row)
-    shown = sealed_columns.read_value(row, "shown") or {}
-    standing = asked.standings[row.write]
+def _slip(
+    asked: RequestState,
+    row: PendingWrite,
+    compiled: Compiled | None,
+    drawing: Drawing,
+    *,
+    number: int,
+    signed: list[Signed],
+    may: bool,
+) -> WriteCard:
+    value, base, shown = (
+        sealed_columns.read_value(row, "value"),
+        pending_writes.base_of(row),
+        sealed_columns.read_value(row, "shown") or {},
+    )
+    standing, write = asked.standings[row.write], str(row.write)
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     adds = not base.bound
+    editable = may and is_open and compiled is not None and row.channel in compiled.channels
+    change = comparison.compare(base.value, value, adds=adds, change=shown.get("change", ()), steps=drawing.steps)
+    raw = partial(card_pages.raw_json, pages=drawing.pages, write=write)
     return WriteCard(
         number=number,
         row=row,
         request=asked.request.id,
         title=row.label or f"{row.node} sets {row.channel}",
         say=_say(shown.get("reversible"), row.channel),
-        shown=comparison.compare(base.value, value, adds=adds),
-        raw=comparison.as_json(value),
-        raw_now=comparison.as_json(base.value),
-        current=_current(base.value, adds),
-        beside=[
-            {"label": humanise(name), "text": comparison.visible(comparison.as_json(other)) or "not set"}
-            for name, other in base.shows.items()
-        ],
+        shown=page_of(change, drawing.pages, write),
+        raw=raw("proposed", value, part="json"),
+        raw_now=raw("there already" if adds else "now", base.value, part="now"),
+        beside=[raw(label_of(name), other, part=f"beside{n}") for n, (name, other) in enumerate(base.shows.items())],
         adds=adds,
         standing=standing,
         open=is_open,
         may=may and is_open,
         reason_required=row.channel in asked.request.policy["reason_required"],
-        control=None,
+        control=_control(compiled, row, value, drawing) if editable and compiled else None,
         signed=signed,
+        drawing=drawing,
+        editable=editable,
         stale=_stale(row) if is_open else "",
+    )
+
+
+def page_of(change: comparison.Comparison, pages: CardPages, write: str) -> Shown:
+    """The page of a comparison that somebody asked for."""
+    pager = pages.pager(write, "change", change.pages)
+    same = pages.pager(write, "same", max(1, -(-len(change.same) // comparison.PAGE)))
+    start = same.number * comparison.PAGE
+    return Shown(
+        parts=change.page(pager.number),
+        pager=pager,
+        same=change.same.units(start, start + comparison.PAGE),
+        same_count=len(change.same),
+        same_pager=same,
+        lead=change.lead,
+        unlisted=change.unlisted,
     )
 
 
@@ -218,25 +278,26 @@ def _say(reversible: Any, channel: str) -> str:
     return "Becomes part of the run once it is approved."
 
 
-def _current(value: Any, adds: bool) -> str:
-    then = comparison.text_of(value) or "nothing"
-    return f"It is combined with what is there. When it was proposed that was: {then}." if adds else ""
-
-
 def _stale(row: PendingWrite) -> str:
     if row.reason == "rebase":
         return "Its current value moved after it was proposed, so it needs to be decided anew."
     return "A reviewer edited this. You decide on the edited value." if row.reason == "edit" else ""
 
 
-def _control(compiled: Compiled | None, row: PendingWrite, value: Any, *, fields: bool) -> Control | None:
-    if compiled is None or row.channel not in compiled.channels:
+def _control(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:
+    write = str(row.write)
+    if row.size > LARGE and not drawing.asked(write):
         return None
-    if not fields:
+    if not drawing.fields(write):
         return controls.root({}, prefix=f"e-{row.write}", value=value)
     channel = compiled.channels[row.channel]
     definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
     return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
+
+
+def add_original(slip: WriteCard, value: Any) -> None:
+    """Put what the node had proposed beside an edited write."""
+    slip.original = card_pages.raw_json("originally", value, slip.drawing.pages, slip.write, "original")
 
 
 def keep_choice(slip: WriteCard, choice: Choice) -> None:

@@ -8,6 +8,12 @@ from orchestrator.engine.ops import same
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
+CHUNK = 512
+"""Items of a list that are compared at once; only where they differ one by one."""
+DEEP = 6
+"""Keys of a path up to which what is equal is passed over as a whole. Deeper down every box is entered once."""
+_BOXES = (dict, list)
+
 Path = tuple[str | int, ...]
 
 
@@ -36,19 +42,30 @@ def differences(before: Any, after: Any, *, path: Path = ()) -> Iterator[Differe
 
 def _of_objects(before: dict[str, Any], after: dict[str, Any], path: Path) -> Iterator[Difference]:
     for key in sorted(before.keys() | after.keys()):
-        here = (*path, key)
         if key not in before:
-            yield Difference(here, ADDED, None, after[key])
+            yield Difference((*path, key), ADDED, None, after[key])
         elif key not in after:
-            yield Difference(here, REMOVED, before[key], None)
-        else:
-            yield from differences(before[key], after[key], path=here)
+            yield Difference((*path, key), REMOVED, before[key], None)
+        elif not _is_passed(before[key], after[key], path):
+            yield from differences(before[key], after[key], path=(*path, key))
+
+
+def _is_passed(one: Any, other: Any, path: Path) -> bool:
+    """Whether two values are seen to be the same without being entered."""
+    if type(one) not in _BOXES:
+        return type(one) is type(other) and one == other
+    return len(path) < DEEP and same(one, other)
 
 
 def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
     shared = min(len(before), len(after))
-    for index in range(shared):
-        yield from differences(before[index], after[index], path=(*path, index))
+    for start in range(0, shared, CHUNK):
+        stop = min(start + CHUNK, shared)
+        if _is_passed(before[start:stop], after[start:stop], path):
+            continue
+        for index in range(start, stop):
+            if not _is_passed(before[index], after[index], path):
+                yield from differences(before[index], after[index], path=(*path, index))
     for index in range(shared, len(after)):
         yield Difference((*path, index), ADDED, None, after[index])
     for index in range(shared, len(before)):

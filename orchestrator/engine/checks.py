@@ -158,6 +158,9 @@ def faults_of_gate(graph: Definition, node: Node, known: Collection[str]) -> Ite
         for channel in getattr(gate, what):
             if channel not in known:
                 yield f"{at}: the gate's {what} name {channel}, which is no channel"
+    for channel, show in gate.writes.items():
+        if show.change is not None and not _two_keys(show.change):
+            yield f"{at}: change= of Show for {channel} must name two keys, what was and what becomes of it"
 
 
 def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
@@ -174,6 +177,11 @@ def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
 
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _two_keys(keys: Any) -> bool:
+    given = tuple(keys) if isinstance(keys, tuple | list) else ()
+    return len(given) == len(set(given)) == 2 and all(isinstance(key, str) for key in given)
 
 
 def _takes_two(fn: Any) -> bool:

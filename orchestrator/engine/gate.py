@@ -28,7 +28,8 @@ class Fact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
     """How writes to one channel are shown: `reversible` is the sentence on what can be undone, `money` the path of
-    an amount within the value; rejecting needs a reason where `reason_required`.
+    an amount within the value; rejecting needs a reason where `reason_required`. `change` names the two keys under
+    which a value says itself what it changes and into what; it is shown as such, and never as what is there now.
     """
 
     label: str | None = None
@@ -37,6 +38,7 @@ class Show:
     limits: Any = None
     needs: Any = None
     reason_required: bool = False
+    change: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,7 @@ def _shown(show: Show, write: Proposed, fields: "_Fields") -> dict[str, Json]:
         "money": fields.within(write.value, show.money) if show.money else None,
         "reversible": show.reversible,
         "reason_required": show.reason_required,
+        **({"change": list(show.change)} if show.change else {}),
     }
 
 

@@ -1,19 +1,25 @@
 """The tabs of the run page: what changed, the state, the writes held, the results, the log. Reads of one checkpoint."""
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from approvals.views import comparison
+from approvals.views.edit_script import Steps, shared_start
 from checkpoints import timeline
+from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_columns import read_value as value_of
 from checkpoints.timeline import PARTITIONS, Change
+from orchestrator.engine.canonical import encode
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
 
 MOST_CHANGES = 300
+MOST_COUNTED = 5000
+"""Changes of one checkpoint that are counted; a value that is one long list may have millions."""
+ONE_LINE = 400
+BEFORE = 80
+"""Characters before the first difference of two long values, from which they are shown."""
 LONG = 160
 """Characters from which a value of the state is folded."""
 CUT = 32 * 1024
@@ -24,7 +30,7 @@ SIGNS = {"changed": ("~", "chg", "changed"), "added": ("+", "new", "added"), "re
 
 def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """What this checkpoint changed against its parent, by partition."""
-    found = timeline.changes(checkpoint)
+    found = timeline.changes(checkpoint, at_most=MOST_COUNTED)
     shown = found[:MOST_CHANGES]
     groups = [
         {
@@ -34,29 +40,46 @@ def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[s
         }
         for name in ("scratch", "artifacts", "diagnostics", "input")
     ]
-    total = len(found)
-    return {"groups": groups, "total": total, "shown": len(shown), "cut": total > len(shown), "count": total}
+    return {
+        "groups": groups,
+        "total": len(found),
+        "shown": len(shown),
+        "cut": len(found) > len(shown),
+        "uncounted": len(found) == MOST_COUNTED,
+        "count": len(found),
+    }
 
 
 def _change(one: Change) -> dict[str, Any]:
     sign, css, word = SIGNS[one.kind]
-    stem, dot, leaf = one.path.rpartition(".")
+    stem, dot, last = one.path.rpartition(".")
+    start = 0 if one.kind != "changed" else _first_difference(one.before, one.after)
     return {
         "sign": sign,
         "css": css,
         "word": word,
         "stem": stem + dot,
-        "leaf": leaf or "all",
-        "before": None if one.kind == "added" else compact(one.before),
-        "after": None if one.kind == "removed" else compact(one.after),
+        "leaf": last or "all",
+        "before": None if one.kind == "added" else compact(one.before, start),
+        "after": None if one.kind == "removed" else compact(one.after, start),
         "who": one.set_by or ("engine" if one.partition == "diagnostics" else ""),
     }
 
 
-def compact(value: Any) -> str:
-    """A value as one line of JSON, cut where it is long."""
-    text = comparison.visible(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= 400 else f"{text[:400]}…"
+def _first_difference(before: Any, after: Any) -> int:
+    """From where two long values are shown, so that what differs is seen."""
+    start = shared_start(encode(before).decode(), encode(after).decode(), Steps())
+    return max(0, start - BEFORE) if start > ONE_LINE - BEFORE else 0
+
+
+def compact(value: Any, start: int = 0) -> str:
+    """A value as one line of JSON; of a long one a part from `start` on, with its length and fingerprint."""
+    data = encode(value)
+    if len(data) <= ONE_LINE:
+        return json_text(value)
+    text = data.decode()
+    more = said_of_rest(len(text) - ONE_LINE, data)
+    return f"{'…' if start else ''}{escaped(text[start : start + ONE_LINE])}{more}"
 
 
 def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
@@ -71,11 +94,17 @@ def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
 
 
 def _leaf(key: str, value: Any) -> dict[str, Any]:
-    line = json.dumps(value, ensure_ascii=False)
-    long = len(line) > LONG or isinstance(value, dict)
-    text = comparison.visible(comparison.as_json(value) if long and value is not None else line)
-    cut = len(text) > CUT
-    return {"key": key, "long": long, "text": text[:CUT] + ("\n… cut here" if cut else ""), "size": len(line.encode())}
+    data = encode(value)
+    long = len(data) > LONG or isinstance(value, dict)
+    return {"key": key, "long": long, "text": _cut(value) if long else json_text(value), "size": len(data)}
+
+
+def _cut(value: Any) -> str:
+    """A value as indented JSON, as far as it is shown."""
+    text = indented(value)
+    if len(text) <= CUT:
+        return escaped(text)
+    return f"{escaped(text[:CUT])}\n{said_of_rest(len(text) - CUT, encode(value))}"
 
 
 def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
@@ -122,7 +151,7 @@ def _result(row: TaskResult) -> dict[str, Any]:
         "attempt": row.attempt,
         "settled_by": row.settled_by.get_username() if row.settled_by else "",
         "ms": row.took_ms,
-        "output": comparison.as_json(output),
+        "output": "" if output is None else _cut(output),
         "kept": "nothing recorded",
     }
 
@@ -160,7 +189,7 @@ def facts(event: RunEvent) -> RunEvent:
     """The line with a few words of its payload."""
     payload = read_or_reason(event, "payload") or {}
     words = payload if isinstance(payload, str) else _words(event.type, payload)
-    event.more = comparison.visible(words)[:200]  # type: ignore[attr-defined]
+    event.more = words if len(words) <= 200 else f"{words[:200]}…"  # type: ignore[attr-defined]
     return event
 
 

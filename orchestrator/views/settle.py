@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals.views import comparison
 from approvals.views.page import may_post, opens_payloads, render, visible_run
+from checkpoints.core.visible_json import escaped, indented
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
@@ -106,7 +106,7 @@ def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
     """Results that came too late to be accepted, by task. One query."""
     late = {(one.task, one.attempt): one for one in LateResult.objects.filter(run=run)} if rows else {}
     found = [late.get((row.task, row.attempt)) for row in rows]
-    return [comparison.as_json(read_value(one, "output")) if one else "" for one in found]
+    return [escaped(indented(read_value(one, "output"))) if one else "" for one in found]
 
 
 def _open(run: Run, row: TaskResult, evidence: str) -> Open:

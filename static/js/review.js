@@ -150,6 +150,21 @@ region?.addEventListener('click', async (event) => {
   fresh.querySelector('input,textarea,select')?.focus();
 });
 
+// Pages within a write: its long lists and letters, its raw JSON.
+region?.addEventListener('click', async (event) => {
+  const link = event.target.closest('a[data-part]');
+  if (!link) return;
+  event.preventDefault();
+  const page = await fetchPage(link.href).catch(() => null);
+  const fresh = page?.getElementById(link.dataset.part);
+  const old = document.getElementById(link.dataset.part);
+  if (!fresh || !old) { location.assign(link.href); return; }
+  old.replaceWith(fresh);
+  fresh.tabIndex = -1;
+  fresh.focus({ preventScroll: true });
+  announce(fresh.querySelector('.pages span')?.textContent ?? '');
+});
+
 // ── signing ──
 form?.addEventListener('submit', (event) => {
   const button = event.submitter;

@@ -106,6 +106,8 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: gated(confirm_above=10), "no gate confirm_above"),
         (lambda: gated(writes={"note": Show(limits=[1])}), "no gate limits"),
         (lambda: gated(writes={"note": Show(needs=[1])}), "no gate needs"),
+        (lambda: gated(writes={"note": Show(change=("before", "before"))}), "must name two keys"),
+        (lambda: gated(writes={"note": Show(change="ab")}), "must name two keys"),
         (lambda: one(args=Nothing), "no args="),
         (lambda: one(prepare=print), "no prepare="),
         (sub_graph, "no sub-graphs"),

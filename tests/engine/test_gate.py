@@ -345,6 +345,8 @@ def test_a_title_that_cannot_be_filled_in_is_still_shown_and_noted(title: str) -
 
 
 def test_labels_money_and_reversibility_stand_by_position() -> None:
+    changing = Show(change=("before", "after"))
+    assert shown(Gate(writes={"payout": changing}), PAYOUT)["writes"][0]["change"] == ["before", "after"]
     show = Show(label="Payment", money="amount", reversible="Cannot be called back.", reason_required=True)
     writes = [*PAYOUT, WriteValue("payout", None, "By hand"), WriteValue("risk", 1, None)]
     assert shown(Gate(writes={"payout": show}), writes)["writes"] == [

@@ -49,6 +49,12 @@ class State(BaseModel):
     ended: str = ""
 
 
+class Anything(BaseModel):
+    """A channel for values of any shape."""
+
+    anything: Any = None
+
+
 BROKEN: set[str] = set()
 """Names of nodes that fail now."""
 
@@ -146,4 +152,17 @@ def many_writes(name: str, count: int) -> Graph:
     graph.edge(START, "propose")
     graph.edge("propose", "close", when=("approved", "partial", "rejected"))
     graph.edge("close", END)
+    return graph
+
+
+def long_list(name: str, count: int, *, value: Any = None) -> Graph:
+    """A graph that proposes one long list, or the value that is given."""
+    graph = Graph(name, input=Claim, state=Anything)
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"]))
+    def propose(state: Anything, ctx: Any) -> Any:
+        return [Write("anything", [f"note {n}" for n in range(count)] if value is None else value, label="Anything")]
+
+    graph.edge(START, "propose")
+    graph.edge("propose", END)
     return graph

@@ -68,7 +68,13 @@ def check(state: Any, ctx: Context) -> Any:
         title="Correct {input.rows.name} before it is imported?",
         facts=[Fact("File", "input.rows.name"), Fact("Rows", "checked.rows"), Fact("To correct", "checked.bad")],
         shows=["checked"],
-        writes={"corrections": Show(label="Correct a row", reversible="An imported row can be changed in the table.")},
+        writes={
+            "corrections": Show(
+                label="Correct a row",
+                reversible="An imported row can be changed in the table.",
+                change=("before", "after"),
+            )
+        },
     ),
 )
 def propose(state: Any, ctx: Context) -> Any:

@@ -1,0 +1,89 @@
+"""Pages within the cards of a review: which page of which part of a write somebody asked for.
+
+The address says it, `?part=<write>.<part>.<number>`, so that it works without scripts. What cannot be read is ignored.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoints.core.visible_json import escaped, fingerprint, indented
+from orchestrator.engine.canonical import encode
+
+QUERY = "part"
+_ASKED = re.compile(r"([0-9a-f-]{36})\.([a-z0-9]{1,12})\.([0-9]{1,6})", re.ASCII)
+INLINE = 16 * 1024
+"""Bytes of JSON that a card holds folded; more is fetched when somebody asks for it."""
+RAW_PAGE = 32 * 1024
+"""Characters of raw JSON on one page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """One page of a part, the first being 0. `asked`: somebody asked for it."""
+
+    part: str
+    number: int
+    pages: int
+    asked: bool = False
+
+    @property
+    def many(self) -> bool:
+        return self.pages > 1
+
+    @property
+    def shown(self) -> int:
+        return self.number + 1
+
+    @property
+    def earlier(self) -> int | None:
+        return self.number - 1 if self.number else None
+
+    @property
+    def later(self) -> int | None:
+        return self.number + 1 if self.number + 1 < self.pages else None
+
+
+@dataclass(frozen=True, slots=True)
+class CardPages:
+    """The pages that somebody asked for, by write and part."""
+
+    asked: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    @classmethod
+    def of_query(cls, values: Iterable[str]) -> "CardPages":
+        """As the address says them."""
+        found = (_ASKED.fullmatch(one) for one in values)
+        return cls({(one[1], one[2]): int(one[3]) for one in found if one})
+
+    def is_asked(self, write: str, part: str) -> bool:
+        return (write, part) in self.asked
+
+    def pager(self, write: str, part: str, pages: int) -> Pager:
+        """The page of that part to show; one that is not there is the last."""
+        number = self.asked.get((write, part), 0)
+        return Pager(part, min(number, pages - 1), pages, self.is_asked(write, part))
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A value as JSON, page by page. Where `closed` it is large, and nobody has asked for it yet."""
+
+    label: str
+    size: int
+    fingerprint: str
+    text: str
+    pager: Pager
+    closed: bool
+
+
+def raw_json(label: str, value: Any, pages: CardPages, write: str, part: str) -> Raw:
+    """A value as the raw JSON of a card."""
+    data = encode(value)
+    if len(data) > INLINE and not pages.is_asked(write, part):
+        return Raw(label, len(data), fingerprint(data), "", Pager(part, 0, 1), True)
+    text = indented(value)
+    pager = pages.pager(write, part, max(1, -(-len(text) // RAW_PAGE)))
+    start = pager.number * RAW_PAGE
+    return Raw(label, len(data), fingerprint(data), escaped(text[start : start + RAW_PAGE]), pager, False)

@@ -1,0 +1,95 @@
+"""Filters for what comes out of a run: texts in which everything can be seen, values with their type told apart.
+
+Whatever a template prints that a run, a node's code or a person brought goes through one of them: `visible` in text,
+`visible_plain` where no markup may stand (titles, attributes).
+"""
+
+from typing import Any
+
+from django import template
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from approvals.views.leaf import Leaf, leaf_of
+from approvals.views.text_pieces import Piece
+from checkpoints.core.visible_text import BLANK, LINE_END, Stretch, is_odd, stretches, visible_text, written_out
+
+register = template.Library()
+
+
+@register.filter
+def visible(text: Any) -> SafeString:
+    """A text in which what cannot be seen is marked, kept apart from the direction of what stands beside it."""
+    return text if isinstance(text, SafeString) else _isolated(stretches(str(text)))
+
+
+@register.filter
+def visible_plain(text: Any) -> str:
+    """The same without markup."""
+    return visible_text(str(text))
+
+
+@register.filter
+def visible_code(text: Any) -> SafeString:
+    """JSON, or other lines whose layout is their own."""
+    return _html(stretches(str(text), starts=False, ends=False, code=True))
+
+
+@register.filter
+def visible_piece(piece: Piece) -> SafeString:
+    """A stretch of a longer text."""
+    return _html(stretches(piece.text, starts=piece.starts, ends=piece.ends))
+
+
+@register.filter
+def shown_value(leaf: Leaf) -> SafeString:
+    """A value so that it can be taken for no other."""
+    more = format_html('<span class="cut">{}</span>', leaf.more) if leaf.more else ""
+    if leaf.kind == "list":
+        return format_html('<ul class="vals">{}</ul>', format_html_join("", "<li>{}</li>", _each(leaf)))
+    if leaf.kind == "nothing":
+        return format_html('<span class="nil">{}</span>', leaf.text)
+    if leaf.kind == "code":
+        return format_html('<code class="js">{}</code>{}', visible_code(leaf.text), more)
+    text = _isolated(stretches(leaf.text, ends=not more))
+    if leaf.kind == "quoted":
+        text = format_html('<span class="qt">"</span>{}<span class="qt">"</span>', text)
+    return format_html('<span class="exact{}">{}</span>{}', " id" if leaf.unbroken else "", text, more)
+
+
+@register.filter
+def shown_fact(value: Any) -> SafeString:
+    """A figure of a run as its head shows it."""
+    return shown_value(leaf_of(value, longest=300))
+
+
+@register.filter
+def unseen(value: Any) -> str:
+    """The characters of a field's text that its input cannot show, by number."""
+    letters = dict.fromkeys(letter for letter in value if is_odd(letter)) if isinstance(value, str) else {}
+    return ", ".join(written_out(letter) for letter in letters)
+
+
+def _each(leaf: Leaf) -> list[tuple[SafeString]]:
+    return [(shown_value(item),) for item in leaf.items]
+
+
+def _isolated(found: list[Stretch]) -> SafeString:
+    simple = all(one.kind == "plain" and one.text.isascii() and "\n" not in one.text for one in found)
+    return _html(found) if simple else format_html("<bdi>{}</bdi>", _html(found))
+
+
+def _html(found: list[Stretch]) -> SafeString:
+    return mark_safe("".join(_marked(one) for one in found))  # noqa: S308 (each part is escaped)
+
+
+def _marked(one: Stretch) -> SafeString:
+    if one.kind == "plain":
+        return conditional_escape(one.text)
+    if one.kind == "turned":
+        return format_html("<bdi>{}</bdi>", _html(list(one.inner)))
+    if one.kind == "blank":
+        return format_html('<span class="odd gap">{}</span>', BLANK * len(one.text))
+    if one.kind == "end":
+        return format_html('<span class="odd gap">{}</span>\n', LINE_END)
+    return format_html('<span class="odd">{}</span>', written_out(one.text))

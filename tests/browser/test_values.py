@@ -1,0 +1,86 @@
+"""Values in a real browser: what differs looks different, and long lists have pages that are turned in place."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.approvals.views.looks import ALIKE, rendered
+from tests.browser.conftest import Page
+from tests.support import claims
+from tests.support.cast import People
+
+Browse = Callable[..., Page]
+WIDTHS = (1440, 390)
+
+
+def picture(window: Page, html: str) -> bytes:
+    """What a card looks like, as pixels."""
+    window.page.evaluate(
+        "html => { document.body.innerHTML = `<main class='page'><article class='slip'><div class='stub'></div>"
+        "<div class='body' id='card'>${html}</div></article></main>`; }",
+        html,
+    )
+    image: bytes = window.page.locator("#card").screenshot(animations="disabled")
+    return image
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_values_that_differ_do_not_look_alike(width: int, people: People, browse: Browse) -> None:
+    window = browse(people.reviewer, viewport={"width": width, "height": 900})
+    window.page.evaluate("document.fonts.ready")
+    assert picture(window, rendered(1, 2)) == picture(window, rendered(1, 2))
+    for case, (one, other) in ALIKE.items():
+        for now in (None, {}, "something"):
+            looks = [picture(window, rendered(now, {"k": value})) for value in (one, other)]
+            assert looks[0] != looks[1], (case, now)
+        assert picture(window, rendered(one, one)) != picture(window, rendered(one, other)), case
+
+
+def test_the_pages_of_a_long_list_are_turned_in_place(people: People, browse: Browse) -> None:
+    with claims.registered(claims.long_list("long_list", 500), claims.graph_of()):
+        run = claims.paused("CLM-9", people.starter, graph="long_list")
+        reviewer = browse(people.reviewer)
+        reviewer.open(f"/reviews/{run.id}/")
+        page = reviewer.page
+        page.check("#w1 input[value=approve]", force=True)
+        assert "note 0" in page.inner_text("#w1-change")
+        page.click("#w1-change a:text('Later')")
+        page.wait_for_selector("#w1-change :text('Page 2 of')")
+        assert "note 40" in page.inner_text("#w1-change")
+        assert page.is_checked("#w1 input[value=approve]")
+        assert page.url.endswith(f"/reviews/{run.id}/")
+        assert reviewer.complaints == []
+
+
+def test_the_pages_of_a_long_list_are_links_without_scripts(people: People, browse: Browse) -> None:
+    with claims.registered(claims.long_list("long_list", 500), claims.graph_of()):
+        run = claims.paused("CLM-9", people.starter, graph="long_list")
+        reviewer = browse(people.reviewer, java_script_enabled=False)
+        reviewer.open(f"/reviews/{run.id}/")
+        reviewer.page.click("#w1-change a:text('Later')")
+        assert "note 40" in reviewer.page.inner_text("#w1-change")
+
+
+def test_a_value_keeps_its_blanks_and_its_own_direction(people: People, browse: Browse) -> None:
+    window = browse(people.reviewer)
+    picture(window, rendered(None, {"k": "אב \u202e גד", "l": "a  b"}))
+    style = window.page.eval_on_selector_all(
+        "bdi", "all => all.map(one => [getComputedStyle(one).unicodeBidi, getComputedStyle(one).whiteSpace])"
+    )
+    assert style
+    assert {tuple(one) for one in style} <= {("isolate", "pre-wrap"), ("isolate", "break-spaces")}
+
+
+def test_of_a_large_value_the_edit_form_opens_when_it_is_asked_for(people: People, browse: Browse) -> None:
+    with claims.registered(claims.long_list("long_list", 5000), claims.graph_of()):
+        run = claims.paused("CLM-9", people.starter, graph="long_list")
+        reviewer = browse(people.reviewer)
+        reviewer.open(f"/reviews/{run.id}/")
+        page: Any = reviewer.page
+        page.check("#w1 input[value=edit]", force=True)
+        assert page.locator("#w1 .editor textarea").count() == 0
+        page.click("#w1 .editor a:text('Open its edit form')")
+        page.wait_for_selector("#w1 .editor textarea")
+        assert page.is_checked("#w1 input[value=edit]")
+        assert reviewer.complaints == []
