@@ -1,28 +1,47 @@
 """`make test` and `make sweep-short` together run every test, and none of them twice on one database."""
 
+import json
 import re
+import sys
 
 import pytest
 
-from tests.__main__ import BROWSER, ON_ONE_DATABASE, SWEEPS, passes
-from tests.house.commands import ROOT
+from tests.__main__ import BROWSER, ON_ONE_DATABASE
+from tests.house.commands import ROOT, run
 
 
-def folders(options: tuple[str, ...]) -> set[str]:
-    """The folders of tests that a pass with these options collects."""
-    everything = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if list(path.rglob("test_*.py"))}
-    named = {word for word in options if word.startswith("tests/")}
-    ignored = {word.partition("=")[2] for word in options if word.startswith("--ignore=")}
-    return (named or everything) - ignored
+@pytest.fixture(scope="module")
+def ids() -> dict[str, dict[str, list[str]]]:
+    """By database and command, the tests that are collected."""
+    return {database: _collected(database) for database in ("sqlite", "postgresql")}
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_the_two_commands_together_run_every_test_once(database: str) -> None:
-    quick, sweeps = folders(passes(sweeps=False)[database]), folders(passes(sweeps=True)[database])
-    elsewhere = {BROWSER} | (set(ON_ONE_DATABASE) if database == "postgresql" else set())
-    assert quick & sweeps == set()
-    assert quick | sweeps | elsewhere == folders(())
-    assert sweeps == set(SWEEPS)
+def _collected(database: str) -> dict[str, list[str]]:
+    done = run(sys.executable, "-m", "tests.house.collection", database)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout))
+
+
+def test_the_two_commands_together_run_every_test_of_sqlite_once(ids: dict[str, dict[str, list[str]]]) -> None:
+    of = ids["sqlite"]
+    run_by_either = of["make test"] + of["make sweep-short"] + of["in a browser"]
+    assert sorted(run_by_either) == sorted(of["everything"])
+    assert all(of.values())
+
+
+def test_on_postgresql_they_run_every_test_but_those_that_need_no_second_database(
+    ids: dict[str, dict[str, list[str]]],
+) -> None:
+    of = ids["postgresql"]
+    run_by_either = of["make test"] + of["make sweep-short"]
+    left = set(of["everything"]) - set(run_by_either)
+    assert len(set(run_by_either)) == len(run_by_either)
+    assert left == {one for one in of["everything"] if one.startswith((f"{BROWSER}/", *_folders()))}
+    assert left <= {*ids["sqlite"]["make test"], *ids["sqlite"]["in a browser"]}
+
+
+def _folders() -> list[str]:
+    return [f"{folder}/" for folder in ON_ONE_DATABASE]
 
 
 def test_no_test_lies_beside_the_folders() -> None:

@@ -22,13 +22,13 @@ class EmptyTables:
 
     def __init__(self, flush: Callable[[Any], None]) -> None:
         self._flush = flush
-        self._schema: object = None
+        self._schema: Rows = []
         self._tables: list[str] = []
         self._kept: dict[str, Rows] = {}
 
     def restore(self, case: Any) -> None:
         """Leave the rows that the migrations left, and no others."""
-        if self._schema is not None and self._schema == _schema():
+        if self._schema and self._schema == _schema():
             self._empty()
         else:
             with append_only.triggers_lifted():
@@ -55,20 +55,22 @@ class EmptyTables:
             for table, rows in self._kept.items():
                 if _rows(table) != rows:
                     _replace(table, rows)
-        if connection.vendor == "sqlite":
-            self._schema = _schema()
 
 
-def _schema() -> object:
-    """Something that changes with each table, index and trigger that is made, altered or dropped."""
+SCHEMA = {
+    "sqlite": "SELECT type, name, sql FROM sqlite_master ORDER BY type, name",
+    "postgresql": "SELECT relkind::text, relname::text, relnatts::text FROM pg_class"
+    " WHERE relnamespace = 'public'::regnamespace"
+    " UNION ALL SELECT tgenabled::text, tgname::text, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal"
+    " ORDER BY 1, 2, 3",
+}
+"""Each table, index and trigger as it is defined: one that was dropped and made again is the same."""
+
+
+def _schema() -> Rows:
     with connection.cursor() as cursor:
-        if connection.vendor == "sqlite":
-            return cursor.execute("PRAGMA schema_version").fetchone()
-        cursor.execute(
-            "SELECT (SELECT array_agg(oid ORDER BY oid) FROM pg_class WHERE relnamespace = 'public'::regnamespace),"
-            " (SELECT array_agg(oid || tgenabled::text ORDER BY oid) FROM pg_trigger WHERE NOT tgisinternal)"
-        )
-        return cursor.fetchone()
+        cursor.execute(SCHEMA[connection.vendor])
+        return list(cursor.fetchall())
 
 
 @contextmanager
