@@ -4,10 +4,9 @@ transaction; the broker claims; `orchestrator.jobs` runs it.
 Every statement of a holder names the epoch, so whoever lost the lease changes nothing. Times are the database's.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +14,10 @@ from django.db.models import F, Q
 
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
-from checkpoints.db import query_cache
-from checkpoints.db.claim import claim_rows
 from checkpoints.db.clock import db_in, db_now, kept_now
-from checkpoints.db.query_cache import Query
-from checkpoints.db.statements import update_returning
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import notify
+from checkpoints.queue.queue import BACK, Queue
 from orchestrator.engine.errors import StaleLease
 
 MOST_ATTEMPTS = 5
@@ -90,72 +86,33 @@ def _live(name: str) -> UUID | None:
     return Job.objects.filter(name=name, status__in=LIVE).values_list("id", flat=True).first()
 
 
-def claim(*, worker: UUID | None, limit: int) -> list[tuple[UUID, int]]:
-    """Take up to `limit` jobs that are due, or whose worker is gone. Gives (id, epoch). One statement."""
-    return [(job_id, epoch) for job_id, epoch in claim_rows(Job, _queue(limit), worker=worker, look=_anything)]
-
-
-@cache
-def _queue(limit: int) -> Query:
-    """The same function for the same number, so that its text is kept."""
-    return lambda: _due().order_by("-priority", "due_at", "created_at").values("id")[:limit]
+JOBS = Queue(
+    Job, LIVE, lambda: Q(status=JobStatus.QUEUED, due_at__lte=kept_now()), ("-priority", "due_at", "created_at")
+)
+"""Jobs that are due, or whose worker is gone."""
+claim, any_due, renew = partial(JOBS.claim, only=None), partial(JOBS.any_due, None), JOBS.renew
 
 
 def claim_one(job_id: UUID, *, worker: UUID | None = None) -> int | None:
     """Take this job if it is due. Gives its epoch."""
-    taken = claim_rows(Job, _one, job_id, worker=worker)
-    return taken[0][1] if taken else None
-
-
-def _one(job_id: UUID) -> Any:
-    return _due().filter(id=job_id).values("id")
-
-
-def any_due() -> bool:
-    """Whether a claim would find something. A read."""
-    return query_cache.exists(_anything)
-
-
-def _anything() -> Any:
-    return _due().order_by().values("id")[:1]
-
-
-def _due() -> Any:
-    ready = Q(status=JobStatus.QUEUED, due_at__lte=kept_now())
-    expired = Q(status=JobStatus.RUNNING, lease_until__lt=kept_now())
-    # The statuses are said once more in the words of the index: that much a planner sees.
-    return Job.objects.filter(ready | expired, status__in=LIVE)
-
-
-def renew(claims: Sequence[tuple[UUID, int]], *, worker: UUID) -> int:
-    """Lengthen leases that were handed out and not begun. Gives how many are still ours."""
-    ours = Q(pk__in=[])
-    for job_id, epoch in claims:
-        ours |= Q(id=job_id, epoch=epoch)
-    return Job.objects.filter(ours, leased_by=worker).update(lease_until=db_in(conf().lease_seconds))
+    taken = JOBS.claim_one(job_id, worker=worker)
+    return taken.epoch if taken else None
 
 
 def release(job_id: UUID, epoch: int) -> None:
     """Put a claim that nobody has begun back into the queue."""
-    _mine(job_id, epoch).update(status=JobStatus.QUEUED, lease_until=None, leased_by=None)
+    JOBS.change(job_id, epoch, **BACK)
 
 
 def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
     """The worker's first statement. None means that it came too late and must leave. Counts an attempt."""
-    rows = update_returning(
-        Job,
-        {"id": job_id, "epoch": epoch, "status": JobStatus.RUNNING},
-        _HELD,
-        epoch=F("epoch") + 1,
-        attempts=F("attempts") + 1,
-        lease_until=db_in(conf().lease_seconds),
-    )
+    rows = JOBS.lengthen(job_id, epoch, _HELD, epoch=epoch + 1, attempts=F("attempts") + 1)
     return JobLease(**dict(zip(_HELD, rows[0], strict=True))) if rows else None
 
 
 def heartbeat(job_id: UUID, epoch: int) -> bool:
     """Lengthen a begun lease. False: it is lost."""
-    return bool(_mine(job_id, epoch).update(lease_until=db_in(conf().lease_seconds)))
+    return bool(JOBS.lengthen(job_id, epoch))
 
 
 def report(lease: JobLease, step: Step) -> None:
@@ -166,7 +123,7 @@ def report(lease: JobLease, step: Step) -> None:
 
 def give_back(lease: JobLease) -> None:
     """End a slice that went well: due again at once, on from its place. Raises `StaleLease`."""
-    _change(lease, status=JobStatus.QUEUED, due_at=db_now(), attempts=0, lease_until=None, leased_by=None)
+    _change(lease, due_at=db_now(), attempts=0, **BACK)
 
 
 def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
@@ -174,11 +131,11 @@ def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
 
     Raises `StaleLease`: called last in the transaction of what the job does, it makes that happen once.
     """
-    cleared: dict[str, Any] = {"lease_until": None, "leased_by": None, "error_code": "", "error": ""}
+    values: dict[str, Any] = BACK | {"error_code": "", "error": ""}
     if again_in is None:
-        _change(lease, status=JobStatus.DONE, ended_at=db_now(), **cleared)
+        _change(lease, **values | {"status": JobStatus.DONE, "ended_at": db_now()})
     else:
-        _change(lease, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, progress={}, **cleared)
+        _change(lease, due_at=db_in(again_in), attempts=0, progress={}, **values)
 
 
 def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None = None) -> None:
@@ -186,14 +143,14 @@ def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None
 
     Raises `StaleLease`.
     """
-    values: dict[str, Any] = {"error_code": code, "error": message[:2000], "lease_until": None, "leased_by": None}
+    values: dict[str, Any] = BACK | {"error_code": code, "error": message[:2000]}
     if lease.attempts < MOST_ATTEMPTS:
         # The first pause is 2 s, each next one twice as long.
-        _change(lease, status=JobStatus.QUEUED, due_at=db_in(2.0**lease.attempts), **values)
+        _change(lease, due_at=db_in(2.0**lease.attempts), **values)
     elif again_in is not None:
-        _change(lease, status=JobStatus.QUEUED, due_at=db_in(again_in), attempts=0, **values)
+        _change(lease, due_at=db_in(again_in), attempts=0, **values)
     else:
-        _change(lease, status=JobStatus.FAILED, ended_at=db_now(), **values)
+        _change(lease, **values | {"status": JobStatus.FAILED, "ended_at": db_now()})
 
 
 def cancel_job(job_id: UUID) -> bool:
@@ -213,10 +170,6 @@ def _cancel(rows: Any) -> int:
     return changed
 
 
-def _mine(job_id: UUID, epoch: int) -> Any:
-    return Job.objects.filter(id=job_id, epoch=epoch, status=JobStatus.RUNNING)
-
-
 def _change(lease: JobLease, **values: Any) -> None:
-    if not _mine(lease.id, lease.epoch).update(**values):
+    if not JOBS.change(lease.id, lease.epoch, **values):
         raise StaleLease("another worker has this job", job=str(lease.id), epoch=lease.epoch)

@@ -4,27 +4,24 @@ Every statement names the epoch, so whoever lost the lease changes nothing. None
 log.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Case, F, Q, Value, When
 from django.utils import timezone
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.db import query_cache
-from checkpoints.db.claim import claim_rows
 from checkpoints.db.clock import db_in, db_now, kept_now
-from checkpoints.db.query_cache import Query
-from checkpoints.db.statements import update_returning
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.models import Run
 from checkpoints.models.run import CLAIM_ORDER, CLAIMABLE
+from checkpoints.queue.queue import BACK, Claim, Claimable, Queue
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 
 _LEASED = [
@@ -33,26 +30,6 @@ _LEASED = [
     "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
     "cancel_at", "lease_until",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to begin: a run or a job, and the epoch that the claim gave it."""
-
-    id: UUID
-    epoch: int
-    job: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Claimable:
-    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has."""
-
-    fingerprints: frozenset[str]
-    graphs: frozenset[str]
-
-    def condition(self) -> Q:
-        return Q(fingerprint__in=sorted(self.fingerprints)) | Q(graph__in=sorted(self.graphs))
 
 
 @dataclass(slots=True)
@@ -101,66 +78,19 @@ class Lease:
         return timezone.now() + self.skew
 
 
-def claim(*, worker: UUID | None, limit: int, only: Claimable) -> list[Claim]:
-    """Take up to `limit` runs that want a worker: queued and due, waiting and due, or running under an expired lease.
-
-    Ordered by priority, then due time. One statement; on the database's clock; rows that others are taking are passed
-    by.
-    """
-    return _claims(claim_rows(Run, _queue(only, limit), worker=worker, look=_anything(only)))
+def _ready() -> Q:
+    queued = Q(status=Status.QUEUED) & (Q(due_at__isnull=True) | Q(due_at__lte=kept_now()))
+    return queued | Q(status=Status.WAITING, due_at__lte=kept_now())
 
 
-@lru_cache(maxsize=100)
-def _queue(only: Claimable, limit: int) -> Query:
-    """The same function for the same process and number, so that its text is kept."""
-    return lambda: _due(only).order_by(*CLAIM_ORDER).values("id")[:limit]
-
-
-def claim_one(run_id: UUID, *, worker: UUID | None = None) -> Claim | None:
-    """Take this run if it wants a worker, whatever its graph; None where it does not."""
-    taken = _claims(claim_rows(Run, _one, run_id, worker=worker))
-    return taken[0] if taken else None
-
-
-def _one(run_id: UUID) -> "QuerySet[Run, Any]":
-    found: QuerySet[Run, Any] = _due(None).filter(id=run_id).values("id")
-    return found
-
-
-def any_run_due(only: Claimable) -> bool:
-    """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
-    return query_cache.exists(_anything(only))
-
-
-@lru_cache(maxsize=100)
-def _anything(only: Claimable) -> Query:
-    return lambda: _due(only).order_by().values("id")[:1]
-
-
-def _due(only: Claimable | None) -> Any:
-    ready = Q(status=Status.QUEUED) & (Q(due_at__isnull=True) | Q(due_at__lte=kept_now()))
-    timed = Q(status=Status.WAITING, due_at__lte=kept_now())
-    expired = Q(status=Status.RUNNING, lease_until__lt=kept_now())
-    # The statuses are said once more in the words of the index: that much a planner sees.
-    runs = Run.objects.filter(ready | timed | expired, status__in=CLAIMABLE)
-    return runs.filter(only.condition()) if only else runs
-
-
-def _claims(taken: Iterable[Sequence[Any]]) -> list[Claim]:
-    return [Claim(run_id, epoch) for run_id, epoch in taken]
+RUNS = Queue(Run, CLAIMABLE, _ready, CLAIM_ORDER)
+"""Runs that want a worker: queued and due, waiting and due, or running under an expired lease."""
+claim, claim_one, any_run_due, renew = RUNS.claim, RUNS.claim_one, RUNS.any_due, RUNS.renew
 
 
 def is_held(run_id: UUID) -> bool:
     """Whether a worker has the run in hand: a lease that has not run out, begun or not. On the database's clock."""
     return Run.objects.filter(id=run_id, status=Status.RUNNING, lease_until__gte=db_now()).exists()
-
-
-def renew(claims: Iterable[Claim], *, worker: UUID) -> int:
-    """Lengthen leases that were handed out and not begun. Gives how many are still ours."""
-    ours = Q(pk__in=[])
-    for one in claims:
-        ours |= Q(id=one.id, epoch=one.epoch)
-    return Run.objects.filter(ours, leased_by=worker).update(lease_until=db_in(conf().lease_seconds))
 
 
 def begin_lease(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Lease | None:
@@ -169,8 +99,7 @@ def begin_lease(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Leas
     Raises the epoch once more, so that of two workers with the same message one begins. Counts a begun claim; a
     committed superstep sets the count back.
     """
-    mine = {"id": run_id, "epoch": epoch, "status": Status.RUNNING}
-    rows = update_returning(Run, mine, _LEASED, epoch=epoch + 1, lease_until=db_in(conf().lease_seconds), **_begun())
+    rows = RUNS.lengthen(run_id, epoch, _LEASED, epoch=epoch + 1, **_begun())
     return _lease(rows[0], worker) if rows else None
 
 
@@ -178,15 +107,7 @@ def begin_next(*, worker: UUID | None, only: Claimable) -> Lease | None:
     """Take the run that `claim` would take first, and begin it, in one statement: for who has his hands free, so that
     there is no message between the two. The epoch is as after both.
     """
-    rows = claim_rows(
-        Run,
-        _queue(only, 1),
-        worker=worker,
-        look=_anything(only),
-        returning=_LEASED,
-        epoch=_CLAIMED_AND_BEGUN,
-        **_begun(),
-    )
+    rows = RUNS.take(1, worker=worker, only=only, returning=_LEASED, epoch=_CLAIMED_AND_BEGUN, **_begun())
     return _lease(rows[0], worker) if rows else None
 
 
@@ -223,11 +144,8 @@ def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pul
     """Lengthen a begun lease, and write the progress that the node reported, as its column keeps it. Tells a request to
     cancel, too.
     """
-    values: dict[str, Any] = {"lease_until": db_in(conf().lease_seconds)}
-    if progress is not None:
-        values["progress"] = progress
-    mine = {"id": run_id, "epoch": epoch, "status": Status.RUNNING}
-    rows = update_returning(Run, mine, ["cancel_at"], **values)
+    values = {"progress": progress} if progress is not None else {}
+    rows = RUNS.lengthen(run_id, epoch, ["cancel_at"], **values)
     if not rows:
         return Pulse.LOST
     return Pulse.CANCELLING if rows[0][0] else Pulse.HELD
@@ -237,11 +155,8 @@ def give_back(run_id: UUID, epoch: int, *, counts: bool = True, due_in: float = 
     """End a slice: back to the queue, due in so many seconds. False: the lease was lost before. Where it says nothing
     of the run (a drain, a backend that is away), `counts` is False: the begun claim is taken back.
     """
-    due = db_in(due_in) if due_in else db_now()
-    values: dict[str, Any] = {"status": Status.QUEUED, "due_at": due, "lease_until": None, "leased_by": None}
-    if not counts:
-        values["claims_since_progress"] = _ONE_LESS
-    return bool(update_returning(Run, {"id": run_id, "epoch": epoch, "status": Status.RUNNING}, ["id"], **values))
+    values = {} if counts else {"claims_since_progress": _ONE_LESS}
+    return bool(RUNS.change(run_id, epoch, due_at=db_in(due_in) if due_in else db_now(), **BACK, **values))
 
 
 def release(claims: Sequence[Claim]) -> None:

@@ -20,7 +20,7 @@ from checkpoints.core.status import Status
 from checkpoints.db.clock import db_now
 from checkpoints.models import Run
 from checkpoints.queue import jobs, leases
-from checkpoints.queue.leases import Claim
+from checkpoints.queue.queue import Claim, Claimable
 from orchestrator.worker import claimable
 from orchestrator.worker.registration import Registration
 from orchestrator.worker.round_robin import RoundRobin
@@ -45,7 +45,7 @@ class RunBroker(Broker):
         install_state(self.state)
         self._presence = Registration(self.state)
         self._listener = Listener()
-        self._can = leases.Claimable(frozenset(), frozenset())
+        self._can = Claimable(frozenset(), frozenset())
         self._renew_at = 0.0
         self._order = RoundRobin()
         self._info = "Countersign: the run table is the queue"
@@ -102,7 +102,7 @@ class RunBroker(Broker):
     def _jobs(self, limit: int) -> list[Claim]:
         found = jobs.claim(worker=self.state.worker, limit=limit)
         self._order.jobs_seen(found=bool(found))
-        return [Claim(job_id, epoch, job=True) for job_id, epoch in found]
+        return found
 
     def _keep(self) -> None:
         """Renew what no worker has begun yet; where that takes too long, give up the whole cluster."""
@@ -117,7 +117,7 @@ class RunBroker(Broker):
         runs = [one.claim for one in unbegun if not one.claim.job]
         if runs:
             leases.renew(runs, worker=self.state.worker)
-        if others := [(one.claim.id, one.claim.epoch) for one in unbegun if one.claim.job]:
+        if others := [one.claim for one in unbegun if one.claim.job]:
             jobs.renew(others, worker=self.state.worker)
 
     def _hand_back(self) -> None:

@@ -2,7 +2,7 @@
 
 from checkpoints.conf import conf
 from checkpoints.models import GraphVersion
-from checkpoints.queue.leases import Claimable
+from checkpoints.queue.queue import Claimable
 from orchestrator.engine import registry
 
 

@@ -22,8 +22,8 @@ def look(most: int = MOST) -> int:
         if lease is not None:
             loop.run_begun_slice(lease)
         found = jobs.claim(worker=None, limit=1)
-        for job_id, epoch in found:
-            kinds.run_job(job_id, epoch)
+        for claim in found:
+            kinds.run_job(claim.id, claim.epoch)
         if lease is None and not found:
             break
         done += (lease is not None) + len(found)

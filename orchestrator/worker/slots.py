@@ -16,7 +16,7 @@ from multiprocessing.sharedctypes import RawArray
 from typing import Any
 from uuid import UUID
 
-from checkpoints.queue.leases import Claim
+from checkpoints.queue.queue import Claim
 
 FREE, CLAIMED = 0, -1
 """States of a cell. Any other is the id of the process that has taken it."""

@@ -13,7 +13,7 @@ import structlog
 
 from checkpoints.queue import jobs as job_queue
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Claim, Claimable
+from checkpoints.queue.queue import Claim, Claimable
 from orchestrator.execution import loop
 from orchestrator.jobs import kinds
 from orchestrator.worker import claimable
@@ -94,8 +94,8 @@ class _SlotWork:
     def _job(self) -> bool:
         found = job_queue.claim(worker=self._state.worker, limit=1)
         self._order.jobs_seen(found=bool(found))
-        for job_id, epoch in found:
-            self._claim = Claim(job_id, epoch, job=True)
-            kinds.run_job(job_id, epoch, draining=self._state.draining)
+        for claim in found:
+            self._claim = claim
+            kinds.run_job(claim.id, claim.epoch, draining=self._state.draining)
             self._claim = None
         return bool(found)

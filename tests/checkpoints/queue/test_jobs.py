@@ -77,8 +77,8 @@ def test_a_job_that_is_done_at_last_says_nothing_of_its_failures() -> None:
 def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_later() -> None:
     first = jobs.add_job("count")
     urgent = jobs.add_job("count", priority=1)
-    assert [job for job, _ in jobs.claim(worker=None, limit=1)] == [urgent]
-    assert [job for job, _ in jobs.claim(worker=None, limit=1)] == [first]
+    assert [claim.id for claim in jobs.claim(worker=None, limit=1)] == [urgent]
+    assert [claim.id for claim in jobs.claim(worker=None, limit=1)] == [first]
 
 
 @pytest.mark.parametrize("act", ["begin", "report", "heartbeat"])
@@ -103,7 +103,7 @@ def test_whoever_works_on_a_job_has_a_whole_lease(act: str, settings: Any) -> No
 def test_a_lease_is_renewed_by_the_worker_who_claimed_and_by_no_other() -> None:
     mine, other, job_id = uuid4(), uuid4(), jobs.add_job("count")
     claims = jobs.claim(worker=mine, limit=1)
-    assert [job for job, _ in claims] == [job_id]
+    assert [claim.id for claim in claims] == [job_id]
     nearly_over(job_id)
     assert jobs.renew(claims, worker=other) == 0
     assert seconds_from_now(row(job_id).lease_until) < 2
