@@ -1,4 +1,4 @@
-"""The work of W1 to W7 as graphs; discovered like those of any app, so worker processes of the bench know them too.
+"""The work of W1 to W8 as graphs; discovered like those of any app, so worker processes of the bench know them too.
 
 Nodes call `watch.step`, so that a contender sees each step begin in its own process.
 """
@@ -138,6 +138,51 @@ def propose(state: Proposals, ctx: Any) -> dict[str, Any]:
 w6.edge(START, "propose")
 w6.edge("propose", "propose", when="approved")
 w6.edge("propose", END, when=("rejected", "partial"))
+
+MIB = 1024 * 1024
+
+
+def _people(number: int) -> list[dict[str, Any]]:
+    return [{"id": n, "name": f"person {n}", "amount": f"{n}.50"} for n in range(number)]
+
+
+PROPOSALS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "8,000 items, each second changed": lambda: (
+        _people(8000), [{**one, "name": "nobody"} if one["id"] % 2 else one for one in _people(8000)]
+    ),
+    "a list, one changed": lambda: (_people(70_000), [*_people(70_000)[:-9], {}, *_people(70_000)[-8:]]),
+    "a list, all changed": lambda: (_people(70_000), _people(70_000)[::-1]),
+    "numbers": lambda: ([1] * (2 * MIB - 9), [2] * (2 * MIB - 9)),
+    "a letter": lambda: ("some words " * (MIB // 3), "other words " * (MIB // 3)),
+    "fields": lambda: ({f"{n:06}": n for n in range(220_000)}, {f"{n:06}": -n for n in range(220_000)}),
+}  # fmt: skip
+"""What is there and what is proposed, by shape; the larger ones just below the largest value that is allowed."""
+
+
+class Shape(BaseModel):
+    shape: str
+
+
+class Anything(BaseModel):
+    anything: Any = None
+
+
+w8 = Graph("bench_w8", input=Shape, state=Anything)
+
+
+@w8.node()
+def set_now(state: Anything, ctx: Any) -> dict[str, Any]:
+    return {"anything": PROPOSALS[ctx.input.shape]()[0]}
+
+
+@w8.node(effect="human", gate=Gate(reviewers=["user:reviewer"]))
+def propose_anything(state: Anything, ctx: Any) -> dict[str, Any]:
+    return {"anything": PROPOSALS[ctx.input.shape]()[1]}
+
+
+w8.edge(START, "set_now")
+w8.edge("set_now", "propose_anything")
+w8.edge("propose_anything", END)
 
 w7 = Graph("bench_w7", input=Log, state=Blob)
 

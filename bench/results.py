@@ -22,6 +22,10 @@ class Results:
         found = [one for one in self._records if figure in one and where.items() <= one.items()]
         return [float(one[figure]) for one in found]
 
+    def texts(self, name: str, **where: Any) -> list[str]:
+        """What is said under that name in all records that match."""
+        return [str(one[name]) for one in self._records if name in one and where.items() <= one.items()]
+
     def median(self, figure: str, **where: Any) -> float | None:
         """Over the rounds; None where nothing was measured."""
         values = self.values(figure, **where)

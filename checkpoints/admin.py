@@ -3,7 +3,6 @@
 `ReadOnlyRows` serves the apps above as well.
 """
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from checkpoints import models
+from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
 from checkpoints.sealing.sealed_columns import read_value
@@ -84,7 +84,7 @@ def _text(row: Any, name: str) -> str:
         found = _kept(row, name) if isinstance(row, models.Checkpoint) else read_value(row, name)
     except CountersignError as error:
         return str(error)
-    return json.dumps(found, indent=2, ensure_ascii=False)
+    return escaped(indented(found))
 
 
 def _kept(row: models.Checkpoint, name: str) -> Any:

@@ -194,14 +194,15 @@ class _Builder:
     def _enter_many(self, path: Path, now: Mapping[str, Any], proposed: Mapping[str, Any]) -> None:
         """Each field that differs is a row, however large its values; of the others only how many they are."""
         # Where both have the same keys in the same order, as canonical JSON has, nothing need be looked up.
-        beside = now.values() if list(now) == list(proposed) else [now.get(key, ABSENT) for key in proposed]
+        aligned = list(now) == list(proposed)
+        beside = now.values() if aligned else [now.get(key, ABSENT) for key in proposed]
         changed = [
             key
             for (key, value), old in zip(proposed.items(), beside, strict=True)
             if old != value or type(old) is not type(value) or (type(value) in _BOXES and not same(old, value))
         ]
         silent = len(proposed) - len(changed)
-        changed += [key for key in now if key not in proposed]
+        changed += [] if aligned else [key for key in now if key not in proposed]
         if changed:
             self.blocks.append(ManyFields(path, changed, now, proposed, self.table))
         if silent:

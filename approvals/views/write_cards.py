@@ -218,11 +218,8 @@ def _slip(
     signed: list[Signed],
     may: bool,
 ) -> WriteCard:
-    value, base, shown = (
-        sealed_columns.read_value(row, "value"),
-        pending_writes.base_of(row),
-        sealed_columns.read_value(row, "shown") or {},
-    )
+    value, base = sealed_columns.read_value(row, "value"), pending_writes.base_of(row)
+    shown = sealed_columns.read_value(row, "shown") or {}
     standing, write = asked.standings[row.write], str(row.write)
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     adds = not base.bound

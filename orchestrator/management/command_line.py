@@ -10,6 +10,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 
 from checkpoints.core.status import ENDS, STOPPED, Status
+from checkpoints.core.visible_text import visible_text
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.errors import CountersignError
@@ -47,7 +48,7 @@ def one_clear_line() -> Iterator[None]:
     try:
         yield
     except CountersignError as error:
-        raise CommandError(f"{error.message} [{error.code}]") from error
+        raise CommandError(f"{visible_text(error.message)} [{error.code}]") from error
 
 
 def exit_code(status: str) -> int:
@@ -82,12 +83,12 @@ def as_json(run: Run) -> str:
 def as_text(run: Run) -> str:
     """A run for people, a few lines."""
     facts = as_dict(run)
-    lines = [f"{run.key}  {run.graph} {run.version}  {run.status}, superstep {run.superstep}"]
-    lines += [f"  at {run.at_node}"] if run.at_node else []
-    lines += [f"  {progress(run)}"] if run.progress else []
-    lines += [f"  {facts['error']['message']} [{facts['error']['code']}]"] if facts["error"] else []
-    lines += [f"  waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in facts["waiting"]]
-    return "\n".join(lines)
+    lines = [f"at {run.at_node}"] if run.at_node else []
+    lines += [progress(run)] if run.progress else []
+    lines += [f"{facts['error']['message']} [{facts['error']['code']}]"] if facts["error"] else []
+    lines += [f"waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in facts["waiting"]]
+    head = f"{visible_text(run.key)}  {run.graph} {run.version}  {run.status}, superstep {run.superstep}"
+    return "\n  ".join([head, *(visible_text(line) for line in lines)])
 
 
 def progress(run: Run) -> str:

@@ -73,3 +73,11 @@ def test_a_token_can_be_revoked_and_only_by_whom_it_is_given(root: Client, peopl
     assert tokens.find_token(text) is not None
     root.post(address, chosen)
     assert tokens.find_token(text) is None
+
+
+def test_payloads_show_what_cannot_be_seen_as_json_writes_it(root: Client, people: People) -> None:
+    graphs.register()
+    odd = runs.start("gated", {"claim_id": "a\u202eb"}, key="B", by=people.starter)
+    page = root.get(reverse("admin:checkpoints_run_change", args=[odd.pk])).content.decode()
+    assert "a\\u202eb" in page
+    assert "\u202e" not in page

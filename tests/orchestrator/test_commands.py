@@ -170,3 +170,8 @@ def test_a_run_is_started_with_a_priority_and_for_later() -> None:
     assert (run.priority, (run.due_at - run.created_at).total_seconds()) == (5, pytest.approx(3600, abs=5))
     with pytest.raises(CommandError, match="a priority is a number"):
         call("start_run", "gated", "--set", "claim_id=C", "--priority", "5000")
+
+
+def test_nothing_that_a_run_brings_reaches_the_terminal_unseen() -> None:
+    runs.advance(runs.start("gated", {"claim_id": "C"}, key="A\x1b[2J\u202e").id)
+    assert "A⟨U+001B⟩[2J⟨U+202E⟩" in call("run_status", "A\x1b[2J\u202e")

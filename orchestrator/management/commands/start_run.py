@@ -12,6 +12,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpoints import uploads
+from checkpoints.core.visible_text import visible_text
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.health import worker_alive
@@ -103,7 +104,7 @@ def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], N
     while True:
         run = Run.objects.defer("input", "seal").get(id=run_id)
         where = f" at {run.at_node}" if run.at_node else ""
-        done = f": {command_line.progress(run)}" if run.progress else ""
+        done = f": {visible_text(command_line.progress(run))}" if run.progress else ""
         line = f"{run.status}, superstep {run.superstep}{where}{done}"
         if line != facts:
             tell(line)

@@ -47,6 +47,17 @@ def test_two_current_values_that_differ_never_look_the_same(
 
 
 @PATIENT
+@given(JSON, JSON, JSON, HOW)
+def test_nor_do_those_with_so_many_fields_that_they_are_not_entered(
+    now: Any, one: Any, other: Any, how: dict[str, Any]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "MANY", -1)
+        assert (look_of(now, one, **how) == look_of(now, other, **how)) == same(one, other)
+        assert (look_of(one, now, **how) == look_of(other, now, **how)) == same(one, other)
+
+
+@PATIENT
 @given(JSON, JSON)
 def test_what_differs_is_never_said_to_be_unchanged(now: Any, proposed: Any) -> None:
     change = comparison.compare(now, proposed)

@@ -1,5 +1,6 @@
 """What differs between two JSON values."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -99,3 +100,22 @@ def _set(value: Any, difference: Difference) -> None:
         place.append(difference.after)
     else:
         place[last] = difference.after
+
+
+def test_what_is_equal_is_passed_over_without_being_entered() -> None:
+    before = [[n, {"n": n}] for n in range(20_000)]
+    after = [*before[:15_000], [0, {"n": -1}], *before[15_001:]]
+    entered: list[str] = []
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is differences.__code__:
+            entered.append(event)
+
+    sys.setprofile(watch)
+    try:
+        count = len(list(differences({"a": before}, {"a": after})))
+    finally:
+        sys.setprofile(None)
+    assert count == 2
+    # Generators are entered again for each thing they give, at each level; of 20,000 items that is next to nothing.
+    assert len(entered) <= 20

@@ -1,0 +1,67 @@
+"""Values on the page of a run: what differs is seen to differ, and a huge state costs no more than what is shown."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints import timeline
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine import END, START, Graph, registry
+from orchestrator.engine.ops import same
+from orchestrator.views import run_details
+from tests.support import claims
+from tests.support.cast import People
+
+JSON = st.recursive(
+    st.sampled_from([None, True, 1, 1.0, "1", "true", "", "x" * 500, "x" * 500 + "y", "a\u202e", "a⟨U+202E⟩"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "a.b"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON)
+def test_two_values_never_have_one_line(one: Any, other: Any) -> None:
+    assert (run_details.compact(one) == run_details.compact(other)) == same(one, other)
+
+
+def test_a_long_value_is_shown_from_where_it_differs() -> None:
+    before, after = (f"{'word ' * 200}{end}" for end in ("ten", "three"))
+    change = timeline.Change("scratch", "letter", "changed", before, after)
+    row = run_details._change(change)
+    assert "ten" in row["before"]
+    assert "three" in row["after"]
+    assert row["after"].startswith("…")
+
+
+def set_to(people: People, *values: Any) -> Run:
+    """A run that sets the channel to one value after the other."""
+    graph = Graph("details", input=claims.Claim, state=claims.Anything)
+    names = [f"set_{n}" for n in range(len(values))]
+    for name, value in zip(names, values, strict=True):
+        graph.node(name)(lambda state, ctx, value=value: {"anything": value})
+    for one, other in zip([START, *names], [*names, END], strict=True):
+        graph.edge(one, other)
+    registry.replace(graph)
+    given = {"claim_id": "CLM-1", "amount": "1"}
+    return runs.advance(runs.start("details", given, by=people.starter).id)
+
+
+def test_of_very_many_changes_the_first_are_shown_and_no_more_are_counted(people: People) -> None:
+    run = set_to(people, list(range(100_000)), list(range(1, 100_001)))
+    found = run_details.changed_rows(timeline.list_checkpoints(run.id)[0], {}, {})
+    assert (found["shown"], found["total"], found["uncounted"]) == (
+        run_details.MOST_CHANGES,
+        run_details.MOST_COUNTED,
+        True,
+    )
+
+
+def test_a_value_of_the_state_that_is_cut_says_so_and_looks_like_no_other(people: People) -> None:
+    one, other = (["x" * run_details.CUT, end] for end in ("a", "b"))
+    texts = [run_details._leaf("k", value)["text"] for value in (one, other)]
+    assert texts[0] != texts[1]
+    assert "more characters, fingerprint" in texts[0]
+    assert json.loads(run_details._leaf("k", {"a": "\u202e"})["text"]) == {"a": "\u202e"}
