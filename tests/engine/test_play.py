@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Gate, Graph, NotDone, Retry, Send, Task, idempotency_key, play, write_id
+from orchestrator.engine import END, START, Graph, NotDone, Retry, Send, Task, idempotency_key, play, write_id
 from orchestrator.engine.errors import CountersignError, InvalidValue, PayloadTooLarge
 from tests.engine.small import ASK, Log, chain, graph_of, log_of, run
 
@@ -212,15 +212,6 @@ def test_a_store_is_told_of_each_superstep_and_settlement() -> None:
     graph = graph_of(chain("a", "b"), {"a": {"effect": "human", "gate": ASK}})
     run(graph, lambda request: {0: "approve"}, store=store)
     assert store == [(1, "superstep"), (1, "settlement"), (2, "superstep")]
-
-
-def test_each_waiting_request_is_asked_once_at_a_pause() -> None:
-    asked: list[str] = []
-    nodes = {name: {"effect": "human", "gate": Gate(reviewers=["user:ann"])} for name in ("a", "b")}
-    graph = graph_of([(START, "a"), (START, "b"), ("a", END), ("b", END)], nodes)
-    played = run(graph, lambda request: asked.append(request.node))
-    assert asked == ["a", "b"]
-    assert [gate.node for gate in played.gates] == ["a", "b"]
 
 
 # Identities

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("checkpoints", "approvals", "orchestrator")
 WIDEST_FOLDER = 18
@@ -73,7 +71,6 @@ def test_one_word_means_one_thing() -> None:
     assert len(shared) <= MOST_SHARED_NAMES, shared
 
 
-@pytest.mark.xfail(strict=True, reason="the move came first")
 def test_tests_mirror_the_house() -> None:
     stems = {p.stem.removeprefix("test_") for p in (ROOT / "tests").rglob("test_*.py")}
     large = [p for p in modules() if len((ROOT / p).read_text().splitlines()) >= 150]
@@ -81,7 +78,6 @@ def test_tests_mirror_the_house() -> None:
     assert missing == []
 
 
-@pytest.mark.xfail(strict=True, reason="the move came first")
 def test_no_test_module_is_imported_by_another() -> None:
     imports = re.compile(r"^from tests\.[\w.]*test_", re.MULTILINE)
     bad = [str(p.relative_to(ROOT)) for p in (ROOT / "tests").rglob("*.py") if imports.search(p.read_text())]

@@ -21,8 +21,8 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Graph
 from orchestrator.engine.errors import StaleLease, TamperedRow
 from orchestrator.execution import cancellation
-from tests.checkpoints.ledger.test_checkpoint_rows import large, last
 from tests.support.forging import tamper
+from tests.support.large_states import large, last
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced, graph, held, slice_of, started
 

@@ -13,8 +13,8 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN, protection_of
 from orchestrator.engine import canonical, ops
-from tests.checkpoints.ledger.test_checkpoint_rows import large, last
 from tests.support.forging import remove, rewrite, tamper
+from tests.support.large_states import large, last
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import slice_of, started
 

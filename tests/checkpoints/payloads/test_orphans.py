@@ -23,8 +23,8 @@ from checkpoints.queue import leases
 from orchestrator import runs
 from orchestrator.execution import loop
 from orchestrator.jobs import kinds
-from tests.checkpoints.payloads.test_runs import chain, columns, kept_files, notes
 from tests.crash.abort import Points
+from tests.support.payload_runs import chain, columns, kept_files, notes
 from tests.support.processes import ROOT, environment
 from tests.support.small_graphs import advanced, started
 

@@ -10,9 +10,9 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.checkpoints.payloads.test_runs import chain, kept_files
 from tests.support import cast
 from tests.support.payload_backends import Full
+from tests.support.payload_runs import chain, kept_files
 from tests.support.small_graphs import advanced, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,8 +16,8 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import FilePayloads, MemoryPayloads, SealedPayloads
 from checkpoints.store import CheckpointStore, MemoryStore, Stored, conformance
 from orchestrator.engine.errors import InvalidValue, SaveFailed, UnknownThing, WrongStatus
-from tests.checkpoints.payloads.test_runs import chain, kept_files
 from tests.support.payload_backends import Full
+from tests.support.payload_runs import chain, kept_files
 from tests.support.small_graphs import advanced
 
 pytestmark = pytest.mark.django_db(transaction=True)

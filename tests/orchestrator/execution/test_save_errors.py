@@ -19,9 +19,9 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.execution import failed_save
-from tests.checkpoints.payloads.test_runs import chain, columns, kept_files, notes
 from tests.support import run_actions
 from tests.support.payload_backends import Full
+from tests.support.payload_runs import chain, columns, kept_files, notes
 from tests.support.small_graphs import graph, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

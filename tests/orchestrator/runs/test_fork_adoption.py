@@ -17,9 +17,9 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
 from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
-from tests.checkpoints.payloads.test_runs import chain, notes
 from tests.support import cast, run_actions
 from tests.support.forging import tamper
+from tests.support.payload_runs import chain, notes
 from tests.support.small_graphs import advanced, graph, registered, started
 
 pytestmark = pytest.mark.django_db(transaction=True)

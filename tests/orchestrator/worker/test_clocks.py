@@ -11,9 +11,9 @@ from django.db import connection
 
 from checkpoints.models import Run, TaskResult
 from orchestrator import runs
-from tests.stories.test_worker_races import everything
 from tests.support.clusters import begun, cluster, ended, slow, status
 from tests.support.processes import ROOT, environment, until
+from tests.support.run_contents import everything
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
