@@ -99,7 +99,9 @@ async def test_a_list_is_told_nothing_of_a_run_that_one_may_see_no_longer(
         assert await live.receive_json_from(timeout=15) == {"run": str(run.id), "seq": 1}
         await database_sync_to_async(people.auditor.groups.clear)()
         await happen(run, 2)
-        assert await live.receive_nothing(timeout=0.6)
+        if not await live.receive_nothing(timeout=0.6):
+            # A database that is busy closes the socket, and the page opens another one.
+            assert (await live.receive_output())["type"] == "websocket.close"
 
 
 @pytest.mark.parametrize("path", SOCKETS)
