@@ -37,7 +37,8 @@ def many_jobs() -> None:
 
 def _analyze() -> None:
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+        # What earlier tests left in the table's pages would count in the planner's choice.
+        cursor.execute("VACUUM FULL ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
 
 
 def _asked(act: Callable[[], Any]) -> tuple[str, list[Any]]:
