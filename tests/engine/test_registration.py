@@ -66,6 +66,10 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: bad_branch({}), "needs a router function and labels"),
         (lambda: with_edges((START, "a"), ("a", END), ("a", END)), "a>END is declared 2 times"),
         (lambda: with_edges((START, "a", "approved"), ("a", END)), "from START lead plain edges only"),
+        (lambda: with_edges((START, "a"), ("a", END), ("a", END, [])), "edge a -> END: when=[] names no outcome"),
+        (lambda: with_edges((START, "a"), ("a", END), ("a", END, ())), "edge a -> END: when=() names no outcome"),
+        (lambda: with_edges((START, "a"), ("a", END), ("a", END, "")), "edge a -> END: when='' is none of"),
+        (lambda: bad_branch({True: "a", "true": END}), "branch from a: two labels are 'true'"),
         (lambda: with_edges((START, "a"), ("a", END, "approved"), ("a", END)), "needs a gate at a"),
         (lambda: with_edges((START, "a"), ("a", END, "maybe")), "'maybe' is none of"),
         (twice, "node a is declared 2 times"),
@@ -227,6 +231,16 @@ def test_edges_have_readable_names_and_each_label_and_outcome_is_an_edge_of_its_
         "a=>b",
         "b~>a",
     ]
+
+
+def test_two_branches_of_one_node_may_give_one_label_and_one_target() -> None:
+    graph = one()
+    for ways in ({"no": END, "yes": "a"}, {"no": END, "no#2": END}, {"no": END}):
+        graph.branch("a", lambda state: "no", ways)
+    compiled = compile(graph)
+    ids = [edge.id for edge in compiled.edges]
+    assert ids == ["START>a", "a>END", "a>END?no", "a>a?yes", "a>END?no#2", "a>END?no#2#2", "a>END?no#3"]
+    assert [branch.edges["no"].id for branch in compiled.ways["a"].branches] == [ids[2], ids[4], ids[6]]
 
 
 def test_a_policy_of_interval_0_is_manual() -> None:
