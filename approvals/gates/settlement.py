@@ -4,13 +4,12 @@ re-bases.
 Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.core import APPROVED, REJECTED
 from approvals.gates.request_state import RequestState, load_states, require_all_decisions
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.db import statements
@@ -21,11 +20,13 @@ from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
+from orchestrator.engine.base import Base
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.reduce import Settled, WriteValue, settleable
+from orchestrator.engine.reduce import Settled, WriteValue
+from orchestrator.engine.requests import WaitingRequest, moved_writes, settle_requests
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -94,29 +95,44 @@ def settle_gates(
 
     `asked` has been verified by whoever read it. Raises `TamperedRow` where a request only says that it is settled.
     """
-    ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
+    ready = [one for one in asked if one.request.status == RequestStatus.SETTLED]
     for one in ready:
         _require_outcome(one)
-    current = [one for one in ready if not any(_base_moved(row, compiled, state, protection) for row in _approved(one))]
-    settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
+    settled = settle_requests([_waiting(one, protection) for one in ready], compiled, frontier, state)
     tasks = {one.task for one in settled}
-    return Settlement(list(settled), [one.request for one in current if one.task in tasks])
+    return Settlement(settled, [one.request for one in ready if one.task in tasks])
 
 
-def _settled(one: RequestState) -> Settled:
-    values = tuple(_value(row) for row in _approved(one))
-    shows = {name for row in _approved(one) for name in pending_writes.base_of(row).shows}
-    return Settled(one.task, values, str(one.outcome), tuple(sorted(shows)))
+@frozen
+class _StoredRevision:
+    """The newest revision of a held write, as its row has it."""
+
+    row: PendingWrite
+    protection: Protection
+
+    @property
+    def write(self) -> UUID:
+        return self.row.write
+
+    @property
+    def channel(self) -> str:
+        return self.row.channel
+
+    @property
+    def shows(self) -> Iterable[str]:
+        return pending_writes.base_of(self.row).shows
+
+    def stands_on(self, base: Base) -> bool:
+        return base.hash(self.protection) == self.row.bound_hash
+
+    def applied(self) -> WriteValue:
+        row = self.row
+        version = pending_writes.base_of(row).version
+        return WriteValue(row.channel, sealed_columns.read_value(row, "value"), row.label or None, version)
 
 
-def _value(row: PendingWrite) -> WriteValue:
-    return WriteValue(
-        row.channel, sealed_columns.read_value(row, "value"), row.label or None, pending_writes.base_of(row).version
-    )
-
-
-def _approved(one: RequestState) -> list[PendingWrite]:
-    return [row for row in one.writes if one.standings[row.write].verdict == APPROVED]
+def _waiting(one: RequestState, protection: Protection) -> WaitingRequest[_StoredRevision]:
+    return WaitingRequest(one.task, [_StoredRevision(row, protection) for row in one.writes], one.standings)
 
 
 def _require_outcome(one: RequestState) -> None:
@@ -124,15 +140,6 @@ def _require_outcome(one: RequestState) -> None:
         raise TamperedRow(
             "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
         )
-
-
-def _base_moved(row: PendingWrite, compiled: Compiled, state: State, protection: Protection) -> bool:
-    return _base(row, compiled, state).hash(protection) != row.bound_hash
-
-
-def _base(row: PendingWrite, compiled: Compiled, state: State) -> pending_writes.Base:
-    shows = pending_writes.base_of(row).shows
-    return pending_writes.base_in(state, row.channel, bound=compiled.channels[row.channel].bound, shows=shows)
 
 
 def rebase_writes(
@@ -143,13 +150,11 @@ def rebase_writes(
     if not asked:
         return result
     for one in asked:
-        moved = [
-            row
-            for row in one.writes
-            if one.standings[row.write].verdict != REJECTED and _base_moved(row, compiled, state, protection)
-        ]
-        for row in moved:
-            fresh = pending_writes.rebased(row, base=_base(row, compiled, state), at=at, protection=protection)
+        moved = moved_writes(_waiting(one, protection), compiled, state)
+        for revision in moved:
+            row = revision.row
+            base = pending_writes.Base.read(compiled, state, row.channel, shows=revision.shows)
+            fresh = pending_writes.rebased(row, base=base, at=at, protection=protection)
             result.rows.append(fresh)
             facts = {"write": str(row.write), "revision": fresh.revision, "channel": row.channel}
             result.events.append(NewEvent("write_rebased", facts, node=row.node, task=row.task))

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.core import Standing
 from approvals.forms import controls
 from approvals.forms.controls import Control, humanise
 from approvals.gates.request_state import RequestState
@@ -19,6 +18,7 @@ from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
+from orchestrator.engine.verdicts import Standing
 
 Forms = Callable[[str], bool]
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
