@@ -77,11 +77,11 @@ def output_of(compiled: Compiled, node_name: str, returned: Any, *, limit: int |
     )
 
 
-def require_proposal(node: Node, task: Task, output: Output) -> None:
-    """Raise `InvalidValue` where a gated task proposes nothing: with nothing to decide nobody could ever sign, and with
-    nobody signing nothing may go through the gate.
+def require_proposal(node: Node, task: Task) -> None:
+    """Of a task that wrote nothing: raise `InvalidValue` where it is gated. With nothing to decide nobody could ever
+    sign, and with nobody signing nothing may go through the gate.
     """
-    if node.gated and not output.writes:
+    if node.gated:
         message = f"{task} has a gate but proposed no write; a gated node must propose at least one"
         raise InvalidValue(message, node=node.name)
 

@@ -243,7 +243,8 @@ class _Player:
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
         output = memory.onto(output_of(self.compiled, node.name, returned))
-        require_proposal(node, start.task, output)
+        if not output.writes:
+            require_proposal(node, start.task)
         return output
 
 

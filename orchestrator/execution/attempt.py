@@ -258,7 +258,8 @@ class Attempt:
             returned = asyncio.run(returned)
         output = _labelled(output_of(context.graph, node.name, returned, limit=context.conf.max_value_bytes))
         output = self._memory.onto(output) if self._memory else output
-        require_proposal(node, self.task, output)
+        if not output.writes:
+            require_proposal(node, self.task)
         return _masked(output, context.conf.secrets) if context.conf.secrets else output
 
     def _context(self) -> Context:
