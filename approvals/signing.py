@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from approvals import permissions
-from approvals.core import Given, Held, judge
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.conf import conf
@@ -30,6 +29,7 @@ from orchestrator.engine.errors import (
     StaleProposal,
     UnknownThing,
 )
+from orchestrator.engine.verdicts import Given, Held, judge
 
 VERDICTS = ("approve", "reject", "edit")
 _FIELDS = {"write", "hash", "verdict", "value", "reason"}

@@ -18,6 +18,7 @@ class OrchestratorConfig(AppConfig):
         from orchestrator.roles import make_roles
 
         post_migrate.connect(make_roles, sender=self)
+        post_migrate.connect(discovery.forget_noted, sender=self)
         for check in (
             checks.check_settings,
             checks.check_payloads,

@@ -1,7 +1,12 @@
-"""Finding graphs: each installed app's `graphs.py` is imported, and every module-level Graph in it registered."""
+"""Finding graphs: each installed app's `graphs.py` is imported, and every module-level Graph in it registered.
 
+Versions that any process has seen are rows: only a process that has the newest may say that a run's graph is gone.
+"""
+
+from collections.abc import Collection
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from django.apps import apps
 from django.db import IntegrityError, transaction
@@ -10,6 +15,7 @@ from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import UnknownThing
 
 _noted: set[str] = set()
 
@@ -45,3 +51,29 @@ def note_version(compiled: Compiled) -> None:
         pass  # Another process wrote the same row first.
     # Only once it is sure to stay: a caller's rollback takes the row with it.
     transaction.on_commit(lambda: _noted.add(compiled.fingerprint))
+
+
+def forget_noted(**_: Any) -> None:
+    """Take nothing for written down any more: rows may be gone after a migrate or a flush."""
+    _noted.clear()
+
+
+def newest_versions(names: Collection[str]) -> dict[str, str]:
+    """The fingerprint of each of these graphs that was first seen last, by any process. Few rows: one a change."""
+    rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
+    return dict(rows.values_list("name", "fingerprint"))
+
+
+def may_judge(graph: str) -> bool:
+    """Whether this process has the newest version of a graph. It writes down its own first, as a worker that starts."""
+    try:
+        ours = registry.current(graph)
+    except UnknownThing:
+        return False
+    note_version(ours)
+    return registry.find_graph(newest_versions({graph}).get(graph, "")) is not None
+
+
+def is_ours(graph: str, fingerprint: str) -> bool:
+    """Whether this process may take a run that is pinned to this: to work on it, or to say that its graph is gone."""
+    return registry.find_graph(fingerprint) is not None or may_judge(graph)

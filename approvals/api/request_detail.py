@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from approvals.core import Standing
 from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import timeline
@@ -15,6 +14,7 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.verdicts import Standing
 
 
 @dataclass(frozen=True, slots=True)

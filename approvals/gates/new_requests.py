@@ -4,7 +4,7 @@ Everything is computed before the transaction; `NewRequests.insert` only inserts
 are fixed here, once: what people are shown later is what is stored now.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any
@@ -21,13 +21,10 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
 from orchestrator.engine.reduce import HeldWrite
-
-PRINCIPALS = ("user:", "group:", "perm:")
-LONGEST_PRINCIPAL = 200
+from orchestrator.engine.requests import principals_of
 
 
 @frozen
@@ -131,8 +128,7 @@ def _stage(
     task = write.task
     labels: dict[str, Any] = {name: shown[name] for name in ("title", "facts")}
     labels |= shown["writes"][write.position]
-    bound = compiled.channels[write.channel].bound
-    base = pending_writes.base_in(moment.state, write.channel, bound=bound, shows=gate.shows)
+    base = pending_writes.Base.read(compiled, moment.state, write.channel, shows=gate.shows)
     return pending_writes.staged(
         write_id(lease.id, lease.line, task, write.position),
         task_columns(lease.id, lease.line, task),
@@ -153,7 +149,7 @@ def policy_of(compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str
     """The policy that a request is opened under, JSON: a later deployment changes none of it."""
     gate = gating.gate
     return {
-        "reviewers": _reviewers(compiled, gate, state),
+        "reviewers": principals_of(compiled, gate, state),
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
         "four_eyes": gate.four_eyes,
@@ -161,25 +157,3 @@ def policy_of(compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str
         "shows": sorted(gate.shows),
         "reason_required": sorted(name for name, show in gate.writes.items() if show.reason_required),
     }
-
-
-def _reviewers(compiled: Compiled, gate: Gate, state: dict[str, dict[str, Any]]) -> list[str]:
-    named: Any = gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
-    if callable(named):
-        try:
-            named = named(compiled.state_for(state))
-        except Exception as error:
-            raise InvalidValue(f"the reviewers function of a gate failed: {type(error).__name__}: {error}") from error
-    return _checked(named)
-
-
-def _checked(named: Any) -> list[str]:
-    if isinstance(named, str) or not isinstance(named, Iterable):
-        raise InvalidValue("reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>")
-    principals = sorted({str(p) for p in named})
-    wrong = [p for p in principals if not p.startswith(PRINCIPALS)]
-    if any(len(p) > LONGEST_PRINCIPAL for p in principals):
-        raise InvalidValue(f"a reviewer's name has at most {LONGEST_PRINCIPAL} characters")
-    if wrong or not principals:
-        raise InvalidValue(f"reviewers must name somebody as user:, group: or perm:, not {wrong or 'nobody'}")
-    return principals

@@ -5,7 +5,6 @@ and re-basing use it, and whoever shows what is decided: nobody decides on, or a
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from approvals.core import Given, Held, Policy, Standing, judge, outcome
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -14,6 +13,7 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.verdicts import Given, Held, Policy, Standing, judge, outcome
 
 
 @frozen
@@ -32,11 +32,6 @@ class RequestState:
     def outcome(self) -> str | None:
         """approved, rejected or partial once each write is settled; None before."""
         return outcome(self.standings.values())
-
-    @property
-    def last_seq(self) -> int:
-        """The number of the decision that settled it."""
-        return max((s.seq for s in self.standings.values()), default=0)
 
 
 def policy_of(request: ApprovalRequest) -> Policy:

@@ -3,13 +3,12 @@
 Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.core import APPROVED, REJECTED
 from approvals.gates.request_state import RequestState, load_states, require_all_decisions
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.db import statements
@@ -20,11 +19,13 @@ from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
+from orchestrator.engine.base import Base
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.reduce import Settled, WriteValue, settleable
+from orchestrator.engine.reduce import Settled, WriteValue
+from orchestrator.engine.requests import WaitingRequest, moved_writes, settle_requests
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -90,35 +91,51 @@ def settle_gates(
 
     `asked` has been verified by whoever read it. Raises `TamperedRow` where a request only says that it is settled.
     """
-    ready = sorted((one for one in asked if one.request.status == RequestStatus.SETTLED), key=lambda o: o.last_seq)
+    ready = [one for one in asked if one.request.status == RequestStatus.SETTLED]
     for one in ready:
-        if one.outcome is None:
-            what = "a request is marked settled, but its decisions do not settle it"
-            raise TamperedRow(what, request=str(one.request.id))
-    current = [one for one in ready if not any(_base_moved(row, compiled, state, protection) for row in _approved(one))]
-    settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
+        _require_outcome(one)
+    settled = settle_requests([_waiting(one, protection) for one in ready], compiled, frontier, state)
     tasks = {one.task for one in settled}
-    return Settlement(list(settled), [one.request for one in current if one.task in tasks])
+    return Settlement(settled, [one.request for one in ready if one.task in tasks])
 
 
-def _settled(one: RequestState) -> Settled:
-    rows = [(row, pending_writes.base_of(row), sealed_columns.read_value(row, "value")) for row in _approved(one)]
-    values = [WriteValue(row.channel, value, row.label or None, base.version) for row, base, value in rows]
-    shows = {name for _, base, _ in rows for name in base.shows}
-    return Settled(one.task, tuple(values), str(one.outcome), tuple(sorted(shows)))
+@frozen
+class _StoredRevision:
+    """The newest revision of a held write, as its row has it."""
+
+    row: PendingWrite
+    protection: Protection
+
+    @property
+    def write(self) -> UUID:
+        return self.row.write
+
+    @property
+    def channel(self) -> str:
+        return self.row.channel
+
+    @property
+    def shows(self) -> Iterable[str]:
+        return pending_writes.base_of(self.row).shows
+
+    def stands_on(self, base: Base) -> bool:
+        return base.hash(self.protection) == self.row.bound_hash
+
+    def applied(self) -> WriteValue:
+        row = self.row
+        version = pending_writes.base_of(row).version
+        return WriteValue(row.channel, sealed_columns.read_value(row, "value"), row.label or None, version)
 
 
-def _approved(one: RequestState) -> list[PendingWrite]:
-    return [row for row in one.writes if one.standings[row.write].verdict == APPROVED]
+def _waiting(one: RequestState, protection: Protection) -> WaitingRequest[_StoredRevision]:
+    return WaitingRequest(one.task, [_StoredRevision(row, protection) for row in one.writes], one.standings)
 
 
-def _base_moved(row: PendingWrite, compiled: Compiled, state: State, protection: Protection) -> bool:
-    return _base(row, compiled, state).hash(protection) != row.bound_hash
-
-
-def _base(row: PendingWrite, compiled: Compiled, state: State) -> pending_writes.Base:
-    shows = pending_writes.base_of(row).shows
-    return pending_writes.base_in(state, row.channel, bound=compiled.channels[row.channel].bound, shows=shows)
+def _require_outcome(one: RequestState) -> None:
+    if one.outcome is None:
+        raise TamperedRow(
+            "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
+        )
 
 
 def rebase_writes(
@@ -129,10 +146,11 @@ def rebase_writes(
     if not asked:
         return result
     for one in asked:
-        held = [row for row in one.writes if one.standings[row.write].verdict != REJECTED]
-        moved = [row for row in held if _base_moved(row, compiled, state, protection)]
-        for row in moved:
-            fresh = pending_writes.rebased(row, base=_base(row, compiled, state), at=at, protection=protection)
+        moved = moved_writes(_waiting(one, protection), compiled, state)
+        for revision in moved:
+            row = revision.row
+            base = pending_writes.Base.read(compiled, state, row.channel, shows=revision.shows)
+            fresh = pending_writes.rebased(row, base=base, at=at, protection=protection)
             result.rows.append(fresh)
             facts = {"write": str(row.write), "revision": fresh.revision, "channel": row.channel}
             result.events.append(NewEvent("write_rebased", facts, node=row.node, task=row.task))

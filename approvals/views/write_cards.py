@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from approvals.core import Standing
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.request_state import RequestState
@@ -24,6 +23,7 @@ from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
+from orchestrator.engine.verdicts import Standing
 
 Forms = Callable[[str], bool]
 LARGE = 32 * 1024

@@ -3,8 +3,7 @@
 Rows are built here and inserted by the caller, in his transaction. Nothing here changes a row.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,43 +16,17 @@ from checkpoints.models.pending_write import Reason
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, decrypted
+from orchestrator.engine import base as bases
 from orchestrator.engine import canonical
-from orchestrator.engine.trace import is_memory
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What a decision on a write looks at: the channel's value (`bound`: whether it binds) and those of `shows`."""
+class Base(bases.Base):
+    """A base as rows keep it."""
 
-    value: Any
-    shows: dict[str, Any]
-    bound: bool
-    version: int | None = None
-
-    def hash(self, protection: Protection) -> str:
-        """Hash of the part that binds. A base has moved when this differs."""
-        part: dict[str, Any] = {"shows": self.shows}
-        if self.bound:
-            part["value"] = self.value
-        part |= self._versioned()
-        return protection.digest(canonical.dumps(part))
+    __slots__ = ()
 
     def kept(self) -> bytes:
-        return pack_json({"value": self.value, "shows": self.shows, "bound": self.bound, **self._versioned()})
-
-    def _versioned(self) -> dict[str, int]:
-        return {} if self.version is None else {"version": self.version}
-
-
-def base_in(state: dict[str, dict[str, Any]], channel: str, *, bound: bool, shows: Iterable[str]) -> Base:
-    """The base of a write to `channel` in this state, {"scratch": {...}, "artifacts": {...}}; where it is a write to
-    memory the state has a partition "memory" too, {channel: {value, version}}.
-    """
-    values = {**state["scratch"], **state["artifacts"]}
-    shown = {name: values.get(name) for name in sorted(shows)}
-    if is_memory(channel):
-        return Base(shows=shown, bound=bound, **state["memory"][channel])
-    return Base(values.get(channel), shown, bound)
+        return pack_json(self.to_json())
 
 
 def base_of(row: PendingWrite) -> Base:

@@ -111,7 +111,7 @@ def faults_of_edges(graph: Definition, edges: Collection[Edge]) -> Iterator[str]
             yield f"{way}: there is no node {edge.target}"
         if edge.source == START and (edge.kind != "edge" or edge.when):
             yield f"{way}: from START lead plain edges only"
-        if edge.when and edge.when not in OUTCOMES:
+        if edge.when is not None and edge.when not in OUTCOMES:
             yield f"{way}: when={edge.when!r} is none of {', '.join(OUTCOMES)}"
         elif edge.when and edge.kind != "error" and edge.source in nodes and not nodes[edge.source].gated:
             yield f"{way}: when={edge.when!r} needs a gate at {edge.source}"

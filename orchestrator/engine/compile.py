@@ -111,6 +111,10 @@ class Compiled:
         """Whether a failure of this node is a way on, not the end of the run."""
         return bool(self.ways[node].error)
 
+    def memory_mode(self, node: str) -> str:
+        """The mode of a node's memory: its own, else the graph's."""
+        return self.nodes[node].memory or self.graph.memory
+
     def fresh_state(self) -> State:
         """A new state at its defaults."""
         return state.fresh(self.channels, self.state_model)

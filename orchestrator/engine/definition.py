@@ -15,7 +15,9 @@ ARROWS = {"edge": ">", "branch": ">", "error": ">", "goto": "=>", "send": "~>"}
 
 
 def edge_id(source: str, target: str, kind: str, *, label: str | None = None, when: str | None = None) -> str:
-    """The edge's readable name: `a>b`, `a>b?label`, `a>b!approved`, `a=>b` (goto), `a~>b` (send)."""
+    """The edge's readable name: `a>b`, `a>b?label`, `a>b!approved`, `a=>b` (goto), `a~>b` (send). Where a second branch
+    of a node gives the same label and target, `Graph.branch` adds a number: `a>b?label#2`.
+    """
     mark = f"?{label}" if label is not None else f"!{when}" if when else ""
     return f"{source}{ARROWS[kind]}{target}{mark}"
 

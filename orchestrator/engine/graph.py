@@ -1,5 +1,6 @@
 """`Graph`: how authors declare what runs. It only takes notes; `compile` checks them and the registry freezes them."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -65,12 +66,18 @@ class Graph(Definition):
     def edge(self, source: str, target: str, *, when: str | Sequence[str] | None = None) -> None:
         """From node to node, always or for these outcomes ("approved", "rejected", "partial", "error")."""
         self.must_be_open()
-        for outcome in (when,) if when is None or isinstance(when, str) else tuple(when):
+        outcomes = (when,) if when is None or isinstance(when, str) else tuple(when)
+        if not outcomes:
+            cure = "leave it out for an edge that is always taken"
+            self.faults.append(f"edge {source} -> {target}: when={when!r} names no outcome; {cure}")
+        for outcome in outcomes:
             kind = "error" if outcome == "error" else "edge"
             self.edges.append(Edge(edge_id(source, target, kind, when=outcome), source, target, kind, when=outcome))
 
     def branch(self, source: str, router: Router, labels: Mapping[Any, str]) -> None:
-        """From a node to the one whose label `router(state)` returns, on the state after the node's writes."""
+        """From a node to the one whose label `router(state)` returns, on the state after the node's writes. Several
+        branches of one node are each taken, whatever labels and targets they share.
+        """
         self.must_be_open()
         found: dict[str, Edge] = {}
         for label, target in labels.items():
@@ -79,10 +86,18 @@ class Graph(Definition):
             except TypeError as error:
                 self.faults.append(f"branch from {source}: {error}")
                 continue
-            edge = Edge(edge_id(source, target, "branch", label=text), source, target, "branch", label=text)
-            found[text] = edge
-            self.edges.append(edge)
+            if text in found:
+                self.faults.append(f"branch from {source}: two labels are {text!r}")
+                continue
+            found[text] = Edge(self._branch_id(source, target, text), source, target, "branch", label=text)
+            self.edges.append(found[text])
         self.branches.append(Branch(source, router, found))
+
+    def _branch_id(self, source: str, target: str, label: str) -> str:
+        """A name for one more edge: that of the edge, with a number where an earlier branch has that already."""
+        name, taken = edge_id(source, target, "branch", label=label), {edge.id for edge in self.edges}
+        numbered = (f"{name}#{n}" for n in itertools.count(2))
+        return name if name not in taken else next(one for one in numbered if one not in taken)
 
     def wait(self, name: str, **_: Any) -> None:
         """Waiting for an outside event or a time: the compiler says that this version does not have it."""

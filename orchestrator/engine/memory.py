@@ -4,7 +4,7 @@ A task sees the memory that has landed, and its own wishes on top. Nothing of wh
 others before its superstep commits (or, where a gate holds it, before people have approved it).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
@@ -197,18 +197,24 @@ class Remembering:
         return writes
 
     def land(self, landings: Sequence[Landing], *, run: UUID | None = None, superstep: int | None = None) -> None:
-        """Remember and forget."""
+        """Remember and forget. To forget what is not there changes nothing."""
         for one in landings:
             address = (one.namespace, one.key)
-            self.traces.pop(address, None)
+            if self.traces.pop(address, None) is None and one.value is None:
+                continue
             self._versions[address] = version = self._versions.get(address, 0) + 1
             if one.value is not None:
                 content, strength = one.value["content"], one.value["strength"]
                 self.traces[address] = Trace(*address, content, strength, version, run, one.task.node, superstep)
 
-    def channels(self) -> dict[str, Json]:
-        """What is remembered, as values of channels."""
-        return {channel_of(*address): one.value for address, one in self.traces.items()}
+    def values(self, channels: Iterable[str]) -> dict[str, Json]:
+        """What those of these channels hold that are memory's: {channel: {value, version}}."""
+        named = {channel: trace.address_of(channel) for channel in channels if trace.is_memory(channel)}
+        return {channel: self._held(address) for channel, address in named.items()}
+
+    def _held(self, address: Address) -> dict[str, Json]:
+        found = self.traces.get(address)
+        return {"value": found.value if found else None, "version": self._versions.get(address, 0)}
 
 
 def _value(content: Any) -> Json:

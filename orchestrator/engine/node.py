@@ -78,10 +78,14 @@ class Node:
         """The function's docstring."""
         return (self.fn.__doc__ or "").strip()
 
+    @property
+    def safe_again(self) -> bool:
+        """Whether an attempt that ended without a result may simply be made again."""
+        return not self.journaled or self.idempotent or self.atomic
+
     def unknown_after(self, error: BaseException) -> bool:
         """Whether an attempt that ended with this error may have acted, so that only a person can tell."""
-        safe = not self.journaled or self.idempotent or self.atomic
-        return not safe and not isinstance(error, (NotDone, *self.not_done))
+        return not self.safe_again and not isinstance(error, (NotDone, *self.not_done))
 
 
 @dataclass(frozen=True, slots=True)

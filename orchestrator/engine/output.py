@@ -8,6 +8,7 @@ from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.identity import Task
 from orchestrator.engine.node import Node
 from orchestrator.engine.write import Command, Send, Write
 
@@ -74,6 +75,15 @@ def output_of(compiled: Compiled, node_name: str, returned: Any, *, limit: int |
         _goto(node, goto),
         tuple([_send(node, send) for send in _listed(node, "send", sends)]) if sends != () else (),
     )
+
+
+def require_proposal(node: Node, task: Task) -> None:
+    """Of a task that wrote nothing: raise `InvalidValue` where it is gated. With nothing to decide nobody could ever
+    sign, and with nobody signing nothing may go through the gate.
+    """
+    if node.gated:
+        message = f"{task} has a gate but proposed no write; a gated node must propose at least one"
+        raise InvalidValue(message, node=node.name)
 
 
 def _parts(returned: Any) -> tuple[Any, Any, Any]:

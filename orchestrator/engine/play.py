@@ -1,5 +1,5 @@
 """Playing a graph in memory, for the tests of its author: the same planner, reducer and gates, without database or
-clock.
+clock. What decides is what decides in a run; only where things are kept, and who is asked when, stands here.
 
 Retries come at once, timeouts do not count, and one decider stands for all reviewers, whatever the quorum.
 """
@@ -7,10 +7,9 @@ Retries come at once, timeouts do not count, and one decider stands for all revi
 import asyncio
 import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from uuid import UUID
 
 from orchestrator.engine import canonical
 from orchestrator.engine.canonical import Json
@@ -18,11 +17,11 @@ from orchestrator.engine.compile import Compiled, State, compile
 from orchestrator.engine.context import Context
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.effect import APPROVED
-from orchestrator.engine.errors import CountersignError, InvalidValue, NotDone
-from orchestrator.engine.gate import needs_approval
+from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
+from orchestrator.engine.output import require_proposal
 from orchestrator.engine.plan import (
     ErrorInfo,
     Frontier,
@@ -35,12 +34,10 @@ from orchestrator.engine.plan import (
     plan,
     skipped,
 )
-from orchestrator.engine.play_people import Decisions, PlayedState, Request, Reviewers, waiting_tasks
-from orchestrator.engine.reduce import Output, Result, Step, output_of, reduce_step, settle_step
+from orchestrator.engine.play_people import RUN, Decisions, PlayedState, Request, Reviewers, waiting_tasks
+from orchestrator.engine.reduce import HeldWrite, Output, Result, Step, output_of, reduce_step, settle_step
+from orchestrator.engine.requests import asks_people
 from orchestrator.engine.trace import Trace
-
-RUN = UUID(int=0)
-"""The run id of everything that is played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,35 +117,56 @@ class _Player:
                 for superstep in self.played.supersteps[before:]:
                     store.save(superstep)
         self.played.state = self._shown()
-        self.played.gates = self.reviewers.requests(self.frontier, self._seen())
+        self.played.gates = self.reviewers.requests(self.state)
         return self.played
 
     def _turn(self, most: int | None) -> None:
-        planned = plan(self.compiled, self.frontier)
-        settled = [] if planned.starts else self.reviewers.decided(self.frontier, self._seen())
+        """A settlement comes before the next superstep, and people are asked when nothing else can move."""
         try:
+            if self.reviewers.has_settled():
+                return self._settlement()
+            planned = plan(self.compiled, self.frontier)
             if planned.starts:
                 check_limits(self.compiled, planned, self.number + 1, most=most)
-                self._superstep(planned)
-            elif settled:
-                self._commit(settle_step(self.compiled, self.frontier, self.state, settled), "settlement", ())
-            else:
-                self.played.status = ending(self.compiled, self.frontier)
+                return self._superstep(planned)
         except CountersignError as error:
-            self._stop("failed", ErrorInfo(str(error.facts.get("node", "")), type(error).__name__, error.message))
+            return self._fail(error)
+        if not self.reviewers.ask(self.state):
+            self.played.status = ending(self.compiled, self.frontier)
+        return None
+
+    def _settlement(self) -> None:
+        settled = self.reviewers.settle(self.frontier, self._seen())
+        if settled:
+            step = settle_step(self.compiled, self.frontier, self.state, settled)
+            self.reviewers.forget(settled)
+            self._commit(step, "settlement", ())
+        else:
+            self.reviewers.rebase(self._seen())
 
     def _superstep(self, planned: Planned) -> None:
-        results = {start.task: self._result(start) for start in planned.starts}
-        if self.played.status != "running":
-            return
-        step = reduce_step(self.compiled, planned, self.state, results)
+        found = {start.task: self._result(start) for start in planned.starts}
+        results = {task: result for task, result in found.items() if result is not None}
+        step = None
+        if len(results) == len(found):
+            try:
+                step = reduce_step(self.compiled, planned, self.state, results)
+            except CountersignError as error:
+                self._fail(error)
+        if step is None:
+            # The superstep stays open. Whoever is reached in it is asked, on the state as it still is.
+            held = [write for task, result in results.items() for write in result.held(task)]
+            return self.reviewers.open(held, self._seen(held))
+        self.reviewers.require_reviewers(step.held, step.state)
         self.number += 1
-        self.reviewers.hold(step.held)
-        self._commit(step, "superstep", tuple(start.task for start in planned.starts))
+        return self._commit(step, "superstep", tuple(start.task for start in planned.starts))
 
     def _commit(self, step: Step, source: str, tasks: tuple[Task, ...]) -> None:
         self.state, self.frontier = step.state, step.frontier
         self.memory.land(step.memory, run=RUN, superstep=self.number)
+        seen = self._seen(step.held)
+        self.reviewers.rebase(seen)
+        self.reviewers.open(step.held, seen)
         self.played.supersteps.append(
             Superstep(
                 number=self.number,
@@ -161,19 +179,24 @@ class _Player:
             )
         )
 
-    def _seen(self) -> State:
-        return {**self.state, "memory": self.memory.channels()}
+    def _seen(self, held: Sequence[HeldWrite] = ()) -> State:
+        """The state with what memory holds, as far as gates hold writes to it, or are about to."""
+        channels = [*self.reviewers.channels(), *[write.channel for write in held]]
+        return {**self.state, "memory": self.memory.values(channels)}
 
     def _shown(self) -> PlayedState:
         return PlayedState(self.compiled, self.input, self.state)
+
+    def _fail(self, error: CountersignError) -> None:
+        self._stop("failed", ErrorInfo(str(error.facts.get("node", "")), type(error).__name__, error.message))
 
     def _stop(self, status: str, error: ErrorInfo) -> None:
         """An unknown outcome outweighs a failure; of equals the first is told."""
         if self.played.error is None or (status == "unknown" and self.played.status != "unknown"):
             self.played.status, self.played.error = status, error
 
-    def _result(self, start: Start) -> Result:
-        """The task's result; an empty one where the run stops at it."""
+    def _result(self, start: Start) -> Result | None:
+        """The task's result; none where the run stops at it."""
         node = self.compiled.nodes[start.task.node]
         output, error, status = self._tried(node, start)
         if error is None:
@@ -181,16 +204,12 @@ class _Player:
         if status == "failed" and self.compiled.has_error_edge(node.name):
             return Result(error=error)
         self._stop(status, error)
-        return Result()
+        return None
 
     def _gated(self, node: Node, output: Output) -> Result:
         if node.gate is None:
             return Result(output)
-        if not output.writes:
-            message = f"node {node.name} has a gate but proposed no write; a gated node must propose at least one"
-            raise InvalidValue(message, node=node.name)
-        proposal = self.compiled.proposal(output.writes)
-        needed, _ = needs_approval(node.gate, self.compiled.state_for(self.state), proposal)
+        needed, _ = asks_people(self.compiled, node.gate, self.state, output)
         return Result(output, gated=needed, outcome=None if needed else APPROVED)
 
     def _tried(self, node: Node, start: Start) -> tuple[Output, ErrorInfo | None, str]:
@@ -198,18 +217,16 @@ class _Player:
         for attempt in itertools.count(1):
             try:
                 return self._output(node, start, attempt), None, ""
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 found = ErrorInfo(node.name, type(error).__name__, str(error), attempt)
                 if node.unknown_after(error):
                     return Output(), found, "unknown"
-                retry = node.retry
-                if retry is None or attempt >= retry.attempts or not isinstance(error, (NotDone, *retry.on)):
+                if node.retry is None or attempt >= node.retry.attempts or not node.retry.covers(error):
                     return Output(), found, "failed"
         raise AssertionError
 
     def _output(self, node: Node, start: Start, attempt: int) -> Output:
-        mode = node.memory or self.compiled.graph.memory
-        memory = Memory(self.memory, mode=mode, run=RUN, node=node.name)
+        memory = Memory(self.memory, mode=self.compiled.memory_mode(node.name), run=RUN, node=node.name)
         ctx = Context(
             run_id=RUN,
             key="play",
@@ -225,7 +242,10 @@ class _Player:
         returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
-        return memory.onto(output_of(self.compiled, node.name, returned))
+        output = memory.onto(output_of(self.compiled, node.name, returned))
+        if not output.writes:
+            require_proposal(node, start.task)
+        return output
 
 
 class PlayLog:

@@ -1,21 +1,36 @@
 """What `play` shows and asks: the state as it stands, waiting requests, and the one who decides them. Only `play`
 calls it.
+
+Requests, revisions and decisions are kept here in memory; what they come to is decided where the runner asks it too.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from orchestrator.engine.base import Base
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.effect import APPROVED, REJECTED
 from orchestrator.engine.errors import InvalidValue, UnknownThing
-from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.engine.gate import Gate, outcome_of, present
-from orchestrator.engine.identity import Task
-from orchestrator.engine.reduce import HeldWrite, Settled, WriteValue, settleable
-from orchestrator.engine.trace import is_memory
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.gate import Gate, present
+from orchestrator.engine.identity import Task, write_id
+from orchestrator.engine.output import WriteValue
+from orchestrator.engine.reduce import HeldWrite, Settled
+from orchestrator.engine.requests import (
+    WaitingRequest,
+    is_applied_as_one,
+    moved_writes,
+    principals_of,
+    settle_requests,
+)
+from orchestrator.engine.verdicts import Given, Held, Policy, judge
 
+RUN = UUID(int=0)
+"""The run id of everything that is played."""
+DECIDER = 1
+"""The one who stands for all reviewers."""
 VERDICTS = ("approve", "reject", "edit")
 
 
@@ -71,117 +86,168 @@ Decisions = Callable[[Request], Mapping[int, Any] | None]
 
 
 @dataclass(slots=True)
-class _Verdict:
-    """One decision: for the value (None: rejected), given on these values of the channels that it depends on."""
+class _HeldRevision:
+    """A held write at its newest revision."""
 
-    outcome: str
+    write: UUID
+    channel: str
+    label: str
     value: Json
-    base: list[Json]
+    base: Base
+    revision: int = 1
+
+    @property
+    def shows(self) -> Iterable[str]:
+        return self.base.shows
+
+    def stands_on(self, base: Base) -> bool:
+        return base.binding() == self.base.binding()
+
+    def applied(self) -> WriteValue:
+        return WriteValue(self.channel, self.value, self.label, self.base.version)
+
+
+@dataclass(slots=True)
+class _PlayedRequest:
+    """A request that no settlement has applied. `shown` is fixed when it is opened."""
+
+    task: Task
+    shown: dict[str, Any]
+    policy: Policy
+    writes: list[_HeldRevision]
+    given: list[Given] = field(default_factory=list)
+
+    def stands(self) -> WaitingRequest[_HeldRevision]:
+        """It, with where each of its writes stands."""
+        held = [Held(one.write, one.revision) for one in self.writes]
+        return WaitingRequest(self.task, self.writes, judge(held, self.given, self.policy))
 
 
 class Reviewers:
-    """The one who decides: keeps proposals and verdicts, asks at each pause, gives what is settled. The states that it
-    is shown have a further partition, `memory`: what is remembered, by channel.
+    """The one who decides: keeps requests and decisions, is asked at each pause. The states that it is shown have a
+    further partition, `memory`: what the channels of memory hold, as {value, version}.
     """
 
     def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None) -> None:
         self._compiled = compiled
         self._input = input
         self._decisions = decisions
-        self._held: dict[Task, list[HeldWrite]] = {}
-        self._verdicts: dict[Task, dict[int, _Verdict]] = {}
+        self._asked: dict[Task, _PlayedRequest] = {}
+        self._seq = 0
 
-    def hold(self, writes: tuple[HeldWrite, ...]) -> None:
-        """Take in what gates hold since the last superstep."""
-        for write in writes:
-            self._held.setdefault(write.task, []).append(write)
+    def channels(self) -> list[str]:
+        """What the writes of its requests write."""
+        return [write.channel for one in self._asked.values() for write in one.writes]
 
-    def requests(self, frontier: Frontier, state: State) -> list[Request]:
+    def require_reviewers(self, held: Sequence[HeldWrite], state: State) -> None:
+        """Raise `InvalidValue` where a gate that is reached would ask nobody."""
+        for node in dict.fromkeys(write.task.node for write in held):
+            principals_of(self._compiled, self._gate(node), state)
+
+    def open(self, held: Sequence[HeldWrite], state: State) -> None:
+        """Ask about what gates have held since the last superstep, on this state. Raises `InvalidValue`."""
+        self.require_reviewers(held, state)
+        for task in dict.fromkeys(write.task for write in held):
+            self._asked[task] = self._opened(task, [write for write in held if write.task == task], state)
+
+    def _opened(self, task: Task, held: list[HeldWrite], state: State) -> _PlayedRequest:
+        gate = self._gate(task.node)
+        shown = present(gate, node=task.node, input=self._input, state=state, writes=held)
+        as_one = is_applied_as_one(self._compiled, task.node, [write.channel for write in held])
+        writes = [
+            _HeldRevision(
+                write=write_id(RUN, 1, task, write.position),
+                channel=write.channel,
+                label=shown["writes"][write.position]["label"],
+                value=write.value,
+                base=Base.read(self._compiled, state, write.channel, shows=gate.shows),
+            )
+            for write in held
+        ]
+        return _PlayedRequest(task, shown, Policy(all_or_nothing=gate.all_or_nothing or as_one), writes)
+
+    def rebase(self, state: State) -> None:
+        """Take in the state that a commit makes: writes whose base it moves come back."""
+        for one in self._asked.values():
+            for write in moved_writes(one.stands(), self._compiled, state):
+                write.revision += 1
+                write.base = Base.read(self._compiled, state, write.channel, shows=write.shows)
+
+    def requests(self, state: State) -> list[Request]:
         """The requests that wait, in declared order."""
-        return [self._request(task, state) for task in waiting_tasks(self._compiled, frontier)]
+        return [self._request(one, state) for one in self._open()]
 
-    def decided(self, frontier: Frontier, state: State) -> list[Settled]:
-        """Ask each waiting request once; give those that are settled now. What an earlier one moves comes back."""
-        tasks = waiting_tasks(self._compiled, frontier)
-        for task in tasks:
-            self._forget_moved(task, state)
-            if self._decisions is not None:
-                self._take(task, self._decisions(self._request(task, state)) or {}, state)
-        settled = [one for task in tasks if (one := self._settled(task)) is not None]
-        applied, back = settleable(self._compiled, frontier, state, settled)
-        for one in back:
-            self._verdicts[one.task] = {n: v for n, v in self._verdicts[one.task].items() if v.outcome == REJECTED}
-        return applied
+    def ask(self, state: State) -> bool:
+        """Ask each waiting request once; all answers are one act. Gives whether a request is settled now."""
+        if self._decisions is not None:
+            for one in self._open():
+                self._take(one, self._decisions(self._request(one, state)) or {})
+        return self.has_settled()
 
-    def _gate(self, task: Task) -> Gate:
-        gate = self._compiled.nodes[task.node].gate
+    def has_settled(self) -> bool:
+        """Whether a settled request waits to be applied."""
+        return any(one.stands().outcome for one in self._asked.values())
+
+    def settle(self, frontier: Frontier, state: State) -> list[Settled]:
+        """What settled requests apply to this state."""
+        return settle_requests([one.stands() for one in self._asked.values()], self._compiled, frontier, state)
+
+    def forget(self, settled: Sequence[Settled]) -> None:
+        """These are applied."""
+        for one in settled:
+            del self._asked[one.task]
+
+    def _open(self) -> list[_PlayedRequest]:
+        waiting = [one for one in self._asked.values() if one.stands().outcome is None]
+        return sorted(waiting, key=lambda one: self._compiled.task_order(one.task))
+
+    def _gate(self, node: str) -> Gate:
+        gate = self._compiled.nodes[node].gate
         assert gate is not None
         return gate
 
-    def _request(self, task: Task, state: State) -> Request:
-        held, verdicts = self._held[task], self._verdicts.get(task, {})
-        shown = present(self._gate(task), node=task.node, input=self._input, state=state, writes=held)
+    def _request(self, one: _PlayedRequest, state: State) -> Request:
+        standings = one.stands().standings
         writes = (
             RequestWrite(
                 position=n,
                 channel=write.channel,
-                label=shown["writes"][n]["label"],
+                label=write.label,
                 value=write.value,
-                current=_value(state, write.channel),
-                verdict=verdicts[n].outcome if n in verdicts else None,
+                current=write.base.value if write.base.bound else _value(state, write.channel),
+                verdict=standings[write.write].verdict or None,
             )
-            for n, write in enumerate(held)
+            for n, write in enumerate(one.writes)
         )
-        return Request(*task, title=shown["title"], facts=shown["facts"], writes=tuple(writes))
+        return Request(*one.task, title=one.shown["title"], facts=one.shown["facts"], writes=tuple(writes))
 
-    def _base(self, task: Task, write: HeldWrite, state: State) -> list[Json]:
-        own = [write.channel] if self._compiled.channels[write.channel].bound else []
-        return [_value(state, channel) for channel in (*own, *self._gate(task).shows)]
-
-    def _forget_moved(self, task: Task, state: State) -> None:
-        kept = self._verdicts.get(task, {})
-        moved = [n for n, v in kept.items() if v.base != self._base(task, self._held[task][n], state)]
-        for n in moved:
-            if kept[n].outcome != REJECTED:
-                del kept[n]
-
-    def _take(self, task: Task, answers: Mapping[int, Any], state: State) -> None:
+    def _take(self, one: _PlayedRequest, answers: Mapping[int, Any]) -> None:
+        """Let the answers count that are about open writes; what is settled stays as it is."""
+        standings = one.stands().standings
         for position, answer in answers.items():
-            if position not in range(len(self._held[task])):
-                raise UnknownThing(f"{task} has no write at position {position}", task=str(task))
-            write = self._held[task][position]
+            if position not in range(len(one.writes)):
+                raise UnknownThing(f"{one.task} has no write at position {position}", task=str(one.task))
+            if answer is None:
+                continue
+            write = one.writes[position]
             verdict, value = (answer, None) if isinstance(answer, str) else (*answer, None)[:2]
             if verdict not in VERDICTS:
-                raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(task))
-            final = self._compiled.channels[write.channel].stage(value) if verdict == "edit" else write.value
-            outcome = REJECTED if verdict == "reject" else APPROVED
-            base = self._base(task, write, state)
-            self._verdicts.setdefault(task, {})[position] = _Verdict(outcome, final, base)
+                raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(one.task))
+            if not standings[write.write].settled:
+                self._count(one, write, verdict, value)
 
-    def _settled(self, task: Task) -> Settled | None:
-        held, verdicts = self._held[task], self._verdicts.get(task, {})
-        rejected = any(verdict.outcome == REJECTED for verdict in verdicts.values())
-        if self._gate(task).all_or_nothing and rejected:
-            return Settled(task, (), REJECTED)
-        if len(verdicts) < len(held):
-            return None
-        approved = [n for n in range(len(held)) if verdicts[n].outcome == APPROVED]
-        writes = tuple(WriteValue(held[n].channel, verdicts[n].value, held[n].label) for n in approved)
-        return Settled(task, writes, outcome_of([verdict.outcome for verdict in verdicts.values()]))
+    def _count(self, one: _PlayedRequest, write: _HeldRevision, verdict: str, value: Any) -> None:
+        if verdict == "edit":
+            write.value = self._compiled.channels[write.channel].stage(value)
+            write.revision += 1
+        self._seq += 1
+        one.given.append(Given(write.write, write.revision, verdict, DECIDER, self._seq))
 
 
 def waiting_tasks(compiled: Compiled, frontier: Frontier) -> list[Task]:
     """The gated tasks, in declared order."""
-    return sorted(_gated(frontier), key=compiled.task_order)
-
-
-def _gated(frontier: Frontier) -> Iterator[Task]:
-    for key, parts in frontier.waiting.items():
-        node, visit = visit_of(key)
-        yield from (Task(node, visit, n) for n, part in enumerate(parts) if part.status == "gated")
+    return sorted(frontier.gated(), key=compiled.task_order)
 
 
 def _value(state: State, channel: str) -> Json:
-    if is_memory(channel):
-        return state["memory"].get(channel)
     return state["artifacts" if channel in state["artifacts"] else "scratch"][channel]

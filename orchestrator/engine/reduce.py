@@ -39,6 +39,12 @@ class Result:
     gated: bool = False
     outcome: str | None = None
 
+    def held(self, task: Task) -> list["HeldWrite"]:
+        """The writes that its gate holds."""
+        if not self.gated or self.error is not None or self.output is None:
+            return []
+        return [HeldWrite(task, n, w.channel, w.value, w.label, w.version) for n, w in enumerate(self.output.writes)]
+
 
 @frozen
 class HeldWrite:
@@ -98,14 +104,7 @@ def reduce_step(compiled: Compiled, planned: Planned, state: State, results: Map
         visits.setdefault(task[:2], []).append(_part(compiled, task, result))
     for (node, visit), parts in visits.items():
         flow.take(node, visit, tuple(parts))
-    held = tuple(
-        [
-            HeldWrite(task, n, write.channel, write.value, write.label, write.version)
-            for task, result in given
-            if result.gated and not result.error
-            for n, write in enumerate(result.output.writes if result.output else ())
-        ]
-    )
+    held = tuple([write for task, result in given if result.gated for write in result.held(task)])
     return Step(after, flow.frontier(), changes, held, tuple(flow.finished), memory)
 
 

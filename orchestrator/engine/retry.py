@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from orchestrator.engine.errors import NotDone
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -18,6 +20,10 @@ class Retry:
     def __post_init__(self) -> None:
         named = self.on if isinstance(self.on, tuple | list) else (self.on,)
         object.__setattr__(self, "on", tuple(named))
+
+    def covers(self, error: BaseException) -> bool:
+        """Whether an attempt that ended with this error is worth another one."""
+        return isinstance(error, (NotDone, *self.on))
 
     def faults(self) -> list[str]:
         """What is wrong with the figures."""

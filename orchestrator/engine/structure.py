@@ -1,6 +1,7 @@
 """A graph as a plain document: what the fingerprint is made of, and what the catalogue shows. Pure; `compile` calls it.
 
-No source code, addresses or docstrings stand in it, so the same declaration has one fingerprint everywhere.
+No source code, addresses or docstrings stand in the document, so the same declaration has one fingerprint
+everywhere. Nor do texts, limits and retries, so a run that waits goes on when these are corrected.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,26 +14,21 @@ from orchestrator.engine.effect import WORDS
 from orchestrator.engine.gate import Gate
 from orchestrator.engine.node import Edge, Node
 from orchestrator.engine.reducer import Custom
-from orchestrator.engine.retry import Interval, Retry
+from orchestrator.engine.retry import Interval
 
 
 def document(
     graph: Definition, channels: Mapping[str, Channel], edges: Sequence[Edge], *, schemas: Mapping[str, Any]
 ) -> dict[str, Json]:
-    """Everything that a run depends on. `schemas`: {"input", "state"}, JSON Schema."""
+    """Everything that a run depends on, and nothing that may change under it: docs/versions.md has the table.
+
+    `schemas`: {"input", "state"}, JSON Schema.
+    """
     return {
-        "format": 1,
+        "format": 2,
         "name": graph.name,
         "version": graph.version,
-        "policies": {
-            "checkpoints": policy(graph.checkpoints),
-            "snapshot": graph.snapshot,
-            "memory": graph.memory,
-            "on_save_error": graph.on_save_error,
-            "max_supersteps": graph.max_supersteps,
-            "reviewers": _reviewers(graph.reviewers),
-        },
-        "nodes": [_node(node) for node in graph.nodes],
+        "nodes": [_node(node, graph) for node in graph.nodes],
         "edges": [edge.id for edge in edges],
         "channels": {name: _channel(channel) for name, channel in channels.items()},
         "input": _bare(schemas["input"]),
@@ -70,47 +66,37 @@ def _gate_in_words(gate: Gate) -> str:
     return f"{times} of {who}{''.join(extra)}"
 
 
-def _node(node: Node) -> dict[str, Json]:
-    plain = (
-        "name", "effect", "approve", "checkpoint", "join", "timeout", "max_visits", "idempotent", "atomic", "memory",
-    )  # fmt: skip
+def _node(node: Node, graph: Definition) -> dict[str, Json]:
     return {
-        **{what: getattr(node, what) for what in plain},
+        **{what: getattr(node, what) for what in ("name", "effect", "approve", "join", "idempotent", "atomic")},
+        "memory": node.memory or graph.memory,
         "goto": list(node.goto),
         "sends": list(node.sends),
         "reads": None if node.reads is None else list(node.reads),
-        "gate": _gate(node.gate) if node.gate else None,
-        "retry": _retry(node.retry) if node.retry else None,
+        "gate": _gate(node.gate, graph) if node.gate else None,
         "not_done": sorted(_named(error) for error in node.not_done),
     }
 
 
-def _gate(gate: Gate) -> dict[str, Json]:
+def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
+    """What people decide, and when it counts; not how it is shown."""
     return {
-        "reviewers": _reviewers(gate.reviewers),
+        "reviewers": _reviewers(gate.reviewers if gate.reviewers is not None else graph.reviewers),
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
         "four_eyes": gate.four_eyes,
         "all_or_nothing": gate.all_or_nothing,
         "needs_approval": _named(gate.needs_approval) if gate.needs_approval else None,
-        "title": gate.title,
-        "facts": [[fact.label, fact.path] for fact in gate.facts],
         "shows": sorted(gate.shows),
-        "writes": {
-            channel: [show.label, show.reversible, show.money, show.reason_required]
-            for channel, show in gate.writes.items()
-        },
+        "writes": sorted(gate.writes),
+        "reason_required": sorted(channel for channel, show in gate.writes.items() if show.reason_required),
     }
-
-
-def _retry(retry: Retry) -> Json:
-    return [retry.attempts, retry.backoff, retry.factor, retry.jitter, sorted(_named(error) for error in retry.on)]
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:
     if reviewers is None or callable(reviewers):
         return _named(reviewers) if reviewers else None
-    return list(reviewers)
+    return sorted(set(reviewers))
 
 
 def _channel(channel: Channel) -> dict[str, Json]:

@@ -21,13 +21,13 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
 from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
-from orchestrator.engine import NotDone, Retry, Task, canonical
+from orchestrator.engine import Retry, Task, canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
-from orchestrator.engine.errors import CountersignError, InvalidValue
+from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.memory import Memory
+from orchestrator.engine.output import Output, output_of, require_proposal
 from orchestrator.engine.plan import Start
-from orchestrator.engine.reduce import Output, output_of
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import open_memory
 from orchestrator.execution.secrets import mask_secrets, writable
@@ -145,7 +145,7 @@ class Attempt:
         node = self.context.graph.nodes[self.task.node]
         if self._given_up and node.atomic:
             return False
-        return isinstance(self._raised, (NotDone, *retry.on))
+        return self._raised is not None and retry.covers(self._raised)
 
     def abandon(self, why: str) -> bool:
         """Give the attempt up: it is past its time. False where it has just ended by itself."""
@@ -213,12 +213,12 @@ class Attempt:
         node = self.context.graph.nodes[self.task.node]
         self._raised = error
         self.error = _described(error)
-        if not node.journaled or node.idempotent or node.atomic:
+        if node.safe_again:
             self.outcome = Outcome.FAILED
-        elif isinstance(error, (NotDone, *node.not_done)) and not self._given_up:
-            self.outcome = Outcome.NOT_DONE
-        else:
+        elif self._given_up or node.unknown_after(error):
             self.outcome = Outcome.UNKNOWN
+        else:
+            self.outcome = Outcome.NOT_DONE
 
     def _call(self) -> Output:
         if not self.context.graph.nodes[self.task.node].atomic:
@@ -256,10 +256,8 @@ class Attempt:
             returned = asyncio.run(returned)
         output = _labelled(output_of(context.graph, node.name, returned, limit=context.conf.max_value_bytes))
         output = self._memory.onto(output) if self._memory else output
-        if node.gated and not output.writes:
-            # With nothing to decide nobody could ever sign, and with nobody signing nothing may go through the gate.
-            message = f"{self.task} has a gate but proposed no write; a gated node must propose at least one"
-            raise InvalidValue(message, node=node.name)
+        if not output.writes:
+            require_proposal(node, self.task)
         return _masked(output, context.conf.secrets) if context.conf.secrets else output
 
     def _context(self) -> Context:

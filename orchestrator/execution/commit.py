@@ -28,6 +28,7 @@ from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, ending, plan
 from orchestrator.engine.reduce import HeldWrite, Step, settle_step
+from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.memory import MemoryChanges, State
@@ -227,7 +228,8 @@ def gates_to_ask(session: Session, kept: Mapping[Task, FinishedTask], before: Op
 
 
 def _as_a_whole(session: Session, task: Task, one: FinishedTask) -> bool:
-    return one.guard is not None or execution_memory.all_or_nothing(session.graph, task, one.output)
+    channels = [write.channel for write in one.held(task)]
+    return one.guard is not None or is_applied_as_one(session.graph, task.node, channels)
 
 
 def _settled_memory(session: Session, step: Step, at: datetime) -> MemoryChanges:

@@ -26,6 +26,7 @@ from checkpoints.memory import read_records
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row
+from orchestrator.discovery import may_judge
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import (
     CountersignError,
@@ -168,14 +169,16 @@ def _turns(session: Session, heart: Heartbeat, draining: Callable[[], bool], unt
 
 
 def _open_session(lease: Lease) -> Session | None:
-    """The run laid out for work; None where it is to be cancelled, or cannot be worked on here and was stopped."""
+    """The run laid out for work; None where it is to be cancelled, or cannot be worked on here and was stopped or given
+    back.
+    """
     # First of all: a new line and seal on a tampered run would cover up what happened to it.
     head, given = head_loader.load_head(lease), head_loader.input_of(lease)
     if lease.cancelling:
         return None
     graph = registry.find_graph(lease.fingerprint)
     if graph is None:
-        _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(lease))
+        _leave_or_judge(lease)
         return None
     journaled = any(node.journaled for node in graph.nodes.values())
     entries = journal.entries_for_takeover(lease, head) if journaled else {}
@@ -185,6 +188,14 @@ def _open_session(lease: Lease) -> Session | None:
         _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
         return None
     return Session(lease, graph, head, given, entries=entries)
+
+
+def _leave_or_judge(lease: Lease) -> None:
+    """Only who has the graph's newest version can say that the run's is gone; others give the run back."""
+    if may_judge(lease.graph):
+        _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(lease))
+    else:
+        leases.give_back(lease.id, lease.epoch, counts=False)
 
 
 def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:

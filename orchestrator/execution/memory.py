@@ -28,14 +28,9 @@ from orchestrator.execution.secrets import mask_secrets
 State = dict[str, dict[str, Any]]
 
 
-def mode_of(graph: Compiled, node: str) -> str:
-    """The mode of a node's memory: its own, else the graph's."""
-    return graph.nodes[node].memory or graph.graph.memory
-
-
 def open_memory(lease: Lease, graph: Compiled, task: Task) -> Memory:
     """The memory of one attempt."""
-    mode, live = mode_of(graph, task.node), memory_shelf.Shelf(lease.protection)
+    mode, live = graph.memory_mode(task.node), memory_shelf.Shelf(lease.protection)
     shelf: Shelf = live if mode == LIVE else read_records.ReplayingShelf(lease, task, mode, live, _masked)
     journals = mode == JOURNALED and not graph.nodes[task.node].journaled
     limit = conf().max_value_bytes
@@ -44,13 +39,6 @@ def open_memory(lease: Lease, graph: Compiled, task: Task) -> Memory:
 
 def _masked(value: Any) -> Any:
     return mask_secrets(value, conf().secrets)
-
-
-def all_or_nothing(graph: Compiled, task: Task, output: Output | None) -> bool:
-    """Whether what a task wants to remember is decided as a whole: a journal is applied as one."""
-    if mode_of(graph, task.node) != JOURNALED or output is None:
-        return False
-    return any(is_memory(write.channel) for write in output.writes)
 
 
 @frozen

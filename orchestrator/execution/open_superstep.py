@@ -40,9 +40,7 @@ class FinishedTask:
 
     def held(self, task: Task) -> list[HeldWrite]:
         """The writes that its gate holds."""
-        if not self.gated or self.output is None:
-            return []
-        return [HeldWrite(task, n, w.channel, w.value, w.label, w.version) for n, w in enumerate(self.output.writes)]
+        return self.result().held(task)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -113,8 +111,7 @@ def unsettled_tasks(graph: Compiled, entries: dict[Task, Entry]) -> list[Task]:
 
 def safe_again(graph: Compiled, task: Task) -> bool:
     """Whether an attempt that ended without a result may simply be made again."""
-    node = graph.nodes[task.node]
-    return not node.journaled or node.idempotent or node.atomic
+    return graph.nodes[task.node].safe_again
 
 
 def error_json(error: BaseException, **facts: Any) -> dict[str, Any]:

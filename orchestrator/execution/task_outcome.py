@@ -2,9 +2,9 @@
 
 from approvals.gates import guarded_channels
 from orchestrator.engine import Task
-from orchestrator.engine.gate import needs_approval
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import Output
+from orchestrator.engine.requests import asks_people
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask
 from orchestrator.execution.secrets import writable
@@ -30,8 +30,7 @@ def _done(session: Session, task: Task, finish: TaskOutcome, output: Output) -> 
     if not node.gated or node.gate is None:
         return FinishedTask(output, attempt=finish.attempt, ms=finish.ms)
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
-    state = session.graph.state_for(session.head.payload.state)
-    needed, why = needs_approval(node.gate, state, session.graph.proposal(output.writes))
+    needed, why = asks_people(session.graph, node.gate, session.head.payload.state, output)
     why = writable(why) if why else None
     return FinishedTask(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)
 

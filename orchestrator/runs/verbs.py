@@ -31,7 +31,7 @@ from checkpoints.queue import leases, notify
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import new_protection, protection_of
 from checkpoints.verification import verify_run
-from orchestrator.discovery import note_version
+from orchestrator.discovery import is_ours, note_version
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
@@ -164,10 +164,11 @@ def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
 def advance(run_id: UUID | str) -> Run:
     """Claim the run and work on it here and now, until it is paused, ended, stopped or waits. For commands and tests.
 
-    Does nothing while another lease is live; takes over an expired one.
+    Does nothing while another lease is live; takes over an expired one. Like a worker it leaves alone what this process
+    has no version for, unless it has the graph's newest and can say that the run's is gone.
     """
     run = get(run_id)
-    while claim := leases.claim_one(run.id):
+    while is_ours(run.graph, run.fingerprint) and (claim := leases.claim_one(run.id)):
         loop.run_slice(claim.id, claim.epoch)
     return get(run.id)
 

@@ -116,7 +116,8 @@ def _ways(compiled: Compiled, node: str) -> list[str]:
         if edge.source == node:
             word = edge.when or edge.label or {"goto": "goto", "send": "sends"}.get(edge.kind, "")
             found.setdefault("the end" if edge.target == END else edge.target, []).append(word)
-    return [f"{target} ({', '.join(filter(None, words))})" if any(words) else target for target, words in found.items()]
+    said = {target: ", ".join(filter(None, dict.fromkeys(words))) for target, words in found.items()}
+    return [f"{target} ({words})" if words else target for target, words in said.items()]
 
 
 def _call(request: HttpRequest, compiled: Compiled) -> str:

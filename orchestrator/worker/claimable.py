@@ -1,8 +1,8 @@
 """What this process can work on, from the graphs that it has registered. Read by broker, watchdog and configuration."""
 
 from checkpoints.conf import conf
-from checkpoints.models import GraphVersion
 from checkpoints.queue.queue import Claimable
+from orchestrator.discovery import newest_versions
 from orchestrator.engine import registry
 
 
@@ -17,10 +17,7 @@ def claimable() -> Claimable:
     During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs.
     """
     ours = frozenset(fingerprints())
-    names = {compiled.name for compiled in registry.all()}
-    # Oldest first, so that the last of a name is its newest. Few rows: one a change.
-    rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
-    newest = dict(rows.values_list("name", "fingerprint"))
+    newest = newest_versions({compiled.name for compiled in registry.all()})
     return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
 
 

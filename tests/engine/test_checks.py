@@ -66,6 +66,10 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: bad_branch({}), "needs a router function and labels"),
         (lambda: with_edges((START, "a"), ("a", END), ("a", END)), "a>END is declared 2 times"),
         (lambda: with_edges((START, "a", "approved"), ("a", END)), "from START lead plain edges only"),
+        (lambda: with_edges((START, "a"), ("a", END), ("a", END, [])), "edge a -> END: when=[] names no outcome"),
+        (lambda: with_edges((START, "a"), ("a", END), ("a", END, ())), "edge a -> END: when=() names no outcome"),
+        (lambda: with_edges((START, "a"), ("a", END), ("a", END, "")), "edge a -> END: when='' is none of"),
+        (lambda: bad_branch({True: "a", "true": END}), "branch from a: two labels are 'true'"),
         (lambda: with_edges((START, "a"), ("a", END, "approved"), ("a", END)), "needs a gate at a"),
         (lambda: with_edges((START, "a"), ("a", END, "maybe")), "'maybe' is none of"),
         (twice, "node a is declared 2 times"),
@@ -231,6 +235,16 @@ def test_edges_have_readable_names_and_each_label_and_outcome_is_an_edge_of_its_
     ]
 
 
+def test_two_branches_of_one_node_may_give_one_label_and_one_target() -> None:
+    graph = one()
+    for ways in ({"no": END, "yes": "a"}, {"no": END, "no#2": END}, {"no": END}):
+        graph.branch("a", lambda state: "no", ways)
+    compiled = compile(graph)
+    ids = [edge.id for edge in compiled.edges]
+    assert ids == ["START>a", "a>END", "a>END?no", "a>a?yes", "a>END?no#2", "a>END?no#2#2", "a>END?no#3"]
+    assert [branch.edges["no"].id for branch in compiled.ways["a"].branches] == [ids[2], ids[4], ids[6]]
+
+
 def test_a_policy_of_interval_0_is_manual() -> None:
     assert compile(graph_of(chain("a"), checkpoints=Interval(0))).checkpoints == "manual"
     assert compile(graph_of(chain("a"), checkpoints=Interval(3))).checkpoints == 3
@@ -259,7 +273,6 @@ class Typed(Log):
         lambda: one(effect="read"),
         lambda: one(join="any"),
         lambda: one(reads=["log"]),
-        lambda: one(timeout=3),
         lambda: gated(),
         lambda: graph_of(chain("a"), state=Other),
         lambda: graph_of(chain("a"), state=Typed),
@@ -272,7 +285,13 @@ def test_what_a_run_depends_on_is_in_the_fingerprint(other: Any) -> None:
 
 
 def test_a_gate_is_in_the_fingerprint_with_all_its_policy() -> None:
-    gates: list[dict[str, Any]] = [{}, {"quorum": 2}, {"four_eyes": True}, {"shows": ["note"]}, {"title": "Other"}]
+    gates: list[dict[str, Any]] = [
+        {},
+        {"quorum": 2},
+        {"four_eyes": True},
+        {"shows": ["note"]},
+        {"reviewers": ["user:bob"]},
+    ]
     assert len({compile(gated(**gate)).fingerprint for gate in gates}) == len(gates)
 
 

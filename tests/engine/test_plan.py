@@ -61,6 +61,22 @@ def test_a_router_may_answer_true_or_false() -> None:
     assert log_of(run(graph)) == ["a:1:0", "no:1:0"]
 
 
+def test_branches_that_give_one_label_and_target_put_a_token_each() -> None:
+    graph = graph_of([*chain("a", "b"), ("c", END)], {"a": {}, "c": {"join": "any"}})
+    for _ in range(2):
+        graph.branch("a", lambda state: "no", {"no": "c", "yes": END})
+    played = run(graph)
+    assert played.supersteps[0].pending_edges == ["a>b", "a>c?no", "a>c?no#2"]
+    assert rounds(played)[1] == ["c:1:0", "c:2:0", "b:1:0"]
+
+
+def test_branches_of_one_node_may_both_end_there() -> None:
+    graph = graph_of(chain("a", "b"))
+    for _ in range(2):
+        graph.branch("b", lambda state: "no", {"no": END, "yes": "a"})
+    assert run(graph).status == "completed"
+
+
 def test_a_loop_counts_visits_and_max_supersteps_ends_it_as_failed() -> None:
     graph = graph_of([(START, "a"), ("a", "b"), ("b", "a"), ("b", "c"), ("c", END)], max_supersteps=5)
     played = run(graph)

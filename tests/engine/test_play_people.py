@@ -1,13 +1,133 @@
-"""Who decides when a graph is played: each waiting request is asked once at a pause."""
+"""The one who decides in `play`: what is settled, what comes back, and who is asked, as in a run."""
 
-from orchestrator.engine import END, START, Gate
-from tests.engine.small import graph_of, run
+from typing import Any
+
+import pytest
+
+from orchestrator.engine import END, START, Played, play
+from orchestrator.engine.play_people import Request
+from tests.engine import waiting
+from tests.engine.small import rounds
 
 
-def test_each_waiting_request_is_asked_once_at_a_pause() -> None:
-    asked: list[str] = []
-    nodes = {name: {"effect": "human", "gate": Gate(reviewers=["user:ann"])} for name in ("a", "b")}
-    graph = graph_of([(START, "a"), (START, "b"), ("a", END), ("b", END)], nodes)
-    played = run(graph, lambda request: asked.append(request.node))
-    assert asked == ["a", "b"]
-    assert [gate.node for gate in played.gates] == ["a", "b"]
+def played(example: waiting.Example) -> tuple[Played, list[Request]]:
+    """How it went, and the requests that the decider was shown."""
+    graph, decide = example
+    asked: list[Request] = []
+
+    def noting(request: Request) -> Any:
+        asked.append(request)
+        return decide(request)
+
+    return play(graph, {}, decisions=noting), asked
+
+
+def verdicts(request: Request) -> list[str | None]:
+    return [write.verdict for write in request.writes]
+
+
+def test_a_settled_rejection_stays_whatever_is_answered_later() -> None:
+    result, asked = played(waiting.rejected_and_then_approved())
+    assert [verdicts(one) for one in asked if one.node == "pay"] == [[None, None], ["rejected", None]]
+    assert (result.state.note, result.state.letter) == ("", "Dear")
+
+
+def test_a_base_that_moved_and_moved_back_brings_an_approval_back() -> None:
+    result, asked = played(waiting.moved_and_moved_back())
+    assert [verdicts(one) for one in asked if one.node == "pay"] == [[None, None], [None, None]]
+    (pay, _) = sorted(result.gates, key=lambda one: one.node != "pay")
+    assert verdicts(pay) == [None, "approved"], "the second answer was about the other write"
+
+
+def test_a_request_that_comes_back_keeps_approvals_whose_base_did_not_move() -> None:
+    result, asked = played(waiting.came_back_in_part())
+    assert [verdicts(one) for one in asked if one.node == "second"] == [[None, None], [None, "approved"]]
+    assert (result.status, result.state.note, result.state.latest) == ("completed", "second", "kept")
+
+
+def test_an_edited_value_stays_where_its_write_comes_back() -> None:
+    result, _ = played(waiting.came_back_after_an_edit())
+    (gate,) = result.gates
+    assert [(write.value, write.current, write.verdict) for write in gate.writes] == [("edited", "first", None)]
+
+
+def test_a_base_that_is_as_it_was_after_the_settlement_that_moved_it_twice_holds() -> None:
+    result, asked = played(waiting.shown_value_set_back_within_one_settlement())
+    assert [one.node for one in asked] == ["up", "looks", "down"], "nobody is asked again"
+    assert [one.source for one in result.supersteps] == ["superstep", "settlement", "settlement"]
+
+
+def test_a_gated_node_that_proposes_nothing_takes_its_error_edge() -> None:
+    result, _ = played(waiting.nothing_proposed_with_an_error_edge())
+    assert (result.status, result.state.log) == ("completed", ["InvalidValue 1"])
+
+
+def test_a_gated_node_that_proposes_nothing_is_tried_again() -> None:
+    result, _ = played(waiting.nothing_proposed_at_first())
+    assert (result.status, result.state.log) == ("completed", ["attempt 2"])
+
+
+@pytest.mark.parametrize(
+    ("example", "status"), [(waiting.failed_beside_a_gate, "failed"), (waiting.unknown_beside_a_gate, "unknown")]
+)
+def test_after_a_failed_superstep_who_was_reached_beside_it_is_asked_on_the_state_before_it(
+    example: Any, status: str
+) -> None:
+    result, asked = played(example())
+    assert result.status == status
+    assert [one.node for one in result.gates] == ["early", "ask"]
+    assert verdicts(result.gates[0]) == [None, "approved"]
+    assert result.gates[1].title == "After ['go']"
+    assert "ask" not in [one.node for one in asked], "a failed run is no pause"
+
+
+def test_after_writes_that_cannot_be_reduced_who_was_reached_is_asked_too() -> None:
+    result, _ = played(waiting.conflict_beside_a_gate())
+    assert result.error is not None
+    assert (result.error.type, [one.node for one in result.gates]) == ("ConflictingWrites", ["ask"])
+
+
+def test_a_settled_request_that_cannot_be_applied_waits_for_nobody() -> None:
+    result, _ = played(waiting.router_that_fails_behind_a_gate())
+    assert (result.status, [one.node for one in result.gates]) == ("failed", ["beside"])
+    assert result.state.note == ""
+
+
+def test_a_gate_that_names_nobody_fails_the_run_and_nothing_of_its_superstep_counts() -> None:
+    result, _ = played(waiting.reviewers_that_name_nobody())
+    assert result.error is not None
+    assert "reviewers must name somebody" in result.error.message
+    assert (rounds(result), [one.node for one in result.gates]) == ([["early:1:0", "go:1:0"]], ["early"])
+
+
+def test_a_journal_of_memory_is_decided_as_one() -> None:
+    result, _ = played(waiting.journal_decided_as_one())
+    assert (result.status, result.memory) == ("rejected", {})
+
+
+def test_memory_that_is_set_to_the_same_again_brings_an_approval_back() -> None:
+    _, asked = played(waiting.memory_set_to_the_same())
+    assert [verdicts(one) for one in asked if one.node == "ask"] == [[None, None], [None, None]]
+
+
+def test_what_is_shown_stays_as_it_was_when_the_request_was_opened() -> None:
+    _, asked = played(waiting.title_of_the_moment())
+    assert [one.title for one in asked if one.node == "ask"] == ["At 0", "At 0"]
+
+
+def test_an_answer_of_none_leaves_a_write_open() -> None:
+    graph, _ = waiting.rejected_and_then_approved()
+    result = play(graph, {}, decisions=lambda request: {0: None} if request.node == "pay" else None)
+    assert [verdicts(one) for one in result.gates] == [[None, None], [None]]
+
+
+def test_what_a_node_exits_with_is_an_error_of_it() -> None:
+    def leaves(state: Any, ctx: Any) -> None:
+        raise SystemExit(3)
+
+    graph = waiting.graph()
+    graph.node("a")(leaves)
+    graph.edge(START, "a")
+    graph.edge("a", END)
+    result = play(graph, {})
+    assert (result.status, result.error and result.error.type) == ("failed", "SystemExit")

@@ -73,7 +73,7 @@ def of_graph(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> Drawing:
     labels: dict[tuple[str, str], list[str]] = {}
     for edge in edges:
         labels.setdefault((edge.source, edge.target), []).append(edge.when or edge.label or "")
-    links = tuple(Link(*pair, ", ".join(filter(None, words))) for pair, words in labels.items())
+    links = tuple(Link(*pair, ", ".join(filter(None, dict.fromkeys(words)))) for pair, words in labels.items())
     return draw(boxes, links, tuple(edge.target for edge in edges if edge.source == START))
 
 

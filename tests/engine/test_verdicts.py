@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import User
 
-from approvals.core import APPROVED, REJECTED, Given, Held, Policy, Standing, judge
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate
+from orchestrator.engine.verdicts import APPROVED, REJECTED, Given, Held, Policy, Standing, judge
 from tests.support import cast, run_actions
 from tests.support.run_actions import sign, state
 from tests.support.small_graphs import advanced, graph

@@ -1,13 +1,13 @@
-"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling and pages ask `judge`."""
+"""When is a write settled? Pure: decisions and a policy in, verdicts out. Signing, settling, pages and `play` all ask
+this one function.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from orchestrator.engine import outcome_of
-
-APPROVED = "approved"
-REJECTED = "rejected"
+from orchestrator.engine.effect import APPROVED, REJECTED
+from orchestrator.engine.gate import outcome_of
 
 
 @dataclass(frozen=True, slots=True)

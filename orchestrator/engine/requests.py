@@ -1,0 +1,137 @@
+"""What becomes of requests that wait for people: who is asked, what settled gates apply, and which writes come back.
+
+Pure. The runner asks with rows of the database behind it, `play` with what it holds in memory; neither decides by
+itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from orchestrator.engine.base import Base
+from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.effect import APPROVED, REJECTED
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval
+from orchestrator.engine.identity import Task
+from orchestrator.engine.output import Output, WriteValue
+from orchestrator.engine.reduce import Settled, settleable
+from orchestrator.engine.trace import JOURNALED, is_memory
+from orchestrator.engine.verdicts import Standing, outcome
+
+LONGEST_PRINCIPAL = 200
+
+
+class Revision(Protocol):
+    """The newest revision of a write that a gate holds, wherever it is kept."""
+
+    @property
+    def write(self) -> UUID:
+        """Its id."""
+
+    @property
+    def channel(self) -> str:
+        """What it writes."""
+
+    @property
+    def shows(self) -> Iterable[str]:
+        """Further channels that a decision on it is bound to."""
+
+    def stands_on(self, base: Base) -> bool:
+        """Whether this base binds as the one does that it was made from."""
+
+    def applied(self) -> WriteValue:
+        """What its approval applies."""
+
+
+R = TypeVar("R", bound=Revision)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest(Generic[R]):
+    """A request that no settlement has applied: its writes by position, and how they stand."""
+
+    task: Task
+    writes: Sequence[R]
+    standings: Mapping[UUID, Standing]
+
+    @property
+    def outcome(self) -> str | None:
+        """approved, rejected or partial once each write is settled; None before."""
+        return outcome(self.standings.values())
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the decision that settled it."""
+        return max((standing.seq for standing in self.standings.values()), default=0)
+
+    @property
+    def approved(self) -> list[R]:
+        """The writes that a settlement applies."""
+        return [one for one in self.writes if self.standings[one.write].verdict == APPROVED]
+
+
+def asks_people(compiled: Compiled, gate: Gate, state: State, output: Output) -> tuple[bool, str | None]:
+    """Whether people must decide what a task proposed on this state, and why."""
+    return needs_approval(gate, compiled.state_for(state), compiled.proposal(output.writes))
+
+
+def is_applied_as_one(compiled: Compiled, node: str, channels: Iterable[str]) -> bool:
+    """Whether what a node writes is decided as a whole, whatever its gate says: so is a journal of memory."""
+    return compiled.memory_mode(node) == JOURNALED and any(map(is_memory, channels))
+
+
+def settle_requests(
+    asked: Iterable[WaitingRequest[R]], compiled: Compiled, frontier: Frontier, state: State
+) -> list[Settled]:
+    """What those of these requests that are settled apply, in the order of their last decisions.
+
+    Left out is one whose base has moved, or is moved by an earlier one: it comes back.
+    """
+    ready = sorted((one for one in asked if one.outcome), key=lambda one: one.last_seq)
+    current = [one for one in ready if not any(_is_moved(write, compiled, state) for write in one.approved)]
+    settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
+    return settled
+
+
+def moved_writes(one: WaitingRequest[R], compiled: Compiled, state: State) -> list[R]:
+    """The writes that this state, about to be committed, re-bases: approvals of them come back, a rejection stays."""
+    return [
+        write
+        for write in one.writes
+        if one.standings[write.write].verdict != REJECTED and _is_moved(write, compiled, state)
+    ]
+
+
+def _is_moved(write: Revision, compiled: Compiled, state: State) -> bool:
+    return not write.stands_on(Base.read(compiled, state, write.channel, shows=write.shows))
+
+
+def _settled(one: WaitingRequest[R]) -> Settled:
+    shows = {name for write in one.approved for name in write.shows}
+    return Settled(one.task, tuple(write.applied() for write in one.approved), str(one.outcome), tuple(sorted(shows)))
+
+
+def principals_of(compiled: Compiled, gate: Gate, state: State) -> list[str]:
+    """Whom a gate asks, sorted. Raises `InvalidValue` where its function for reviewers fails or names nobody."""
+    named: Any = gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
+    if callable(named):
+        try:
+            named = named(compiled.state_for(state))
+        except Exception as error:
+            raise InvalidValue(f"the reviewers function of a gate failed: {type(error).__name__}: {error}") from error
+    return _checked(named)
+
+
+def _checked(named: Any) -> list[str]:
+    if isinstance(named, str) or not isinstance(named, Iterable):
+        raise InvalidValue("reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>")
+    principals = sorted({str(p) for p in named})
+    wrong = [p for p in principals if not p.startswith(PRINCIPALS)]
+    if any(len(p) > LONGEST_PRINCIPAL for p in principals):
+        raise InvalidValue(f"a reviewer's name has at most {LONGEST_PRINCIPAL} characters")
+    if wrong or not principals:
+        raise InvalidValue(f"reviewers must name somebody as user:, group: or perm:, not {wrong or 'nobody'}")
+    return principals

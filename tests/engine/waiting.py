@@ -1,0 +1,287 @@
+"""Small graphs at whose gates something happens that a decider must not get wrong, each with one that decides it so.
+
+They are played by the tests of `play`, and run for real by those that compare the two.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from orchestrator.engine import END, START, Append, Artifact, Gate, Graph, Last, Merge, Retry, Show, Sum, Write
+from tests.engine.small import Nothing
+
+Decide = Callable[[Any], Mapping[int, Any] | None]
+Example = tuple[Graph, Decide]
+ANN = ["user:ann"]
+
+
+class State(BaseModel):
+    log: Annotated[list[str], Append] = []
+    note: str = ""
+    latest: Annotated[str, Last] = ""
+    total: Annotated[int, Sum] = 0
+    table: Annotated[dict[str, Any], Merge] = {}
+    letter: Annotated[str, Artifact] = ""
+
+
+def graph(**options: Any) -> Graph:
+    return Graph("waiting", input=Nothing, state=State, **options)
+
+
+def answers(**of: list[Any]) -> Decide:
+    """A decider by node: its n-th answer when it is asked for the n-th time, after the last one None."""
+    left = {node: list(listed) for node, listed in of.items()}
+
+    def decide(request: Any) -> Any:
+        listed = left.get(request.node, [])
+        return listed.pop(0) if listed else None
+
+    return decide
+
+
+def node(made: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any) -> None:
+    """A node that returns these writes, with an edge."""
+    made.node(name, **options)(writes if callable(writes) else lambda state, ctx: writes)
+    if to is not None:
+        made.edge(name, to)
+
+
+def human(made: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any) -> None:
+    """A node whose writes wait for people."""
+    node(made, name, proposal, to=to, effect="human", gate=Gate(**{"reviewers": ANN, **gate}))
+
+
+def rejected_and_then_approved() -> Example:
+    """A write is rejected; at the next pause its request is answered with a yes to all."""
+    made = graph()
+    human(made, "pay", {"note": "paid", "letter": "Dear"})
+    human(made, "beside", {"log": ["beside"]}, to="after")
+    human(made, "after", {"log": ["after"]})
+    made.edge(START, "pay")
+    made.edge(START, "beside")
+    yes = {0: "approve", 1: "approve"}
+    return made, answers(pay=[{0: "reject"}, yes], beside=[{0: "approve"}], after=[None])
+
+
+def moved_and_moved_back() -> Example:
+    """A branch sets the channel that an approval looked at, and sets it back."""
+    made = graph()
+    human(made, "pay", [Write("note", "paid"), Write("log", ["paid"])])
+    human(made, "beside", {"log": ["beside"]}, to="there")
+    node(made, "there", {"note": "moved"}, to="back")
+    node(made, "back", {"note": ""}, to="last")
+    human(made, "last", {"log": ["last"]})
+    made.edge(START, "pay")
+    made.edge(START, "beside")
+    return made, answers(pay=[{0: "approve"}, {1: "approve"}], beside=[{0: "approve"}])
+
+
+def came_back_in_part() -> Example:
+    """Of two approved writes an earlier settlement moves the base of one."""
+    made = graph()
+    human(made, "first", {"note": "first"})
+    human(made, "second", [Write("note", "second"), Write("latest", "kept")])
+    for name in ("first", "second"):
+        made.edge(START, name)
+    return made, answers(first=[{0: "approve"}], second=[{0: "approve", 1: "approve"}, {0: "approve"}])
+
+
+def came_back_after_an_edit() -> Example:
+    """An edited write comes back: what waits is the edited value."""
+    made = graph()
+    human(made, "first", {"note": "first"})
+    human(made, "second", {"note": "second"}, title="Note {proposal.note}")
+    for name in ("first", "second"):
+        made.edge(START, name)
+    return made, answers(first=[{0: "approve"}], second=[{0: ("edit", "edited")}, None])
+
+
+def shown_value_set_back_within_one_settlement() -> Example:
+    """Three gates settle at once: the second is shown what the first moves and the third moves back."""
+    made = graph()
+    human(made, "up", {"total": 1})
+    human(made, "looks", {"log": ["looked"]}, shows=["total"])
+    human(made, "down", {"total": -1})
+    for name in ("up", "looks", "down"):
+        made.edge(START, name)
+    return made, answers(up=[{0: "approve"}], looks=[{0: "approve"}], down=[{0: "approve"}])
+
+
+def nothing_proposed_with_an_error_edge() -> Example:
+    made = graph()
+    human(made, "ask", None, to="on")
+    node(made, "on", {"log": ["on"]})
+    node(made, "mend", lambda state, ctx: {"log": [f"{ctx.error.type} {ctx.error.attempt}"]})
+    made.edge(START, "ask")
+    made.edge("ask", "mend", when="error")
+    return made, answers()
+
+
+def nothing_proposed_at_first() -> Example:
+    """A gated node that proposes something in its second attempt only."""
+    made = graph()
+    retried = Gate(reviewers=ANN)
+    node(
+        made,
+        "ask",
+        lambda state, ctx: {"log": [f"attempt {ctx.attempt}"]} if ctx.attempt > 1 else [],
+        effect="human",
+        gate=retried,
+        retry=Retry(attempts=2, backoff=0),
+    )
+    made.edge(START, "ask")
+    return made, answers(ask=[{0: "approve"}])
+
+
+def breaks(state: Any, ctx: Any) -> None:
+    raise RuntimeError("broken")
+
+
+def failed_beside_a_gate(effect: str = "pure") -> Example:
+    """A task fails in the superstep in which another one asks, while an earlier request is decided in part."""
+    made = graph()
+    human(made, "early", [Write("log", ["one"]), Write("log", ["two"])])
+    human(made, "go", {"log": ["go"]}, to=None)
+    human(made, "ask", {"note": "asked"}, title="After {latest}{log}")
+    node(made, "fails", breaks, effect=effect)
+    for name in ("ask", "fails"):
+        made.edge("go", name)
+    for name in ("early", "go"):
+        made.edge(START, name)
+    return made, answers(early=[{1: "approve"}], go=[{0: "approve"}])
+
+
+def unknown_beside_a_gate() -> Example:
+    return failed_beside_a_gate("external")
+
+
+def conflict_beside_a_gate() -> Example:
+    """All tasks end well, but their writes cannot be reduced."""
+    made = graph()
+    human(made, "ask", {"note": "asked"})
+    for name in ("one", "two"):
+        node(made, name, {"letter": name})
+    for name in ("ask", "one", "two"):
+        made.edge(START, name)
+    return made, answers()
+
+
+def router_that_fails_behind_a_gate() -> Example:
+    made = graph()
+    human(made, "ask", {"note": "asked"}, to=None)
+    human(made, "beside", {"log": ["beside"]})
+    made.branch("ask", lambda state: "nowhere", {"on": END})
+    for name in ("ask", "beside"):
+        made.edge(START, name)
+    return made, answers(ask=[{0: "approve"}])
+
+
+def reviewers_that_name_nobody() -> Example:
+    made = graph()
+    human(made, "early", {"log": ["early"]})
+    human(made, "go", {"log": ["go"]}, to=None)
+    human(made, "ask", {"note": "asked"}, reviewers=lambda state: [])
+    human(made, "beside", {"note": "beside"})
+    for name in ("ask", "beside"):
+        made.edge("go", name)
+    for name in ("early", "go"):
+        made.edge(START, name)
+    return made, answers(go=[{0: "approve"}])
+
+
+def journal_decided_as_one() -> Example:
+    """What a journal of memory wants to remember is decided as a whole."""
+    made = graph(memory="journaled")
+
+    def remember(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.memory.put("a", 1, "played")
+        ctx.memory.put("b", 2, "played")
+        return {"log": ["seen"]}
+
+    human(made, "ask", remember)
+    made.edge(START, "ask")
+    return made, answers(ask=[{0: "approve", 2: "reject"}])
+
+
+def memory_set_to_the_same() -> Example:
+    """A branch remembers again what is there: the version moved, so the approval comes back."""
+    made = graph()
+
+    def remember(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.memory.put("a", "same", "played")
+        return {"log": [ctx.node]}
+
+    node(made, "begin", remember, to=None)
+    human(made, "ask", remember)
+    human(made, "go", {"log": ["go"]}, to="again")
+    node(made, "again", remember, to="last")
+    human(made, "last", {"log": ["last"]})
+    made.edge(START, "begin")
+    for name in ("ask", "go"):
+        made.edge("begin", name)
+    return made, answers(ask=[{1: "approve"}, {0: "approve"}], go=[{0: "approve"}])
+
+
+def forgotten_twice() -> Example:
+    """Two gates wish to forget one key: the second comes back, and then forgets nothing."""
+    made = graph()
+
+    def forget(state: Any, ctx: Any) -> None:
+        ctx.memory.delete("a", "played")
+
+    def remember(state: Any, ctx: Any) -> None:
+        ctx.memory.put("a", "there", "played")
+
+    node(made, "begin", remember, to=None)
+    for name in ("one", "two"):
+        human(made, name, forget)
+        made.edge("begin", name)
+    made.edge(START, "begin")
+    yes = {0: "approve"}
+    return made, answers(one=[yes], two=[yes, yes])
+
+
+def title_of_the_moment() -> Example:
+    """A title, a fact and a label stay as they were when the request was opened."""
+    made = graph()
+    shown = {"log": Show(label="A line")}
+    human(made, "ask", [Write("log", ["x"]), Write("note", "y", "As said")], title="At {total}", writes=shown)
+    human(made, "go", {"log": ["go"]}, to="moves")
+    node(made, "moves", {"total": 5, "log": ["moved"]}, to="last")
+    human(made, "last", {"log": ["last"]})
+    for name in ("ask", "go"):
+        made.edge(START, name)
+    return made, answers(ask=[{0: "approve"}], go=[{0: "approve"}])
+
+
+def partly_answered_with_nothing_new() -> Example:
+    """An answer about settled writes alone decides nothing, and the run stays paused."""
+    made = graph()
+    human(made, "ask", [Write("log", ["x"]), Write("note", "y")])
+    human(made, "go", {"log": ["go"]}, to="more")
+    human(made, "more", {"log": ["more"]})
+    for name in ("ask", "go"):
+        made.edge(START, name)
+    return made, answers(ask=[{0: "approve"}, {0: ("edit", ["z"])}], go=[{0: "approve"}])
+
+
+EXAMPLES: list[Callable[[], Example]] = [
+    rejected_and_then_approved,
+    moved_and_moved_back,
+    came_back_in_part,
+    came_back_after_an_edit,
+    shown_value_set_back_within_one_settlement,
+    nothing_proposed_with_an_error_edge,
+    nothing_proposed_at_first,
+    failed_beside_a_gate,
+    unknown_beside_a_gate,
+    conflict_beside_a_gate,
+    router_that_fails_behind_a_gate,
+    reviewers_that_name_nobody,
+    journal_decided_as_one,
+    memory_set_to_the_same,
+    forgotten_twice,
+    title_of_the_moment,
+    partly_answered_with_nothing_new,
+]
