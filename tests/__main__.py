@@ -48,9 +48,15 @@ def main(words: list[str]) -> int:
         for name, database, options in todo:
             print(f"\n== {name} ==", flush=True)
             code, counts = _suite(database, [*options, *words], Path(folder) / f"{len(lines)}.json")
-            good = good and code == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
-            facts = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "did not run"
-            lines.append(f"{name:<15} {facts}")
+            status = counts.pop("exit status", code)
+            good = good and status == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
+            facts = [f"{count} {word}" for word, count in counts.items() if count] or ["did not run"]
+            if status and not (counts.get("failed") or counts.get("error")):
+                facts.append(f"pytest ended with the status {status}; what it printed above says why")
+            if code != status:
+                # All tests had ended by then, and said how.
+                facts.append(f"the process ended with the code {code} after its tests")
+            lines.append(f"{name:<15} {', '.join(facts)}")
     print("\nTests:", *lines, sep="\n  ")
     if not (named or sweeps or any(map(shutil.which, BROWSERS))):
         print("The browser's tests were skipped for want of a Chromium; on Debian: apt install chromium")

@@ -53,13 +53,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"database: {config.option.database}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     counts = {
         word: len(terminalreporter.stats.get(word, [])) for word in ("passed", "failed", "error", "skipped", "xfailed")
     }
     terminalreporter.write_line(f"{counts['passed']} tests passed on {config.option.database}")
     if config.option.counts:
-        Path(config.option.counts).write_text(json.dumps(counts))
+        Path(config.option.counts).write_text(json.dumps(counts | {"exit status": int(exitstatus)}))
 
 
 def pytest_unconfigure() -> None:
