@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from tests.support import cast
 from tests.support.empty_tables import EmptyTables
 from tests.support.payload_backends import Full
+
+# No test is about how fast a machine is, and a busy one is no finding.
+hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("untimed")
 
 
 @pytest.fixture
