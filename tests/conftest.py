@@ -1,6 +1,6 @@
 """What every test may ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,20 @@ def people(db: None) -> cast.People:
 
 
 @pytest.fixture
-def cellar(settings: Any, tmp_path: Path) -> Iterator[Path]:
+def configure(settings: Any) -> Callable[..., None]:
+    """Sets some of the settings under COUNTERSIGN by their names; the others stay as they are."""
+
+    def change(**values: Any) -> None:
+        settings.COUNTERSIGN = {**settings.COUNTERSIGN, **values}
+
+    return change
+
+
+@pytest.fixture
+def cellar(configure: Any, tmp_path: Path) -> Iterator[Path]:
     """The folder of the payload backend `cellar`, which the settings then know: a disk that a test can fill."""
     entry = {"backend": "tests.support.payload_backends.Full", "options": {"location": str(tmp_path)}}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"cellar": entry}}
+    configure(PAYLOADS={"cellar": entry})
     yield tmp_path
     Full.left, Full.away = None, False
 

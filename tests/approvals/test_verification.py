@@ -28,8 +28,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def one_key(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+def one_key(configure: Any) -> None:
+    configure(**ONE_KEY)
 
 
 @pytest.fixture

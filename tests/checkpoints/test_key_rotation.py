@@ -30,12 +30,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def one_key_at_first(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+def one_key_at_first(configure: Any) -> None:
+    configure(**ONE_KEY)
 
 
-def _two_keys(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
+def _two_keys(configure: Any) -> None:
+    configure(**TWO_KEYS)
 
 
 def _rotate() -> Rotated:
@@ -45,10 +45,10 @@ def _rotate() -> Rotated:
     return result
 
 
-def test_what_the_older_key_encrypts_is_encrypted_under_the_newest_and_says_the_same(settings: Any) -> None:
+def test_what_the_older_key_encrypts_is_encrypted_under_the_newest_and_says_the_same(configure: Any) -> None:
     run = an_encrypted_run()
     encrypted_writes(run, 3)
-    _two_keys(settings)
+    _two_keys(configure)
     assert key_rotation.behind() == {"checkpoints_run": 1, "checkpoints_pendingwrite": 3}
     assert _rotate().rows == {"checkpoints_run": 1, "checkpoints_pendingwrite": 3}
     assert key_rotation.behind() == {}
@@ -57,10 +57,10 @@ def test_what_the_older_key_encrypts_is_encrypted_under_the_newest_and_says_the_
         assert unpack_json(sealed_rows.decrypted(row, "value")) == f"secret {n}"
 
 
-def test_a_rotation_changes_no_seal_and_no_hash(settings: Any) -> None:
+def test_a_rotation_changes_no_seal_and_no_hash(configure: Any) -> None:
     encrypted_writes(an_encrypted_run(), 2)
     before = list(PendingWrite.objects.values("id", "seal", "seal_key", "hash", "bound_hash", "policy_hash"))
-    _two_keys(settings)
+    _two_keys(configure)
     _rotate()
     after = list(PendingWrite.objects.values("id", "seal", "seal_key", "hash", "bound_hash", "policy_hash"))
     assert [{k: bytes(v) if k == "seal" else v for k, v in row.items()} for row in after] == [
@@ -70,20 +70,20 @@ def test_a_rotation_changes_no_seal_and_no_hash(settings: Any) -> None:
         sealed_rows.verify_row(row, COVER)
 
 
-def test_after_a_rotation_only_hashes_need_the_older_key(settings: Any) -> None:
+def test_after_a_rotation_only_hashes_need_the_older_key(configure: Any) -> None:
     encrypted_writes(an_encrypted_run(), 1)
-    _two_keys(settings)
+    _two_keys(configure)
     _rotate()
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"new": NEW}}
+    configure(ENCRYPTION_KEYS={"new": NEW})
     assert unpack_json(sealed_rows.decrypted(PendingWrite.objects.get(), "value")) == "secret 0"
     with pytest.raises(WrongKey, match="'old'"):
         COVER.digest(b"")
 
 
-def test_a_rotation_that_was_cut_off_goes_on_where_it_was(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rotation_that_was_cut_off_goes_on_where_it_was(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     encrypted_writes(an_encrypted_run(), 10)
     monkeypatch.setattr(key_rotation, "BATCH_ROWS", 3)
-    _two_keys(settings)
+    _two_keys(configure)
     cut = key_rotation.rotate(Rotated())
     next(cut)
     assert next(cut).done == 6
@@ -93,19 +93,19 @@ def test_a_rotation_that_was_cut_off_goes_on_where_it_was(settings: Any, monkeyp
     assert key_rotation.behind() == {}
 
 
-def test_a_batch_is_limited_by_bytes_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_limited_by_bytes_too(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     encrypted_writes(an_encrypted_run(), 4)
     monkeypatch.setattr(key_rotation, "BATCH_BYTES", 1)
-    _two_keys(settings)
+    _two_keys(configure)
     steps = [step.done for step in key_rotation.rotate(Rotated())]
     assert steps == [1, 2, 3, 4, 5]
 
 
-def test_a_row_that_does_not_open_is_named_and_the_others_are_done(settings: Any) -> None:
+def test_a_row_that_does_not_open_is_named_and_the_others_are_done(configure: Any) -> None:
     broken, *_ = encrypted_writes(an_encrypted_run(), 3)
     kept = bytes(broken.value)[:-1] + bytes([bytes(broken.value)[-1] ^ 1])
     run_sql("UPDATE checkpoints_pendingwrite SET value = %s WHERE id = %s", kept, broken.pk)
-    _two_keys(settings)
+    _two_keys(configure)
     result = _rotate()
     assert (result.done, result.failed) == (3, 1)
     assert result.faults[0].startswith(f"checkpoints_pendingwrite {broken.pk}: ")
@@ -113,9 +113,9 @@ def test_a_row_that_does_not_open_is_named_and_the_others_are_done(settings: Any
     assert bytes(broken.value) == kept
 
 
-def test_a_row_that_changed_meanwhile_keeps_what_it_has_now(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_changed_meanwhile_keeps_what_it_has_now(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = an_encrypted_run()
-    _two_keys(settings)
+    _two_keys(configure)
     locked = sealed_rows.encrypted
 
     def somebody_clears_it(row: Any, *args: Any) -> bytes:
@@ -128,22 +128,22 @@ def test_a_row_that_changed_meanwhile_keeps_what_it_has_now(settings: Any, monke
     assert bytes(run.input) == b""
 
 
-def test_a_plain_row_is_left_alone(settings: Any) -> None:
+def test_a_plain_row_is_left_alone(configure: Any) -> None:
     rows.a_run()
-    _two_keys(settings)
+    _two_keys(configure)
     assert key_rotation.behind() == {}
     assert _rotate().rows == {}
 
 
-def test_without_an_encryption_key_rotation_is_refused_by_name(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {}}
+def test_without_an_encryption_key_rotation_is_refused_by_name(configure: Any) -> None:
+    configure(ENCRYPTION_KEYS={})
     with pytest.raises(WrongKey, match="there is no encryption key"):
         key_rotation.behind()
 
 
-def test_decisions_are_encrypted_anew_though_they_are_append_only(settings: Any, people: cast.People) -> None:
+def test_decisions_are_encrypted_anew_though_they_are_append_only(configure: Any, people: cast.People) -> None:
     made = an_encrypted_decision(an_encrypted_run(), people.reviewer)
-    _two_keys(settings)
+    _two_keys(configure)
     assert _rotate().rows["approvals_decision"] == 1
     row = Decision.objects.get()
     sealed_rows.verify_row(row, COVER)
@@ -189,13 +189,13 @@ def test_an_update_of_a_decision_that_changes_nothing_is_refused_too(people: cas
         run_sql("UPDATE approvals_decision SET verdict = verdict")
 
 
-def test_kept_answers_of_the_api_are_rotated_too(settings: Any, people: cast.People) -> None:
+def test_kept_answers_of_the_api_are_rotated_too(configure: Any, people: cast.People) -> None:
     row = IdempotencyRecord(
         user=people.starter, method="POST", path="/api/v1/runs/", key="k", body_hash="b", created_at=rows.START
     )
     row.answer = sealed_rows.encrypted(row, "answer", b"\x01{}", COVER)
     row.save()
-    _two_keys(settings)
+    _two_keys(configure)
     assert _rotate().rows == {IdempotencyRecord._meta.db_table: 1}
     kept = IdempotencyRecord.objects.get()
     assert (key_of(bytes(kept.answer)), sealed_rows.decrypted(kept, "answer")) == ("new", b"\x01{}")

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def one_key_at_first(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+def one_key_at_first(configure: Any) -> None:
+    configure(**ONE_KEY)
     full.encrypted_gated()
 
 
@@ -35,8 +35,8 @@ def completed(tmp_path: Path, people: cast.People) -> Run:
     return full.a_full_run(tmp_path, people.reviewer, graph="secret")
 
 
-def _keys(settings: Any, keys: dict[str, Any]) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **keys}
+def _keys(configure: Any, keys: dict[str, Any]) -> None:
+    configure(**keys)
 
 
 def _under(run: Run) -> set[str]:
@@ -51,9 +51,9 @@ def _under(run: Run) -> set[str]:
 
 
 def test_the_command_rotates_a_whole_run_which_verifies_before_and_after(
-    completed: Run, settings: Any, capsys: Any
+    completed: Run, configure: Any, capsys: Any
 ) -> None:
-    _keys(settings, TWO_KEYS)
+    _keys(configure, TWO_KEYS)
     assert (_under(completed), verify_run(completed.id)) == ({"old"}, [])
     call_command("rotate_keys", "--dry-run", "--json")
     behind = json.loads(capsys.readouterr().out)["behind"]
@@ -66,16 +66,18 @@ def test_the_command_rotates_a_whole_run_which_verifies_before_and_after(
     assert capsys.readouterr().out.splitlines()[-1] == "Nothing was behind."
 
 
-def test_the_rotation_leaves_one_audit_line_with_its_counts(completed: Run, settings: Any, people: cast.People) -> None:
-    _keys(settings, TWO_KEYS)
+def test_the_rotation_leaves_one_audit_line_with_its_counts(
+    completed: Run, configure: Any, people: cast.People
+) -> None:
+    _keys(configure, TWO_KEYS)
     call_command("rotate_keys", "--by", people.steward.username, verbosity=0)
     line = AuditLine.objects.get(kind="keys_rotated")
     assert (line.actor, line.facts["key"], line.facts["failed"]) == (people.steward, "new", 0)
     assert line.facts["rows"]["approvals_decision"] == 4
 
 
-def test_the_command_prints_progress_and_counts_per_table(completed: Run, settings: Any, capsys: Any) -> None:
-    _keys(settings, TWO_KEYS)
+def test_the_command_prints_progress_and_counts_per_table(completed: Run, configure: Any, capsys: Any) -> None:
+    _keys(configure, TWO_KEYS)
     total = sum(key_rotation.behind().values())
     call_command("rotate_keys")
     facts = capsys.readouterr().out.splitlines()
@@ -84,9 +86,9 @@ def test_the_command_prints_progress_and_counts_per_table(completed: Run, settin
 
 
 def test_a_rotation_can_be_left_to_the_workers_and_there_is_only_one_at_a_time(
-    completed: Run, settings: Any, capsys: Any
+    completed: Run, configure: Any, capsys: Any
 ) -> None:
-    _keys(settings, TWO_KEYS)
+    _keys(configure, TWO_KEYS)
     call_command("rotate_keys", "--job", "--json")
     call_command("rotate_keys", "--job", "--json")
     first, second = (json.loads(line)["job"] for line in capsys.readouterr().out.splitlines())
@@ -100,9 +102,9 @@ def test_a_rotation_can_be_left_to_the_workers_and_there_is_only_one_at_a_time(
 
 
 def test_a_job_that_is_stopped_after_each_batch_still_ends(
-    completed: Run, settings: Any, monkeypatch: pytest.MonkeyPatch
+    completed: Run, configure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _keys(settings, TWO_KEYS)
+    _keys(configure, TWO_KEYS)
     monkeypatch.setattr(key_rotation, "BATCH_ROWS", 2)
     total = sum(key_rotation.behind().values())
     job, slices = job_queue.add_job("rotate_keys", name="rotate_keys"), 0
@@ -115,11 +117,11 @@ def test_a_job_that_is_stopped_after_each_batch_still_ends(
     assert _under(completed) == {"new"}
 
 
-def test_the_command_ends_with_1_and_names_rows_that_do_not_open(completed: Run, settings: Any, capsys: Any) -> None:
+def test_the_command_ends_with_1_and_names_rows_that_do_not_open(completed: Run, configure: Any, capsys: Any) -> None:
     row = PendingWrite.objects.filter(run=completed).first()
     assert row is not None
     full.put(row, PendingWrite._meta.get_field("value"), bytes(row.value)[:-1])
-    _keys(settings, TWO_KEYS)
+    _keys(configure, TWO_KEYS)
     with pytest.raises(CommandError, match="1 rows do not open and stay as they are:\ncheckpoints_pendingwrite") as one:
         call_command("rotate_keys")
     assert one.value.returncode == 1
@@ -127,15 +129,15 @@ def test_the_command_ends_with_1_and_names_rows_that_do_not_open(completed: Run,
 
 
 def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
-    settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+    configure: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_rotation, "BATCH_ROWS", 1)
-    _keys(settings, TWO_KEYS)
+    _keys(configure, TWO_KEYS)
     rita, made = run_actions.reviewer(people.reviewer), []
     for _ in range(4):
-        _keys(settings, ONE_KEY)
+        _keys(configure, ONE_KEY)
         run = run_actions.start("secret", tmp_path)
-        _keys(settings, TWO_KEYS)
+        _keys(configure, TWO_KEYS)
         stop = threading.Event()
         thread = threading.Thread(target=_rotating, args=(stop,))
         thread.start()
@@ -162,17 +164,17 @@ def _rotating(stop: threading.Event) -> None:
 
 @pytest.mark.parametrize("kind", ["files", "sealed"])
 def test_bytes_that_a_backend_keeps_elsewhere_are_rotated_and_the_old_ones_forgotten(
-    kind: str, settings: Any, tmp_path: Path, people: cast.People
+    kind: str, configure: Any, tmp_path: Path, people: cast.People
 ) -> None:
     files = {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}
     choice = {"files": files, "sealed": {"backend": "sealed", "options": {"of": files}}}
     places = {"PAYLOADS": {"here": choice[kind]}}
-    _keys(settings, {**ONE_KEY, **places})
+    _keys(configure, {**ONE_KEY, **places})
     full.encrypted_gated(payloads="here")
     run = full.a_full_run(tmp_path, people.reviewer, graph="secret")
     assert Checkpoint.objects.filter(run=run).values_list("backend", flat=True).distinct().get() == "here"
     before = sorted((tmp_path / "payloads").rglob("*.payload"))
-    _keys(settings, {**TWO_KEYS, **places})
+    _keys(configure, {**TWO_KEYS, **places})
     count = Checkpoint.objects.filter(run=run).count()
     assert key_rotation.behind()["checkpoints_checkpoint"] == count
     result = Rotated()
@@ -186,17 +188,17 @@ def test_bytes_that_a_backend_keeps_elsewhere_are_rotated_and_the_old_ones_forgo
 
 
 def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
-    settings: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
+    configure: Any, tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
-    _keys(settings, {**ONE_KEY, **places})
+    _keys(configure, {**ONE_KEY, **places})
     full.encrypted_gated(payloads="here")
     run = run_actions.start("secret", tmp_path)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
-    _keys(settings, {**TWO_KEYS, **places})
+    _keys(configure, {**TWO_KEYS, **places})
     _rotated_at_the_next_fetch(monkeypatch)
     assert verify_run(run.id) == []
-    _keys(settings, {"ENCRYPTION_KEYS": {**TWO_KEYS["ENCRYPTION_KEYS"], "third": b"3" * 32}})
+    _keys(configure, {"ENCRYPTION_KEYS": {**TWO_KEYS["ENCRYPTION_KEYS"], "third": b"3" * 32}})
     _rotated_at_the_next_fetch(monkeypatch)
     assert runs.advance(run.id).status == "completed"
 

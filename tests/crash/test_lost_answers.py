@@ -31,10 +31,10 @@ TURN = 1 if connection.vendor == "postgresql" else 0
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
-    name: str, tmp_path: Path, people: cast.People, settings: Any, quick: None
+    name: str, tmp_path: Path, people: cast.People, configure: Any, quick: None
 ) -> None:
     scenario = SCENARIOS[name]
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings}
+    configure(**scenario.settings)
     rita = run_actions.reviewer(people.reviewer)
     scenarios.live(scenario, by=rita, folder=tmp_path, trouble=Answers())
     whole = Answers()

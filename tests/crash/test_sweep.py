@@ -32,10 +32,10 @@ FEWEST, MOST = 20, 600
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
-    name: str, tmp_path: Path, people: cast.People, settings: Any, quick: None
+    name: str, tmp_path: Path, people: cast.People, configure: Any, quick: None
 ) -> None:
     scenario = SCENARIOS[name]
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings}
+    configure(**scenario.settings)
     moments, tried = _sweep(scenario, run_actions.reviewer(people.reviewer), tmp_path)
     print(f"{name}: {moments} moments, {tried} tried")
     assert FEWEST < moments < MOST

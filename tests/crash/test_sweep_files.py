@@ -19,12 +19,12 @@ IN_FILES = ("linear", "recovery points", "effects", "gate beside a moving branch
 
 @pytest.mark.parametrize("name", IN_FILES)
 def test_a_run_in_files_that_is_aborted_at_any_moment_comes_to_the_same_end_and_leaves_nothing_that_is_not_swept(
-    name: str, tmp_path: Path, people: cast.People, settings: Any, quick: None
+    name: str, tmp_path: Path, people: cast.People, configure: Any, quick: None
 ) -> None:
     cellar, scenario = tmp_path / "cellar", SCENARIOS[name]
     files = {"backend": "files", "options": {"location": str(cellar)}}
     own = {"PAYLOADS": {"cellar": files}, "DEFAULT_PAYLOADS": "cellar"}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **scenario.settings, **own}
+    configure(**scenario.settings, **own)
     moments, tried = test_sweep._sweep(scenario, run_actions.reviewer(people.reviewer), tmp_path)
     print(f"{name}: {moments} moments, {tried} tried")
     assert set(Checkpoint.objects.values_list("backend", flat=True)) == {"cellar"}

@@ -63,8 +63,8 @@ class Free(BaseModel):
 
 
 @pytest.fixture(autouse=True)
-def small_values(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "MAX_VALUE_BYTES": MOST}
+def small_values(configure: Any) -> None:
+    configure(MAX_VALUE_BYTES=MOST)
 
 
 def _graph(node: Callable[[Any, Any], Any], **settings: Any) -> Graph:

@@ -40,8 +40,8 @@ def watched() -> Iterator[list[str]]:
         sys.setprofile(None)
 
 
-def turn(settings: Any, switch: bool) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "DIRECT_STATEMENTS": switch}
+def turn(configure: Any, switch: bool) -> None:
+    configure(DIRECT_STATEMENTS=switch)
 
 
 def _signed(folder: Path, rita: User) -> Run:
@@ -69,11 +69,11 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES)
 def test_turned_off_the_same_is_committed_through_djangos_cursors(
-    story: str, settings: Any, tmp_path: Path, people: People
+    story: str, configure: Any, tmp_path: Path, people: People
 ) -> None:
     journeys, counts = [], []
     for switch in (True, False):
-        turn(settings, switch)
+        turn(configure, switch)
         with watched() as called:
             run = STORIES[story](tmp_path, people.reviewer)
         assert bool(called) is switch, called
@@ -87,10 +87,10 @@ def test_turned_off_the_same_is_committed_through_djangos_cursors(
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="only the driver of SQLite says what it is told")
-def test_turned_off_the_same_transactions_reach_sqlite(settings: Any, tmp_path: Path) -> None:
+def test_turned_off_the_same_transactions_reach_sqlite(configure: Any, tmp_path: Path) -> None:
     transactions = []
     for switch in (True, False):
-        turn(settings, switch)
+        turn(configure, switch)
         run_actions.start("loop_every", tmp_path)  # what is read once a process was read
         said: list[str] = []
         connection.ensure_connection()

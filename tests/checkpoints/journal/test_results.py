@@ -54,8 +54,8 @@ def results(lease: Lease) -> list[tuple[str, int, str]]:
     return [(row.node, row.attempt, row.outcome) for row in rows]
 
 
-def test_an_attempt_may_act_until_its_lease_and_its_time_are_both_over(lease: Lease, settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 40}
+def test_an_attempt_may_act_until_its_lease_and_its_time_are_both_over(lease: Lease, configure: Any) -> None:
+    configure(LEASE_SECONDS=40)
     journal.write_intents(lease, [_intent(timeout=100.0)])
     row = TaskResult.objects.get(run=lease.id)
     assert row.over_at - row.intent_at == timedelta(seconds=140)

@@ -34,8 +34,8 @@ PAY = Task("pay", 1)
 
 
 @pytest.fixture(autouse=True)
-def one_key(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+def one_key(configure: Any) -> None:
+    configure(**ONE_KEY)
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(cellar: An
         assert row.state_size == len(canonical.encode(document(row)))
 
 
-def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
     run, lengths = started(large("recovers", "abcdefg", checkpoints=Interval(3))), {}
     while claim := leases.claim_one(run.id):
         loop.run_slice(claim.id, claim.epoch)
@@ -72,8 +72,8 @@ def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(
     assert lengths[4] < lengths[5] < 2_000
 
 
-def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
     run = started(large("taken", "abcd", checkpoints="none"))
     while run.status != "completed":
         run = slice_of(run)
@@ -82,7 +82,7 @@ def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(se
     assert verify_run(run.id) == []
 
 
-def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_them_in_one_go(settings: Any) -> None:
+def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_them_in_one_go(configure: Any) -> None:
     made = graph("anchors", checkpoints=Interval(2))
     nodes = "abcdefghijkl"
     for node in nodes:
@@ -91,7 +91,7 @@ def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_t
     for source, target in zip((START, *nodes), (*nodes, END), strict=True):
         made.edge(source, target)
     whole = runs.advance(started(made).id)
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    configure(SLICE_SECONDS=1e-9)
     pieces = started(made)
     while pieces.status != "completed":
         pieces = slice_of(pieces)
@@ -124,10 +124,10 @@ class Clings(FilePayloads):
 
 
 def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_deleted(
-    settings: Any, tmp_path: Path
+    configure: Any, tmp_path: Path
 ) -> None:
     entry = {"backend": f"{__name__}.Clings", "options": {"location": str(tmp_path)}}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"clings": entry}, "SLICE_SECONDS": 1e-9}
+    configure(PAYLOADS={"clings": entry}, SLICE_SECONDS=1e-9)
     run = started(large("clings", "abcd", checkpoints="none", payloads="clings"))
     while run.status != "completed":
         run = slice_of(run)

@@ -181,8 +181,8 @@ def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:
     assert 3590 < (run.due_at - timezone.now()).total_seconds() <= 3600
 
 
-def test_adding_lines_makes_the_lease_whole_again(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 60}
+def test_adding_lines_makes_the_lease_whole_again(configure: Any) -> None:
+    configure(LEASE_SECONDS=60)
     run = started(_one("lengthens"))
     lease = held(run)
     Run.objects.filter(id=run.id).update(lease_until=timezone.now() + timedelta(seconds=1))
@@ -208,8 +208,8 @@ def test_a_run_that_is_resumed_has_all_its_tries_again_and_was_woken() -> None:
 # The last row stays
 
 
-def test_the_last_row_of_a_cancelled_run_is_not_sealed_anew_where_it_was_changed(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+def test_the_last_row_of_a_cancelled_run_is_not_sealed_anew_where_it_was_changed(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
     run = slice_of(started(large("keeps", "abcd", checkpoints="none")))
     head = last(run)
     assert not head.kept

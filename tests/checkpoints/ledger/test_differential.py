@@ -209,9 +209,9 @@ def test_rows_are_read_as_the_orm_reads_them() -> None:
 
 @pytest.mark.parametrize("policy", ["none", Interval(7)], ids=str)
 def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_is_smaller(
-    policy: Any, settings: Any
+    policy: Any, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    configure(SLICE_SECONDS=1e-9)
     graph = looping(60, grow=3, checkpoints=policy)
     history = {n: step.state for n, step in enumerate(play(graph, {}).supersteps, 1)}
     claimed = runs.start(graph.name, {})

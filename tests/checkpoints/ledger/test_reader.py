@@ -22,9 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def run(settings: Any) -> Run:
+def run(configure: Any) -> Run:
     """A queued run whose head is the fifth row behind its only snapshot."""
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+    configure(SLICE_SECONDS=1e-9)
     run = started(large("loads", "abcdefgh", snapshot=1000))
     for _ in range(5):
         run = slice_of(run)
@@ -137,8 +137,8 @@ def test_a_head_that_was_written_anew_under_a_good_seal_is_not_the_one_that_the_
 
 
 @pytest.mark.parametrize("seq", [0, 3, 5])
-def test_a_plain_payload_in_an_encrypted_run_is_refused_though_it_says_the_same(settings: Any, seq: int) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY, "SLICE_SECONDS": 1e-9}
+def test_a_plain_payload_in_an_encrypted_run_is_refused_though_it_says_the_same(configure: Any, seq: int) -> None:
+    configure(**ONE_KEY, SLICE_SECONDS=1e-9)
     run = started(large("secret", "abcdefgh", snapshot=1000, encrypted=True))
     for _ in range(5):
         run = slice_of(run)

@@ -111,8 +111,8 @@ def test_each_landing_is_unique_on_task_and_number_so_recovery_cannot_land_it_tw
     assert MemoryTrace.objects.get(key="sky").version == 1
 
 
-def test_a_secret_is_masked_in_what_is_remembered_and_in_what_is_kept_of_a_search(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": {"token": "hush-hush"}}
+def test_a_secret_is_masked_in_what_is_remembered_and_in_what_is_kept_of_a_search(configure: Any) -> None:
+    configure(SECRETS={"token": "hush-hush"})
 
     def put(state: Any, ctx: Any) -> None:
         ctx.memory.put("sky", "the token is hush-hush", "facts")
@@ -125,8 +125,8 @@ def test_a_secret_is_masked_in_what_is_remembered_and_in_what_is_kept_of_a_searc
     assert "hush" not in MemoryTrace.objects.get(key="sky").text
 
 
-def test_a_key_that_holds_a_secret_is_refused(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": {"token": "hush-hush"}}
+def test_a_key_that_holds_a_secret_is_refused(configure: Any) -> None:
+    configure(SECRETS={"token": "hush-hush"})
 
     def put(state: Any, ctx: Any) -> None:
         ctx.memory.put("of hush-hush", 1, "facts")
@@ -135,8 +135,8 @@ def test_a_key_that_holds_a_secret_is_refused(settings: Any) -> None:
     assert (run.status, memory()) == (Status.FAILED, {})
 
 
-def test_a_value_over_the_limit_is_refused_and_nothing_is_remembered(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "MAX_VALUE_BYTES": 2000}
+def test_a_value_over_the_limit_is_refused_and_nothing_is_remembered(configure: Any) -> None:
+    configure(MAX_VALUE_BYTES=2000)
 
     def put(state: Any, ctx: Any) -> None:
         ctx.memory.put("sky", "x" * 3000, "facts")

@@ -19,8 +19,8 @@ MARK = "the-mark-that-nobody-may-read"
 
 
 @pytest.fixture(autouse=True)
-def keys(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"one": b"k" * 32}}
+def keys(configure: Any) -> None:
+    configure(ENCRYPTION_KEYS={"one": b"k" * 32})
 
 
 def _put(key: str, content: Any) -> Any:

@@ -83,11 +83,11 @@ def test_bytes_of_a_row_that_is_in_another_backend_now_go(cellar: Path) -> None:
 
 
 def test_bytes_of_a_row_stay_where_two_backends_of_the_settings_keep_them_in_one_place(
-    settings: Any, tmp_path: Path
+    configure: Any, tmp_path: Path
 ) -> None:
     files = {"backend": "files", "options": {"location": str(tmp_path)}}
     guarded = {"backend": "sealed", "options": {"of": files}}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"plain": files, "guarded": guarded}}
+    configure(PAYLOADS={"plain": files, "guarded": guarded})
     ran = [advanced(chain(f"in_{name}", "a", payloads=name)) for name in ("plain", "guarded")]
     aged(tmp_path, TOMORROW)
     assert swept() == 0
@@ -257,9 +257,9 @@ loop.run_slice(claim.id, claim.epoch)
 
 
 def test_a_process_that_is_really_killed_between_the_two_phases_leaves_bytes_that_nobody_sees(
-    cellar: Path, settings: Any
+    cellar: Path, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "DEFAULT_PAYLOADS": "cellar"}
+    configure(DEFAULT_PAYLOADS="cellar")
     run = runs.start("c_linear", {})
     places = {"cellar": {"backend": "files", "options": {"location": str(cellar)}}}
     died = subprocess.run(

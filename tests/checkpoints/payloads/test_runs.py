@@ -32,11 +32,11 @@ def test_a_run_keeps_its_payloads_in_files_and_only_their_records_in_rows(cellar
 
 
 def test_a_graph_that_says_nothing_follows_the_settings_when_a_run_starts_and_the_run_stays(
-    cellar: Path, settings: Any
+    cellar: Path, configure: Any
 ) -> None:
     made = chain("follows", "a", "b", payloads=None)
     before = started(made)
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "DEFAULT_PAYLOADS": "cellar"}
+    configure(DEFAULT_PAYLOADS="cellar")
     after = started(made)
     assert (before.payloads, after.payloads) == ("database", "cellar")
     assert runs.advance(before.id).payloads == "database"

@@ -82,8 +82,8 @@ def test_a_run_whose_payload_is_lost_can_still_be_looked_at(cellar: Path, olga: 
     assert any("is not there" in reason for reason in faults)
 
 
-def test_nothing_of_an_encrypted_graph_lies_readable_in_files(cellar: Path, settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"one": bytes(range(32))}}
+def test_nothing_of_an_encrypted_graph_lies_readable_in_files(cellar: Path, configure: Any) -> None:
+    configure(ENCRYPTION_KEYS={"one": bytes(range(32))})
     made = chain("hushed", "a", encrypted=True)
     made.node("tell")(lambda state, ctx: {"letter": "marker-in-a-file " * 100})
     made.edge("a", "tell")
@@ -95,10 +95,10 @@ def test_nothing_of_an_encrypted_graph_lies_readable_in_files(cellar: Path, sett
     assert all(data[:1] == b"\x03" and b"marker" not in data and b"notes" not in data for data in files)
 
 
-def test_a_run_over_sealed_files_stops_where_files_changed_places(settings: Any, tmp_path: Path) -> None:
+def test_a_run_over_sealed_files_stops_where_files_changed_places(configure: Any, tmp_path: Path) -> None:
     files = {"backend": "files", "options": {"location": str(tmp_path)}}
     entry = {"backend": "sealed", "options": {"of": files}}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "PAYLOADS": {"cellar": entry}}
+    configure(PAYLOADS={"cellar": entry})
     one, other = started(chain("swapped", "a")), started(chain("swapped", "a"))
     first, second = (next(tmp_path.rglob(f"{run.head}.snapshot.payload")) for run in (one, other))
     data = first.read_bytes(), second.read_bytes()

@@ -82,8 +82,8 @@ def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_la
 
 
 @pytest.mark.parametrize("act", ["begin", "report", "heartbeat"])
-def test_whoever_works_on_a_job_has_a_whole_lease(act: str, settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 60}
+def test_whoever_works_on_a_job_has_a_whole_lease(act: str, configure: Any) -> None:
+    configure(LEASE_SECONDS=60)
     job_id = jobs.add_job("count")
     if act == "begin":
         epoch = jobs.claim_one(job_id)

@@ -30,8 +30,8 @@ indexed.
 
 
 @pytest.fixture(autouse=True)
-def encrypted(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **secret_claim.keys()}
+def encrypted(configure: Any) -> None:
+    configure(**secret_claim.keys())
     secret_claim.registered()
 
 

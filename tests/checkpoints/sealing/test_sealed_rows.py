@@ -80,8 +80,8 @@ def test_bytes_do_not_move_from_one_payload_to_the_next_under_one_seal() -> None
         sealed_rows.verify_row(row, PLAIN)
 
 
-def test_a_seal_says_whether_its_run_is_encrypted_and_which_key_makes_its_hashes(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
+def test_a_seal_says_whether_its_run_is_encrypted_and_which_key_makes_its_hashes(configure: Any) -> None:
+    configure(**TWO_KEYS)
     row = sealed(a_result(), Protection(False, "old"))
     sealed_rows.verify_row(row, Protection(False, "old"))
     for other in (Protection(True, "old"), Protection(False, "new"), PLAIN):
@@ -90,8 +90,8 @@ def test_a_seal_says_whether_its_run_is_encrypted_and_which_key_makes_its_hashes
 
 
 @pytest.mark.parametrize("covers", [(PLAIN, COVER), (COVER, PLAIN)], ids=["plain", "encrypted"])
-def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Protection, Protection], settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
+def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Protection, Protection], configure: Any) -> None:
+    configure(**TWO_KEYS)
     row, other = sealed(a_result(output=pack_json({"a": 1})), covers[0]), covers[1]
     with pytest.raises(TamperedRow, match="encrypted"):
         sealed_rows.require_protection(row, "output", bytes(row.output), other)
@@ -100,8 +100,8 @@ def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Protectio
     sealed_rows.require_protection(row, "output", b"", other)
 
 
-def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
+def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(configure: Any) -> None:
+    configure(**TWO_KEYS)
     row = a_result()
     kept = sealed_rows.encrypted(row, "output", b"secret", COVER)
     assert sealed_rows.decrypted(row, "output", kept) == b"secret"
@@ -111,14 +111,14 @@ def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(settings: 
             sealed_rows.decrypted(other, column, kept)
 
 
-def test_what_is_empty_stays_empty_where_its_run_is_encrypted(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
+def test_what_is_empty_stays_empty_where_its_run_is_encrypted(configure: Any) -> None:
+    configure(**TWO_KEYS)
     row = sealed(a_result(output=pack_json({"a": 1})), COVER)
     assert (bytes(row.output)[:1], bytes(row.error)) == (b"\x03", b"")
 
 
-def test_a_row_that_is_sealed_again_keeps_its_other_payloads_and_verifies(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **TWO_KEYS}
+def test_a_row_that_is_sealed_again_keeps_its_other_payloads_and_verifies(configure: Any) -> None:
+    configure(**TWO_KEYS)
     row = sealed(a_result(output=pack_json({"a": 1})), COVER)
     kept = bytes(row.output)
     assert set(sealed_rows.seal_again(row, COVER, error=pack_json({"b": 2}))) == {"error", "seal", "seal_key"}
@@ -131,13 +131,9 @@ def test_a_row_that_is_sealed_again_keeps_its_other_payloads_and_verifies(settin
 
 @pytest.mark.parametrize(("at", "refused"), [(BEFORE, False), (NOW, True), (AFTER, True), (None, True)], ids=str)
 def test_a_compromised_key_proves_nothing_from_its_very_moment_on(
-    at: datetime | None, refused: bool, settings: Any
+    at: datetime | None, refused: bool, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {
-        **settings.COUNTERSIGN,
-        "SIGNING_KEYS": {"one": b"1" * 32},
-        "COMPROMISED_KEYS": {"one": NOW},
-    }
+    configure(SIGNING_KEYS={"one": b"1" * 32}, COMPROMISED_KEYS={"one": NOW})
     sealed_rows.refuse_compromised("another", at, "a row")
     if refused:
         with pytest.raises(TamperedRow, match="compromised since"):
@@ -147,13 +143,13 @@ def test_a_compromised_key_proves_nothing_from_its_very_moment_on(
 
 
 def test_a_row_that_says_when_it_was_written_is_believed_if_that_was_before_the_key_was_compromised(
-    settings: Any,
+    configure: Any,
 ) -> None:
     keys = {"SIGNING_KEYS": {"one": b"1" * 32}}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **keys}
+    configure(**keys)
     early = sealed(MemoryTrace(namespace="a", key="b", content=pack_json("c"), at=BEFORE))
     late = sealed(MemoryTrace(namespace="a", key="b", content=pack_json("c"), at=NOW))
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **keys, "COMPROMISED_KEYS": {"one": NOW}}
+    configure(**keys, COMPROMISED_KEYS={"one": NOW})
     sealed_rows.verify_row(early, PLAIN)
     with pytest.raises(TamperedRow, match="compromised"):
         sealed_rows.verify_row(late, PLAIN)

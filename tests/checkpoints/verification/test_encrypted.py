@@ -44,8 +44,8 @@ BROKEN = {
 
 
 @pytest.fixture
-def run(tmp_path: Path, people: cast.People, settings: Any) -> Run:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+def run(tmp_path: Path, people: cast.People, configure: Any) -> Run:
+    configure(**ONE_KEY)
     full.encrypted_gated()
     return full.a_full_run(tmp_path, people.reviewer, graph="secret")
 
@@ -92,9 +92,9 @@ def test_an_encrypted_value_moved_to_another_column_is_named(run: Run) -> None:
     ids=["missing", "wrong"],
 )
 def test_a_key_that_is_missing_or_wrong_is_named_and_never_called_tampering(
-    keys: dict[str, bytes], reason: str, run: Run, settings: Any
+    keys: dict[str, bytes], reason: str, run: Run, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": keys}
+    configure(ENCRYPTION_KEYS=keys)
     faults = verify_run(run.id)
     assert {fault.code for fault in faults} == {"wrong_key"}
     assert reason in faults[0].reason
@@ -103,9 +103,9 @@ def test_a_key_that_is_missing_or_wrong_is_named_and_never_called_tampering(
 @pytest.mark.parametrize("column", ["change", "value"])
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_worker_refuses_an_encrypted_value_that_is_broken(
-    how: str, column: str, tmp_path: Path, people: cast.People, settings: Any
+    how: str, column: str, tmp_path: Path, people: cast.People, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+    configure(**ONE_KEY)
     full.encrypted_gated()
     run = run_actions.start("secret", tmp_path)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
@@ -118,16 +118,16 @@ def test_a_worker_refuses_an_encrypted_value_that_is_broken(
 
 
 def test_a_run_without_its_key_stops_and_goes_on_when_the_key_is_back(
-    tmp_path: Path, people: cast.People, settings: Any
+    tmp_path: Path, people: cast.People, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+    configure(**ONE_KEY)
     full.encrypted_gated()
     run = run_actions.start("secret", tmp_path)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"other": b"x" * 32}}
+    configure(ENCRYPTION_KEYS={"other": b"x" * 32})
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.TAMPERED, "wrong_key")
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+    configure(**ONE_KEY)
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert verify_run(run.id) == []

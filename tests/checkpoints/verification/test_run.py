@@ -204,9 +204,9 @@ def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(tmp_path: 
     assert Run.objects.get(id=run.id).status == "paused"
 
 
-def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any) -> None:
+def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any, configure: Any) -> None:
     here = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **here}
+    configure(**here)
     made = small.graph("elsewhere", payloads="here")
     made.node("add")(lambda state, ctx: {"total": 1})
     made.edge(START, "add")
@@ -215,7 +215,7 @@ def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any) -
     assert verify_run(run.id) == []
     settings.COUNTERSIGN = {name: value for name, value in settings.COUNTERSIGN.items() if name != "PAYLOADS"}
     assert {fault.code for fault in verify_run(run.id)} == {"unknown_backend"}
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **here}
+    configure(**here)
     for file in (tmp_path / "payloads").rglob("*.payload"):
         file.unlink()
     assert {fault.code for fault in verify_run(run.id)} == {"payload_lost"}

@@ -150,8 +150,8 @@ def test_an_error_that_cannot_even_be_shown_fails_its_task_at_once() -> None:
     assert (run.status, unpack_json(run.error)["type"]) == (Status.FAILED, "Mute")
 
 
-def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": {"TOKEN": "s3cret-token"}, "LEASE_SECONDS": 15}
+def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(configure: Any) -> None:
+    configure(SECRETS={"TOKEN": "s3cret-token"}, LEASE_SECONDS=15)
     made = graph("secret-in-progress")
     seen = threading.Event()
 

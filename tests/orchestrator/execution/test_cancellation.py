@@ -189,8 +189,8 @@ def test_a_superstep_in_hand_that_fails_ends_as_cancelled() -> None:
     assert "run_failed" in log(run)
 
 
-def test_a_running_task_sees_that_it_is_cancelled_and_what_it_returns_is_kept(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.6}
+def test_a_running_task_sees_that_it_is_cancelled_and_what_it_returns_is_kept(configure: Any) -> None:
+    configure(LEASE_SECONDS=0.6)
     seen, begun = [], threading.Event()
 
     def long(ctx: Any) -> None:
@@ -208,8 +208,8 @@ def test_a_running_task_sees_that_it_is_cancelled_and_what_it_returns_is_kept(se
     assert (seen, Run.objects.get(id=run.id).status, state(run)["notes"]) == ([True], Status.CANCELLED, ["work"])
 
 
-def test_no_further_attempt_is_made_of_a_task_that_fails_after_the_cancel(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.6}
+def test_no_further_attempt_is_made_of_a_task_that_fails_after_the_cancel(configure: Any) -> None:
+    configure(LEASE_SECONDS=0.6)
     attempts = []
 
     def fail(ctx: Any) -> None:
@@ -314,8 +314,8 @@ def test_a_run_that_was_changed_behind_everybodys_back_is_tampered_and_not_cance
 
 
 @pytest.mark.parametrize("graph", ["loop_none", "loop_third", "loop_every"])
-def test_the_last_row_of_a_cancelled_run_stays_in_the_timeline_and_the_run_verifies(graph: str, settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+def test_the_last_row_of_a_cancelled_run_stays_in_the_timeline_and_the_run_verifies(graph: str, configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
     run = runs.start(graph, {})
     slice_of(run)
     run = runs.cancel(slice_of(run).id)
@@ -327,8 +327,8 @@ def test_the_last_row_of_a_cancelled_run_stays_in_the_timeline_and_the_run_verif
     assert list(verify_run(run.id)) == []
 
 
-def test_in_an_encrypted_graph_the_reason_is_encrypted_and_the_cancelled_run_verifies(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **secret_claim.keys(), "SLICE_SECONDS": 1e-9}
+def test_in_an_encrypted_graph_the_reason_is_encrypted_and_the_cancelled_run_verifies(configure: Any) -> None:
+    configure(**secret_claim.keys(), SLICE_SECONDS=1e-9)
     made = graph("cancel-secret", encrypted=True, checkpoints="none")
     for name in ("first", "second", "third"):
         made.node(name)(lambda state, ctx: {"notes": ["done"]})

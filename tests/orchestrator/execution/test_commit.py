@@ -290,8 +290,8 @@ def test_a_worker_that_drains_lands_the_commit_that_is_on_its_way() -> None:
     sound(run, ["1", "2", "3", "4"])
 
 
-def test_a_slice_whose_time_is_up_lands_it_and_gives_the_run_back(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-6}
+def test_a_slice_whose_time_is_up_lands_it_and_gives_the_run_back(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-6)
     run = started(chain("brief"))
     for superstep in (1, 2, 3):
         slice_of(run)

@@ -32,8 +32,8 @@ def _more_than(calls: list[int], n: int) -> bool:
     return len(calls) > n
 
 
-def test_drains_do_not_count_towards_poison(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+def test_drains_do_not_count_towards_poison(configure: Any) -> None:
+    configure(GRACE_SECONDS=0)
     made, calls = graph("drained-often"), list[int]()
 
     @made.node()
@@ -51,9 +51,9 @@ def test_drains_do_not_count_towards_poison(settings: Any) -> None:
 
 
 def test_a_drained_fan_out_gives_its_run_back_when_those_at_work_are_done_and_does_not_wait_for_the_others(
-    settings: Any,
+    configure: Any,
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 60}
+    configure(GRACE_SECONDS=60)
     made, calls = graph("drained-wide"), list[int]()
 
     @made.node(sends=["leaf"])

@@ -57,11 +57,11 @@ def test_no_leaf_begins_after_the_slice_was_given_back(monkeypatch: Any, effect:
     assert not after, f"{len(after)} leaves began after the run was given back"
 
 
-def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, settings: Any) -> None:
+def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, configure: Any) -> None:
     """The thread of a finished leaf takes 0.6 s to close its connection; its place is not free, though its result is
     in; the next leaf gets an intent and no place; the drain takes it back; it is unknown without having begun.
     """
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 5}
+    configure(GRACE_SECONDS=5)
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
     made, calls, drain = graph("no-place"), list[int](), threading.Event()
 

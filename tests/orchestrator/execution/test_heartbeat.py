@@ -32,8 +32,8 @@ def _beats(lease: Lease) -> bool:
     return any(thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate())
 
 
-def test_a_slice_that_lasts_keeps_its_lease(settings: Any, lease: Lease) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.6}
+def test_a_slice_that_lasts_keeps_its_lease(configure: Any, lease: Lease) -> None:
+    configure(LEASE_SECONDS=0.6)
     assert leases.heartbeat(lease.id, lease.epoch)
     with Heartbeat(lease) as heart:
         time.sleep(2.0)
@@ -42,8 +42,8 @@ def test_a_slice_that_lasts_keeps_its_lease(settings: Any, lease: Lease) -> None
     assert not _beats(lease)
 
 
-def test_slices_of_several_threads_keep_their_leases_each(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.6}
+def test_slices_of_several_threads_keep_their_leases_each(configure: Any) -> None:
+    configure(LEASE_SECONDS=0.6)
     made = graph("side-by-side")
     made.node("work")(lambda state, ctx: None)
     made.edge(START, "work")

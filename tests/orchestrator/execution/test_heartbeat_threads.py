@@ -48,8 +48,8 @@ def leased(lease):
     return Run.objects.get(id=lease.id).lease_until > timezone.now()
 
 
-def test_it_is_tried_again_while_the_slice_lasts(short_of_threads, settings):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+def test_it_is_tried_again_while_the_slice_lasts(short_of_threads, configure):
+    configure(LEASE_SECONDS=0.9)
     lease = held(started(simple()))
     heart = Heartbeat(lease)
     heart.__enter__()
@@ -58,8 +58,8 @@ def test_it_is_tried_again_while_the_slice_lasts(short_of_threads, settings):
     assert leased(lease), "the slice works on, and its lease has run out"
 
 
-def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(short_of_threads, settings):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(short_of_threads, configure):
+    configure(LEASE_SECONDS=0.9)
     made = registered(simple())
     holds = [held(runs.start(made.name, {})) for _ in range(6)]
     hearts = [Heartbeat(lease) for lease in holds]
@@ -92,8 +92,8 @@ def test_a_report_costs_the_node_nothing(short_of_threads):
     assert run.status == Status.COMPLETED, run.status
 
 
-def test_a_forked_child_keeps_no_lease_of_its_parent(settings):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+def test_a_forked_child_keeps_no_lease_of_its_parent(configure):
+    configure(LEASE_SECONDS=0.9)
     lease = held(started(simple()))
     facts, tells = os.pipe()
     with Heartbeat(lease):
@@ -119,8 +119,8 @@ def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its
         assert not any(thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate())
 
 
-def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before(monkeypatch, settings):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 0.9}
+def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before(monkeypatch, configure):
+    configure(LEASE_SECONDS=0.9)
     lease, let_go = held(started(simple())), threading.Event()
     monkeypatch.setattr(Heartbeat, "_let_go", lambda heart: let_go.set())
     with Heartbeat(lease) as heart:

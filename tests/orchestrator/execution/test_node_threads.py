@@ -73,8 +73,8 @@ def test_a_late_result_is_kept_though_its_node_left_a_transaction_open() -> None
 
 
 @pytest.mark.parametrize("report", [2**70, float("nan"), "\x00", object()], ids=["long", "nan", "nul", "object"])
-def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(settings: Any, report: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "LEASE_SECONDS": 1.0}
+def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(configure: Any, report: Any) -> None:
+    configure(LEASE_SECONDS=1.0)
     run = started(_one("reports", lambda state, ctx: None))
     lease = held(run)
     with Heartbeat(lease) as heart:

@@ -83,15 +83,13 @@ def test_a_fork_keeps_its_payloads_where_its_graph_says(cellar: Path) -> None:
     assert list(verify_run(run.id)) == []
 
 
-def test_a_fork_of_an_encrypted_run_is_encrypted_and_can_be_resumed(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"one": bytes(range(32))}}
+def test_a_fork_of_an_encrypted_run_is_encrypted_and_can_be_resumed(configure: Any) -> None:
+    configure(ENCRYPTION_KEYS={"one": bytes(range(32))})
     origin = advanced(chain("secret", *"ab", payloads="database", encrypted=True))
     forked = CheckpointStore().fork(f"{origin.key}:step-1", {"scratch": {"letter": "marker-of-a-fork"}})
     row = Checkpoint.objects.get(id=forked.id)
     assert bytes(row.snapshot)[:1] == bytes(row.change)[:1] == b"\x03"
-    settings.COUNTERSIGN = {
-        **settings.COUNTERSIGN, "ENCRYPTION_KEYS": {"one": bytes(range(32)), "two": bytes(range(1, 33))},
-    }  # fmt: skip
+    configure(ENCRYPTION_KEYS={"one": bytes(range(32)), "two": bytes(range(1, 33))})  # fmt: skip
     run = runs.advance(runs.resume(forked.run).id)
     assert (run.status, run.encrypted) == (Status.COMPLETED, True)
     assert run_actions.state(run)["letter"] == "marker-of-a-fork"

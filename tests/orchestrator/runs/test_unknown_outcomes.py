@@ -67,9 +67,9 @@ def test_a_timeout_is_unknown_even_where_the_nodes_own_timeout_errors_say_that_n
 
 
 def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_proves_that_its_thread_ended(
-    people: cast.People, settings: Any
+    people: cast.People, configure: Any
 ) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+    configure(GRACE_SECONDS=0)
     made, calls = graph("drained-while-sending"), []
 
     @made.node(effect="external")
@@ -90,8 +90,8 @@ def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_pr
     assert calls == [1, 2]
 
 
-def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not_repeated(settings: Any) -> None:
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "GRACE_SECONDS": 0}
+def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not_repeated(configure: Any) -> None:
+    configure(GRACE_SECONDS=0)
     made, calls = graph("ready-at-the-end-of-grace"), list[str]()
 
     @made.node(effect="external")

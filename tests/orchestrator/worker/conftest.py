@@ -9,8 +9,8 @@ from orchestrator.worker.broker import RunBroker
 
 
 @pytest.fixture
-def broker(monkeypatch, settings):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "POLL_SECONDS": 0.001}
+def broker(monkeypatch, configure):
+    configure(POLL_SECONDS=0.001)
     monkeypatch.setattr("orchestrator.worker.wait.NET_SECONDS", 0.0)
     monkeypatch.setattr(run_broker, "NO_SLOT_SECONDS", 0.0)
     made = RunBroker()

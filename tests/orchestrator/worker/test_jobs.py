@@ -34,8 +34,8 @@ def test_a_job_is_done_and_shows_how_far_it_got(counting):
     assert job.ended_at is not None
 
 
-def test_a_job_goes_on_from_its_place_after_a_slice(counting, settings):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SLICE_SECONDS": 1e-9}
+def test_a_job_goes_on_from_its_place_after_a_slice(counting, configure):
+    configure(SLICE_SECONDS=1e-9)
     job_id = jobs.add_job("count")
     kinds.run_job(job_id, jobs.claim_one(job_id))
     assert (row(job_id).status, row(job_id).attempts, counting) == ("queued", 0, [0])

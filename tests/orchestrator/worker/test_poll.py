@@ -23,11 +23,11 @@ def broken_doorbell():
 
 
 @pytest.fixture
-def ring_by(settings):
+def ring_by(configure):
     RINGS.clear()
 
     def named(name):
-        settings.COUNTERSIGN = {**settings.COUNTERSIGN, "DOORBELL": f"{__name__}.{name}"}
+        configure(DOORBELL=f"{__name__}.{name}")
         return RINGS
 
     return named
@@ -77,6 +77,6 @@ def test_a_look_ends_after_so_many_slices():
     "name",
     [5, "tests.orchestrator.worker.test_poll.missing", "no.such.module", "tests.orchestrator.worker.test_poll.RINGS"],
 )
-def test_a_doorbell_that_is_no_function_is_refused_at_start_up(settings, name):
-    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "DOORBELL": name}
+def test_a_doorbell_that_is_no_function_is_refused_at_start_up(configure, name):
+    configure(DOORBELL=name)
     assert [error.id for error in check_settings(None)] == ["orchestrator.E001"]
