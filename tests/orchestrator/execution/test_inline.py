@@ -337,4 +337,4 @@ def test_a_worker_that_is_stuck_in_one_ends_and_its_place_is_taken(tmp_path: Pat
         assert run.superstep == 8
         other = runs.start("sticky", {"amount": 99})
         until(lambda: Run.objects.get(id=other.id).status == Status.COMPLETED, what=f"the next run, see {log}")
-    assert "slice_stuck" in log.read_text()
+        until(lambda: "slice_stuck" in log.read_text(), what=f"the line about it, see {log}")
