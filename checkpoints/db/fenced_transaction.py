@@ -121,7 +121,7 @@ Shape = tuple[tuple[type[Model], int, statements.Shared], ...]
 
 @lru_cache(maxsize=500)
 def _all_shared(shape: Shape) -> tuple[str, ...]:
-    """The fields of the fence's row that rows behind it share; one at least, for to know whether it met a row."""
+    """The fields of the fence's row that rows behind it share; at least one, which tells whether it met a row."""
     return tuple(dict.fromkeys(field for *_, shared in shape for _, field in shared)) or ("id",)
 
 

@@ -67,8 +67,8 @@ class Update:
 def update_returning(
     model: type[Model], where: Mapping[str, Any], returning: Sequence[str], **values: Any
 ) -> list[Sequence[Any]]:
-    """Do an `Update`, and give the named fields of the updated rows as they are now. No row means that the condition
-    did not hold.
+    """Execute an `Update`. Returns the named fields of the updated rows as they are now; no row means that the
+    condition did not hold.
     """
     now = connections[DEFAULT_DB_ALIAS]
     with now.cursor() as cursor:

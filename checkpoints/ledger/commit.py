@@ -1,7 +1,7 @@
 """The verbs that change a run: start it, commit a superstep, stop it, append to its log. `journal` has the journal.
 
 The runner and the verbs of floor 3 call them. Each is one transaction, or joins the one that is open. Nothing here
-knows about people's decisions: what must ride in a commit is handed in as `inside`.
+knows about people's decisions: the caller passes what else the commit must write as `inside`.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ class RunUpdate:
 
 
 def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
-    """Start a journey: the run's row, its checkpoint 0, the first line of its log, queued. One transaction.
+    """Insert a queued run: its row, its checkpoint 0, the first event of its log. One transaction.
 
     `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where the key is taken.
     """
@@ -89,7 +89,8 @@ def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor:
 
 
 def create_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], actor: str) -> Run:
-    """Give a fork that has a checkpoint and no row its row, and the first line of its log; queued. One transaction.
+    """Insert the row of a fork that has a checkpoint and no row yet, and the first event of its log; queued. One
+    transaction.
 
     `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where its key or id is taken.
     """
@@ -162,7 +163,7 @@ def prepare_commit(
     also: Update | None = None,
     inside: Callable[[], None] | None = None,
 ) -> PreparedCommit:
-    """Make a `commit_superstep`; `also` is an update of other rows that rides in it."""
+    """Prepare a `commit_superstep`; `also` is an update of other rows in the same transaction."""
     at, new = datetime.now(UTC), uuid7()
     header = RunHeader.of(lease)
     delta = checkpoint_rows.delta_after(head, checkpoint, header.protection)
@@ -221,7 +222,7 @@ def stop_run(
 
 
 def stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
-    """Stop a leased run as tampered. No line is written and nothing sealed: that would cover up what was found."""
+    """Stop a leased run as tampered. No event is written and nothing sealed: that would hide what was found."""
     values = _columns(lease, RunUpdate(Status.TAMPERED, tape=lease.tape, error=error), timezone.now())
     Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING).update(**values)
     notify.notify_workers()
@@ -262,7 +263,7 @@ def _fence(lease: Lease, end: LogEnd, **values: Any) -> Update:
 
 
 def _require(lease: Lease, met: bool) -> None:
-    """The fence must have met the run as its holder knows it."""
+    """Raise where the fence did not meet the run as its holder knows it."""
     if not met:
         if Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING).exists():
             raise ConcurrentUpdate

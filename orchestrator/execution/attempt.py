@@ -1,4 +1,4 @@
-"""One attempt of one task, in a thread of its own. User code runs here; what it returns, or how it broke, is noted."""
+"""One attempt of one task, in a thread of its own. User code runs here; its result or its error is recorded."""
 
 import asyncio
 import copy
@@ -141,7 +141,7 @@ class Attempt:
         return Ending(self.task, self.number, self.outcome, output, self.error, self.ms, over, self.intent)
 
     def retriable(self, retry: Retry) -> bool:
-        """Whether `retry` covers what was raised, and no thread of this attempt can still be at work."""
+        """Whether `retry` covers the error, and no thread of this attempt can still be at work."""
         node = self.context.graph.nodes[self.task.node]
         if self._given_up and node.atomic:
             return False
@@ -157,14 +157,14 @@ class Attempt:
             return True
 
     def leave(self) -> bool:
-        """Nobody waits for it any more: what it still brings is evidence. Gives whether it has brought some already."""
+        """Stop waiting for it: a result that still comes is evidence. Returns whether one has come already."""
         with self._lock:
             ended = self.outcome != Outcome.OPEN and not self._given_up
             self._given_up = True
         return ended and not self.recorded
 
     def keep(self) -> None:
-        """Keep what it has brought as evidence."""
+        """Store its late result as evidence."""
         self._late(self.output, self._raised)
 
     def work(self) -> None:
@@ -209,7 +209,7 @@ class Attempt:
         journal.keep_late_results(lease, [ending])
 
     def _broke(self, error: BaseException) -> None:
-        """Note an error, and what it says of the effect."""
+        """Record an error, and what it says of the effect."""
         node = self.context.graph.nodes[self.task.node]
         self._raised = error
         self.error = _described(error)

@@ -38,7 +38,7 @@ from orchestrator.execution.session import PendingCommit, Session, SuperstepResu
 
 @frozen
 class _Assembled:
-    """A commit, ready to be made; `after` is what the run would do next, `listing` and `inside` ride in it."""
+    """A commit, ready to be sent; `after` is what the run would do next, `listing` and `inside` are written in it."""
 
     checkpoint: NewCheckpoint
     run_update: RunUpdate
@@ -102,7 +102,7 @@ def await_commit(session: Session) -> bool:
 
 def _may_overlap(session: Session, it: _Assembled) -> bool:
     """Whether what comes next may begin before the commit is certain: pure tasks, which may run at any time and again,
-    while nobody is asked and nothing rides in it.
+    while nobody is asked and no other rows are written in it.
     """
     waits = it.inside or session.retried or it.checkpoint.payload.frontier["waiting"]
     if waits or not it.after.starts or session.graph.graph.on_save_error == "continue":
@@ -233,7 +233,7 @@ def _as_a_whole(session: Session, task: Task, one: FinishedTask) -> bool:
 
 
 def _settled_memory(session: Session, step: Step, at: datetime) -> MemoryChanges:
-    """What a settlement lands. Raises `ConcurrentUpdate` where memory changed meanwhile: the next look re-bases it."""
+    """What a settlement writes to memory. Raises `ConcurrentUpdate` where memory changed: the next look re-bases it."""
     try:
         return execution_memory.check_landings(session.lease, session.graph, step.memory, at=at)
     except MemoryConflict as conflict:

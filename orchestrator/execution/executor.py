@@ -1,6 +1,6 @@
 """Runs the tasks of one superstep: threads, timeouts, retries, and the journal of write and external tasks.
 
-The only place where user code runs. It gives each task's finish to the runner and writes nothing but the journal.
+The only place where user code runs. It returns each task's outcome to the loop and writes nothing but the journal.
 """
 
 import heapq
@@ -45,7 +45,7 @@ class Draining(Exception):
 
 @frozen
 class TaskOutcome:
-    """How a task came out of this sitting: done, failed, unknown, or later (in `due_in` seconds, after `tries`)."""
+    """How a task ended in this session: done, failed, unknown, or later (in `due_in` seconds, after `tries`)."""
 
     outcome: str
     output: Output | None = None
@@ -64,7 +64,7 @@ Next = tuple[Start, int, int]
 
 @dataclass(slots=True)
 class Executor:
-    """One superstep's sitting."""
+    """Executes the tasks of one superstep in one session."""
 
     lease: Lease
     graph: Compiled
@@ -91,7 +91,7 @@ class Executor:
         tries: Mapping[Task, int],
         due: Mapping[Task, float],
     ) -> dict[Task, TaskOutcome]:
-        """Bring each of these tasks to a finish. `due` (seconds since the epoch) are moments before which the next
+        """Execute each of these tasks to its outcome. `due` (seconds since the epoch) are moments before which the next
         attempt is not made. Raises `StaleLease` and `Draining`.
         """
         for start in starts:
@@ -112,7 +112,7 @@ class Executor:
             raise
 
     def _queue(self, attempt: Next, wait: float) -> None:
-        """Let an attempt be made in `wait` seconds; a long pause that a wake cut short goes on."""
+        """Plan an attempt in `wait` seconds. A long pause that a notification cut short goes on."""
         start, number, tried = attempt
         if wait > LONGEST_PAUSE:
             self.finished[start.task] = TaskOutcome("later", attempt=number - 1, tries=tried, due_in=wait)
@@ -146,7 +146,7 @@ class Executor:
         return None
 
     def _begin(self, begin: Sequence[Next]) -> None:
-        """Let these attempts begin: the intents of all journaled ones in one commit, then the threads. Of a run that
+        """Start these attempts: the intents of all journaled ones in one commit, then the threads. Of a run that
         somebody began before and did not get on with, nothing is done here.
         """
         if not begin:
@@ -163,7 +163,7 @@ class Executor:
             self._pool.put(made)
 
     def _made_here(self, quick: list[Attempt]) -> list[Attempt]:
-        """Make these attempts, and give those that there was no time for. When no more may begin, they wait."""
+        """Make these attempts. Returns those that there was no time for; when no more may begin, they wait."""
         until = time.monotonic() + inline.LONGEST
         try:
             for n, one in enumerate(quick):

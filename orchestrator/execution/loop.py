@@ -60,7 +60,7 @@ def never() -> bool:
 
 
 def run_slice(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
-    """One slice of one run. Leaves quietly where the lease is not, or no longer, his."""
+    """Execute one slice of one run. Does nothing where this epoch does not, or no longer, hold the lease."""
     lease = leases.begin_lease(run_id, epoch, worker=worker)
     if lease is not None:
         run_begun_slice(lease, draining=draining)
@@ -109,7 +109,7 @@ def _not_saved(lease: Lease, error: Exception, draining: Callable[[], bool]) -> 
 
 
 def _put_back(lease: Lease) -> dict[str, Any] | None:
-    """Why nothing can be written to this run, where its row was put back to an earlier state."""
+    """Say why nothing can be written to this run, where its row was put back to an earlier state."""
     try:
         run_row.require_last_event(lease.id)
     except TamperedRow as error:
@@ -159,7 +159,7 @@ def _slice(lease: Lease, heart: Heartbeat, draining: Callable[[], bool]) -> None
 
 
 def _turns(session: Session, heart: Heartbeat, draining: Callable[[], bool], until: float) -> bool:
-    """Turns until somebody else is to have the run (True), or it is out of our hands."""
+    """Take turns until the lease is to be given back (True), or is not ours any more."""
     while _turn(session, heart, draining):
         if draining():
             raise Draining

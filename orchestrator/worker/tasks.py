@@ -1,7 +1,7 @@
 """What a worker process runs. The message names a run or a job and an epoch, and is trusted in nothing else.
 
-Called by django-q2's worker, by its dotted name. Who has worked on what he was told of goes on to what is due next, in
-the same slot: a message for each of many short runs would cost as much as the runs.
+django-q2's worker calls these functions by their dotted names. After the run or job that a message names, the slot goes
+on to what is due next: a message for each of many short runs would cost as much as the runs.
 """
 
 import time
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 def advance(run_id: str, epoch: int) -> None:
-    """One slice of the run, if the claim is still ours. Never raises: a lease that is left behind expires by itself."""
+    """Execute one slice of the run, if the claim is still ours. Never raises: a lease left behind expires by itself."""
     claim = Claim(UUID(run_id), epoch)
     _in_slot(claim, lambda state: loop.run_slice(claim.id, epoch, worker=state.worker, draining=state.draining))
 
