@@ -55,9 +55,11 @@ def tables_are_emptied_quickly() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def graphs_of_one_test_are_not_seen_by_the_next() -> Iterator[None]:
     """Forget what a test registered, or put in the place of another graph of the same name."""
+    from orchestrator import discovery
     from orchestrator.engine import registry
 
     before = dict(registry._known)
     yield
+    discovery.forget_noted()  # the rows about its versions are gone too
     registry._known.clear()
     registry._known.update(before)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from checkpoints.models import Checkpoint, Run
-from orchestrator.engine import END, START, Graph
+from orchestrator.engine import Graph
+from tests.support.chain import join_in_a_row
 from tests.support.payload_backends import Full
 from tests.support.small_graphs import graph
 
@@ -22,8 +23,7 @@ def large(name: str, nodes: str, *, full: str = "", **settings: Any) -> Graph:
 
     for node in nodes:
         made.node(node)(run)
-    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *nodes)
     return made
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, Run
-from orchestrator.engine import END, START, Graph
+from orchestrator.engine import Graph
+from tests.support.chain import join_in_a_row
 from tests.support.small_graphs import graph
 
 
@@ -14,8 +15,7 @@ def chain(name: str, *nodes: str, **settings: Any) -> Graph:
     made = graph(name, **{"payloads": "cellar", **settings})
     for node in nodes:
         made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
-    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *nodes)
     return made
 
 

@@ -17,6 +17,7 @@ from orchestrator.engine import END, START, Gate, Graph, Interval, registry
 from orchestrator.engine.structure import policy as policy_of
 from tests.house.commands import ROOT
 from tests.support import cast
+from tests.support.chain import join_in_a_row
 
 N = 2
 POLICIES: dict[str, Any] = {
@@ -86,8 +87,7 @@ def _chain(policy: Any, nodes: dict[str, str | None]) -> Graph:
     names = list(nodes)
     for name in names:
         graph.node(name, checkpoint=nodes[name])(_quiet)
-    for source, target in zip([START, *names], [*names, END], strict=True):
-        graph.edge(source, target)
+    join_in_a_row(graph, *names)
     return graph
 
 

@@ -15,9 +15,10 @@ from checkpoints.payloads import FilePayloads
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Interval, canonical
+from orchestrator.engine import Interval, canonical
 from orchestrator.execution import loop
 from tests.support import run_actions
+from tests.support.chain import join_in_a_row
 from tests.support.large_states import LARGE, large, last
 from tests.support.small_graphs import graph, slice_of, started
 
@@ -88,8 +89,7 @@ def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_t
     for node in nodes:
         content = {"notes": ["n" * 4_900]} if node == "a" else {"letter": node * 1_000}
         made.node(node)(lambda state, ctx, content=content: content)
-    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *nodes)
     whole = runs.advance(started(made).id)
     configure(SLICE_SECONDS=1e-9)
     pieces = started(made)
@@ -108,8 +108,7 @@ def test_a_step_that_appends_nothing_tells_the_true_size_of_its_state() -> None:
     made = graph("appends_nothing")
     for node, notes in (("a", ["one"]), ("b", []), ("c", ["two"])):
         made.node(node)(lambda state, ctx, notes=notes: {"notes": notes})
-    for source, target in zip((START, *"abc"), (*"abc", END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *"abc")
     run = runs.advance(started(made).id)
     assert run_actions.state(run)["notes"] == ["one", "two"]
     for row in Checkpoint.objects.filter(run=run):
@@ -147,8 +146,7 @@ def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says
         if not mended:
             raise ValueError("broken")
 
-    for source, target in zip((START, "a", "b"), ("a", "b", END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, "a", "b")
     run = runs.advance(started(made).id)
     assert (run.status, document(last(run))["open"]["superstep"]) == ("failed", 2)
     mended.append(True)

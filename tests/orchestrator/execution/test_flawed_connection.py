@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 
 from checkpoints.models import Run
 from orchestrator import runs
-from orchestrator.engine import END, START
+from tests.support.chain import join_in_a_row
 from tests.support.small_graphs import graph, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,8 +24,7 @@ def test_after_an_error_on_the_connection_pure_nodes_run_once() -> None:
     names = [f"n{n}" for n in range(6)]
     for name in names:
         made.node(name)(note)
-    for source, target in zip([START, *names], [*names, END], strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *names)
     registered(made)
     assert runs.advance(runs.start("pure_after_error", {}).id).status == "completed"
     ran.clear()

@@ -20,6 +20,7 @@ from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.execution import failed_save
 from tests.support import run_actions
+from tests.support.chain import join_in_a_row
 from tests.support.payload_backends import Full
 from tests.support.payload_runs import chain, columns, kept_files, notes
 from tests.support.small_graphs import graph, slice_of, started
@@ -93,8 +94,7 @@ def _chain(name: str, *nodes: str, full: str, **options: dict[str, Any]) -> Grap
     with _full_for(full) as run:
         for node in nodes:
             made.node(node, **options.get(node, {}))(run)
-    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *nodes)
     return made
 
 
@@ -137,8 +137,7 @@ def test_two_points_may_be_missing_one_after_another(cellar: Path) -> None:
     made = graph("long", payloads="cellar", on_save_error="continue")
     for node in "abcd":
         made.node(node)(_two(node))
-    for source, target in zip((START, *"abcd"), (*"abcd", END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *"abcd")
     run = runs.advance(started(made).id)
     assert (run.status, run.durable) == (Status.COMPLETED, False)
     assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 1, 4]

@@ -15,6 +15,7 @@ from orchestrator import discovery, runs
 from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, registry
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
+from tests.support.chain import join_in_a_row
 from tests.support.small_graphs import advanced, graph, registered, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,8 +25,7 @@ def _graph(*nodes: str) -> Graph:
     made = graph("versioned")
     for name in nodes:
         made.node(name)(lambda state, ctx: {"notes": [ctx.node]})
-    for source, target in zip((START, *nodes), (*nodes, END), strict=True):
-        made.edge(source, target)
+    join_in_a_row(made, *nodes)
     return made
 
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator import runs
-from orchestrator.engine import END, START, Graph, registry
+from orchestrator.engine import Graph, registry
 from orchestrator.engine.ops import same
 from orchestrator.views import run_details
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.chain import join_in_a_row
 
 JSON = st.recursive(
     st.sampled_from([None, True, 1, 1.0, "1", "true", "", "x" * 500, "x" * 500 + "y", "a\u202e", "a⟨U+202E⟩"]),
@@ -42,8 +43,7 @@ def set_to(people: People, *values: Any) -> Run:
     names = [f"set_{n}" for n in range(len(values))]
     for name, value in zip(names, values, strict=True):
         graph.node(name)(lambda state, ctx, value=value: {"anything": value})
-    for one, other in zip([START, *names], [*names, END], strict=True):
-        graph.edge(one, other)
+    join_in_a_row(graph, *names)
     registry.replace(graph)
     given = {"claim_id": "CLM-1", "amount": "1"}
     return runs.advance(runs.start("details", given, by=people.starter).id)
