@@ -67,6 +67,7 @@ def _suite(database: str, options: list[str], counts: Path) -> tuple[int, dict[s
     command = [sys.executable, "-m", "pytest", "-q", f"--database={database}", f"--counts={counts}", *options]
     # Without bytecode each of some hundred processes would compile the whole project anew.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONFAULTHANDLER"] = "1"  # a process that dies says where
     code = subprocess.run(command, cwd=ROOT, env=env).returncode
     return code, json.loads(counts.read_text()) if counts.exists() else {}
 
