@@ -18,7 +18,7 @@ from checkpoints.conf import conf, keyring
 from orchestrator.engine import registry
 from orchestrator.worker import configuration
 
-TESTED_DJANGO, TESTED_PSYCOPG = "5.2", "3.3"
+TESTED_DJANGO, TESTED_PSYCOPG = ("5.2", "6.0"), ("3.3",)
 """The minors that `checkpoints.db.drivers` was tested with. It rests on what neither of them promises."""
 
 
@@ -113,10 +113,11 @@ def check_direct_statements(app_configs: Sequence[AppConfig] | None, **_: Any) -
         versions.append(("psycopg", import_module("psycopg").__version__, TESTED_PSYCOPG))
     return [
         Warning(
-            f"commits are sent past Django's cursors, which was tested with {name} {tested}, not with {name} {version}",
+            f"commits are sent past Django's cursors, which was tested with {name} {' and '.join(tested)}, not with "
+            f"{name} {version}",
             hint="set COUNTERSIGN['DIRECT_STATEMENTS'] to False until a version of countersign names this one",
             id="orchestrator.W002",
         )
         for name, version, tested in versions
-        if version.split(".")[:2] != tested.split(".")
+        if ".".join(version.split(".")[:2]) not in tested
     ]

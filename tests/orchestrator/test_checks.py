@@ -11,7 +11,7 @@ from django.db import connection
 from orchestrator import checks
 from tests.house.commands import ROOT
 
-NEWER = (6, 0, 1, "final", 0)
+NEWER = (6, 1, 0, "final", 0)
 on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's driver comes with Python")
 
 
@@ -25,9 +25,9 @@ def test_the_versions_that_are_pinned_are_the_tested_ones() -> None:
 
 def test_the_project_is_installed_with_the_tested_minors_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f"django>={checks.TESTED_DJANGO},<{_after(checks.TESTED_DJANGO)}" in project["dependencies"]
+    assert f"django>={checks.TESTED_DJANGO[0]},<{_after(checks.TESTED_DJANGO[-1])}" in project["dependencies"]
     pins = project["optional-dependencies"]["postgres"]
-    assert pins == [f"psycopg[binary]>={checks.TESTED_PSYCOPG},<{_after(checks.TESTED_PSYCOPG)}"]
+    assert pins == [f"psycopg[binary]>={checks.TESTED_PSYCOPG[0]},<{_after(checks.TESTED_PSYCOPG[-1])}"]
 
 
 def _after(minor: str) -> str:
@@ -39,7 +39,7 @@ def test_another_minor_of_django_is_warned_of(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(django, "VERSION", NEWER)
     (warning,) = found()
     assert warning.id == "orchestrator.W002"
-    assert "Django 6.0" in warning.msg
+    assert "Django 6.1" in warning.msg
     assert "DIRECT_STATEMENTS" in warning.hint
 
 
