@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
 from checkpoints.conf import conf
+from checkpoints.queue import workers
 from orchestrator.display import labels, tape
 from orchestrator.runs.labels import progress_of
 
@@ -20,8 +21,6 @@ register = template.Library()
 
 THEME_COOKIE = "countersign_theme"
 THEMES = ("auto", "light", "dark")
-MANY = 999
-"""Counts in the bar stop here."""
 
 
 @register.simple_tag
@@ -51,7 +50,7 @@ def _sprite() -> str:
 
 @register.simple_tag(takes_context=True)
 def shell(context: template.Context) -> dict[str, Any]:
-    """What the bar shows: the person, what waits for him, environment and theme."""
+    """What every page shows: the person, what waits for him, whether a worker is there, environment and theme."""
     request = context.get("request")
     user = getattr(request, "user", None)
     chosen = request.COOKIES.get(THEME_COOKIE) if request is not None else None
@@ -62,10 +61,11 @@ def shell(context: template.Context) -> dict[str, Any]:
         "user": None,
     }
     if user is not None and user.is_authenticated:
-        count = inbox.waiting_for(user)[: MANY + 1].count()
+        count = inbox.waiting_for(user)[: inbox.MANY + 1].count()
         name = user.get_full_name() or user.get_username()
         facts |= {"user": user, "name": name, "initials": initials(name), "role": permissions.has_role(user)}
-        facts |= {"waiting": min(count, MANY), "more": count > MANY}
+        facts |= {"waiting": min(count, inbox.MANY), "more": count > inbox.MANY}
+        facts["silence"] = workers.silence()
     return facts
 
 
@@ -98,11 +98,15 @@ def moment(at: datetime | None) -> SafeString | str:
     """A time of day; with its day where that is not today. The exact time on hover and for machines."""
     if at is None:
         return ""
+    return _time(timezone.localtime(at), moment_text(at))
+
+
+def moment_text(at: datetime) -> str:
+    """A time of day in words; with its day where that is not today."""
     local = timezone.localtime(at)
     days = (timezone.localdate() - local.date()).days
     clock = date_format(local, "H:i")
-    shown = clock if days == 0 else f"yesterday {clock}" if days == 1 else f"{date_format(local, 'j M')} {clock}"
-    return _time(local, shown)
+    return clock if days == 0 else f"yesterday {clock}" if days == 1 else f"{date_format(local, 'j M')} {clock}"
 
 
 @register.filter
@@ -119,19 +123,28 @@ def _time(local: datetime, shown: str) -> SafeString:
     return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exact, shown)
 
 
+def _ticking(at: datetime, shown: str, kind: str) -> SafeString:
+    """A span up to or from a time, which static/js/ticks.js keeps right. `kind`: since, left or lasted."""
+    local = timezone.localtime(at)
+    exact = date_format(local, "j F Y, H:i:s")
+    markup = '<time datetime="{}" title="{}" data-tick="{}">{}</time>'
+    return format_html(markup, local.isoformat(), exact, kind, shown)
+
+
 @register.filter
-def lasted(run: Any) -> str:
-    """How long a run has taken, h:mm:ss; up to now where it has not ended."""
+def lasted(run: Any) -> SafeString | str:
+    """How long a run has taken, h:mm:ss; up to now, and ticking, where it has not ended."""
     if run.started_at is None:
         return ""
     seconds = max(0, int(((run.ended_at or timezone.now()) - run.started_at).total_seconds()))
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    shown = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return shown if run.ended_at else _ticking(run.started_at, shown, "lasted")
 
 
 @register.filter
-def since(at: datetime) -> str:
-    """How long ago, in words."""
-    return spell(timezone.now() - at)
+def since(at: datetime) -> SafeString:
+    """How long ago, in words that tick; the exact time on hover and for machines."""
+    return _ticking(at, spell(timezone.now() - at), "since")
 
 
 def spell(span: timedelta) -> str:
@@ -150,9 +163,9 @@ register.filter("span", spell)
 
 
 @register.filter
-def left(deadline: datetime) -> str:
-    """The time left, in words."""
-    return spell(deadline - timezone.now())
+def left(deadline: datetime) -> SafeString:
+    """The time left, in words that tick; the exact time on hover and for machines."""
+    return _ticking(deadline, spell(deadline - timezone.now()), "left")
 
 
 @register.filter

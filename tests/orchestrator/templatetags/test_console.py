@@ -80,3 +80,18 @@ def test_the_second_line_of_a_run_says_why_it_is_where_it_is(run: dict[str, Any]
 
 def test_long_hashes_are_shortened_in_the_middle_and_short_ones_not() -> None:
     assert (console.short("0123456789"), console.short("0123456789abcdef")) == ("0123456789", "0123…cdef")
+
+
+def test_an_age_ticks_and_carries_its_exact_time() -> None:
+    at = timezone.now() - timedelta(minutes=5)
+    exact = timezone.localtime(at).isoformat()
+    assert console.since(at).startswith(f'<time datetime="{exact}"')
+    assert console.since(at).endswith('data-tick="since">5 min</time>')
+    assert console.left(at + timedelta(hours=2)).endswith('data-tick="left">1 h 54 min</time>')
+
+
+def test_how_long_a_run_takes_ticks_until_it_has_ended() -> None:
+    begun = timezone.now() - timedelta(seconds=61.5)
+    going = SimpleNamespace(started_at=begun, ended_at=None)
+    assert str(console.lasted(going)).endswith('data-tick="lasted">0:01:01</time>')
+    assert console.lasted(SimpleNamespace(started_at=begun, ended_at=begun + timedelta(seconds=7))) == "0:00:07"
