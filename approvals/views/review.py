@@ -222,13 +222,16 @@ def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error
             write_cards.keep_choice(slip, choice)
     lost = [slip for slip in shown.slips if slip.write in chosen and slip.settled_line]
     only = isinstance(error, AlreadyDecided | WrongStatus) and len(lost) == len(chosen)
-    shown.message = _lost(lost) if only else _sentence(error)
+    shown.message = _lost(lost) if only else _sentence(error, gone=bool(shown.gone))
     shown.message_style = "bad" if isinstance(error, InvalidValue) else "wait"
     shown.problems = [*_problems(shown, chosen), *_moved(shown, moved), *_settled(lost)]
     return _shown(request, shown, status=ANSWERS.get(type(error), 409))
 
 
-def _sentence(error: CountersignError) -> str:
+def _sentence(error: CountersignError, *, gone: bool) -> str:
+    """What went wrong. `gone`: the page says already that nothing is decided here any more, and why."""
+    if isinstance(error, WrongStatus) and gone:
+        return "Not signed: what you chose came too late and was not sent."
     if isinstance(error, StaleProposal):
         return "Not signed: what you saw has changed since. Decide again on what moved; your other choices are kept."
     if isinstance(error, AlreadyDecided):

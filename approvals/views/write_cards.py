@@ -18,6 +18,7 @@ from approvals.views.edit_script import Steps
 from approvals.views.inbox import asked_of, name_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
+from approvals.views.write_effects import WriteEffect, effect_of_write
 from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -96,6 +97,7 @@ class WriteCard:
     original: Raw | None = None
     stale: str = ""
     settled_line: str = ""
+    effect: WriteEffect = field(default_factory=WriteEffect)
     chosen: str = ""
     reason: str = ""
     errors: list[str] = field(default_factory=list)
@@ -262,6 +264,7 @@ def _slip(
         drawing=drawing,
         editable=editable,
         stale=_stale(row) if is_open else "",
+        effect=effect_of_write(compiled, row.node, row.channel),
     )
 
 

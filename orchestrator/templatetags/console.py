@@ -15,12 +15,14 @@ from approvals import inbox, permissions
 from checkpoints.conf import conf
 from checkpoints.queue import workers
 from orchestrator.display import labels, tape
-from orchestrator.runs.labels import progress_of
+from orchestrator.runs.labels import display_error, progress_of
 
 register = template.Library()
 
 THEME_COOKIE = "countersign_theme"
 THEMES = ("auto", "light", "dark")
+LONGEST_REASON = 120
+"""Characters of why a run stopped, in lists."""
 
 
 @register.simple_tag
@@ -274,7 +276,11 @@ def checkpoint_count(run: Any) -> str:
 def reason(run: Any) -> str:
     """The second line under a run's node in lists: why it is where it is."""
     if run.error_code and run.status in ("failed", "unknown", "incompatible", "tampered"):
-        return str(run.error_code).replace("_", " ")
+        error = display_error(run) or {}
+        said = " ".join(str(error.get("message") or "").split())
+        kind = error.get("type") if run.error_code == "node_failed" else ""
+        words = f"{kind}: {said}" if kind and said else said or str(run.error_code).replace("_", " ")
+        return words if len(words) <= LONGEST_REASON else f"{words[:LONGEST_REASON]}…"
     done = (progress_of(run) if run.status == "running" else None) or {}
     if done.get("total"):
         return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()

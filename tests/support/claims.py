@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from django.contrib.auth.models import Group, User
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from approvals import reviews
 from checkpoints.models import Run
@@ -175,3 +175,13 @@ def decide_all(run: Run, *, by: User, verdict: str = "approve") -> None:
     rows = run_actions.pending(run)
     given = [{"write": str(row.write), "hash": row.hash, "verdict": verdict, "reason": "because"} for row in rows]
     reviews.sign(run.id, given, by=by)
+
+
+def with_a_file(name: str, *, required: bool) -> Graph:
+    """A graph whose input is a file, or may be one."""
+    kind: Any = (FileRef, ...) if required else (FileRef | None, None)
+    graph = Graph(name, input=create_model("Letter", letter=kind), state=State)
+    graph.node("read")(lambda state, ctx: None)
+    graph.edge(START, "read")
+    graph.edge("read", END)
+    return graph

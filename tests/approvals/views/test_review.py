@@ -297,3 +297,24 @@ def _count(client: Client, run: Run, at_most: Any) -> int:
 def test_a_row_of_the_inbox_leads_to_its_review(run: Run, people: People, browse: Browse) -> None:
     html = browse(people.reviewer).get(reverse("inbox")).content.decode()
     assert f'href="{reverse("review", args=[run.id])}"' in html
+
+
+def test_each_slip_has_the_mark_of_what_it_sets_off_and_names_the_node(
+    run: Run, people: People, browse: Browse
+) -> None:
+    page = open_review(browse, people.reviewer, run)
+    assert {slip.effect.effect for slip in page.context["page"].slips} == {"external"}
+    html = page.content.decode()
+    assert html.count('data-test="effect">External, when <code>pay</code> runs.') == 3
+    assert "#fx-external" in html
+
+
+def test_a_fault_is_one_plain_sentence_at_its_field(run: Run, people: People, browse: Browse) -> None:
+    page = open_review(browse, people.reviewer, run)
+    posted = choose(page, payout="edit")
+    posted[f"e-{slip_of(page, 'payout').write}.amount"] = "a lot"
+    answer = sign(browse, people.reviewer, run, posted)
+    amount = next(c for c in slip_of(answer, "payout").control.walk() if c.path == "amount")
+    assert amount.error == "This must be a number."
+    assert slip_of(answer, "payout").errors == ["Amount: This must be a number."]
+    assert b"Input should" not in answer.content
