@@ -29,6 +29,8 @@ const update = async () => {
   document.title = page.title;
   panel().dataset.mark = page.getElementById('inbox').dataset.mark;
   swapParts(page, ['folders']);
+  const total = page.querySelector('#inbox .tfoot span');
+  panel().querySelector('.tfoot span')?.replaceChildren(...(total?.childNodes ?? ['Nothing waits here any more.']));
   const list = panel().querySelector('ul');
   const fresh = rows(page);
   if (!list) { if (fresh.length) { swapParts(page, ['inbox']); announce('A review waits for you.'); } return; }

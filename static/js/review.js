@@ -31,13 +31,20 @@ const paint = () => {
   document.getElementById('sum').textContent = `${t.done} of ${t.all.length} decided`;
   document.getElementById('sum-more').textContent = summary;
   document.getElementById('meter').setAttribute('aria-label', summary);
-  document.querySelectorAll('#meter i').forEach((cell, n) => { cell.className = CELL[t.chosen[n]] ?? ''; });
+  document.querySelectorAll('#meter i').forEach((cell, n) => {
+    cell.className = CELL[t.chosen[n]] ?? '';
+    cell.hidden = n >= t.all.length;
+  });
   paintList(t);
   paintButtons(t);
   paintNext(t);
 };
 
 const paintList = (t) => {
+  // What somebody else has settled carries no choice of this person any more.
+  document.querySelectorAll('.slip.lost').forEach((slip) => {
+    document.querySelectorAll(`.wlist a[href="#${slip.id}"] [data-for]`).forEach((icon) => icon.setAttribute('hidden', ''));
+  });
   t.all.forEach((slip, n) => {
     const mark = document.querySelector(`.wlist a[href="#${slip.id}"] .st`);
     if (!mark) return;
@@ -197,6 +204,8 @@ const lose = (slip, line) => {
   const said = document.createElement('strong');
   said.textContent = drafted ? `${line} Your draft was not sent.` : line;
   slip.querySelector('.changed [data-what]').replaceChildren(said);
+  slip.querySelector('[data-newer]').textContent = 'Show what was decided';
+  slip.classList.add('lost');
   return said.textContent;
 };
 
