@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
 from checkpoints.conf import conf
+from checkpoints.core.status import STOPPED
 from checkpoints.queue import workers
 from orchestrator.display import labels, tape
 from orchestrator.runs.labels import display_error, progress_of
@@ -135,12 +136,12 @@ def _ticking(at: datetime, shown: str, kind: str) -> SafeString:
 
 @register.filter
 def lasted(run: Any) -> SafeString | str:
-    """How long a run has taken, h:mm:ss; up to now, and ticking, where it has not ended."""
+    """How long a run has taken, h:mm:ss; up to now where it has not ended, and ticking unless it stands still."""
     if run.started_at is None:
         return ""
     seconds = max(0, int(((run.ended_at or timezone.now()) - run.started_at).total_seconds()))
     shown = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return shown if run.ended_at else _ticking(run.started_at, shown, "lasted")
+    return shown if run.ended_at or run.status in STOPPED else _ticking(run.started_at, shown, "lasted")
 
 
 @register.filter

@@ -2,6 +2,7 @@
 // again. Nothing moves under the pointer; the server decides what this person may see of each row.
 
 import { announce } from './tools.js';
+import { latestInbox } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
 const panel = () => document.getElementById('inbox');
@@ -45,9 +46,12 @@ const update = async () => {
   if (added) announce(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
 };
 
-document.addEventListener('countersign:inbox', ({ detail }) => {
-  const count = detail.waiting ? `(${detail.waiting}${detail.more ? '+' : ''}) ` : '';
+const hear = ({ waiting, more, mark }) => {
+  const count = waiting ? `(${waiting}${more ? '+' : ''}) ` : '';
   document.title = count + document.title.replace(/^\(\d+\+?\) /, '');
-  if (detail.mark !== panel().dataset.mark) update();
-});
+  if (mark !== panel().dataset.mark) update();
+};
+
+document.addEventListener('countersign:inbox', ({ detail }) => hear(detail));
+if (latestInbox()) hear(latestInbox());
 document.addEventListener('countersign:poll', update);

@@ -130,4 +130,11 @@ export const followRows = (known, onMoved) => {
 };
 
 // What the bar says: how much waits for this person, and whether a worker is there. In a hidden tab too: its title counts.
-export const followInbox = (onNews, onPoll) => new Link({ url: () => '/ws/reviews/', onMessage: onNews, onPoll });
+// `latestInbox()` is for scripts that are loaded after the first news came.
+let latest = null;
+export const latestInbox = () => latest;
+export const followInbox = (onNews, onPoll) => new Link({
+  url: () => '/ws/reviews/',
+  onMessage: (news) => { latest = news; onNews(news); },
+  onPoll,
+});

@@ -116,3 +116,13 @@ def test_the_mark_changes_with_what_is_asked_and_decided_and_counts_what_waits(p
     assert (before.waiting, asked.waiting, asked.more) == (0, 1, False)
     Run.objects.update(decisions=1)
     assert inbox.mark_of(people.reviewer).mark not in (before.mark, asked.mark)
+
+
+def test_what_one_signed_leaves_the_mark_with_the_right_to_see_its_run(people: People) -> None:
+    people.reviewer.groups.add(claims := Group.objects.create(name="claims"))
+    untouched = inbox.mark_of(people.second_reviewer)
+    request = a_request(a_run(), "group:claims")
+    write = a_write(request, 0, channel="payout", value=1, base=Base("", {}, bound=True))
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    people.reviewer.groups.remove(claims)
+    assert inbox.mark_of(people.reviewer) == untouched
