@@ -1,12 +1,26 @@
 """Reads: what waits for a person. Pages and API call it; it never changes anything."""
 
+import hashlib
+from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, Max, QuerySet
 
 from approvals.models import ApprovalRequest, Decision, RequestReviewer, RequestStatus
 from approvals.permissions import principals_of, visible_runs
 from checkpoints.core.status import CLOSED_TO_DECISIONS
+
+MANY = 999
+"""Counts in the bar stop here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How much waits for a person, `more` where that is not all; `mark` changes with every row of his inbox."""
+
+    waiting: int
+    more: bool
+    mark: str
 
 
 def waiting_for(user: Any) -> "QuerySet[ApprovalRequest]":
@@ -35,3 +49,21 @@ def signed_by(user: Any) -> "QuerySet[ApprovalRequest]":
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
     """The same rows with their run, as lists want them: no input, no error, no seals."""
     return requests.select_related("run").defer("seal", "run__input", "run__error", "run__seal", "run__facts")
+
+
+def mark_of(user: Any) -> Mark:
+    """How the inbox of this user stands: two queries, besides those for the names he holds."""
+    rows = list(waiting_for(user).values_list("id", "run__decisions")[: MANY + 1])
+    signed = signed_by(user).filter(status=RequestStatus.OPEN).values_list("id", "run__decisions")[:MANY]
+    text = "\n".join(f"{request} {decisions}" for request, decisions in (*rows, (0, 0), *signed))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Mark(min(len(rows), MANY), len(rows) > MANY, digest)
+
+
+def mark_of_all() -> tuple[Any, ...]:
+    """What changes when anything is asked, decided, settled or withdrawn: three numbers, from the open requests and the
+    newest decision alone.
+    """
+    waiting = ApprovalRequest.objects.filter(status=RequestStatus.OPEN).exclude(run__status__in=CLOSED_TO_DECISIONS)
+    newest = Decision.objects.order_by("-at").values_list("id", flat=True).first()
+    return (*waiting.order_by().aggregate(count=Count("id"), last=Max("opened_at")).values(), newest)

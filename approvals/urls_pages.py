@@ -6,6 +6,7 @@ from approvals.views import inbox, receipt, review
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
+    path("reviews/-/rows/", inbox.inbox_rows, name="inbox_rows"),
     path("reviews/<str:ref>/", review.review_page, name="review"),
     path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),

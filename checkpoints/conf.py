@@ -41,7 +41,7 @@ class Conf:
     client_address_header: str = ""
     api_failures: int = 20
     api_failure_seconds: float = 60.0
-    sockets_per_person: int = 20
+    sockets_per_person: int = 40
     socket_messages_per_second: float = 5.0
     environment: str = "Development"
     doorbell: str = ""

@@ -10,10 +10,9 @@ from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.db.clock import db_in
-from checkpoints.models import Run, Worker
+from checkpoints.models import Run
+from checkpoints.queue import workers
 
 
 @require_safe
@@ -26,7 +25,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """200 where database, migrations and a live worker are there, else 503 naming what is not."""
     try:
-        checks: dict[str, Any] = {"database": True, "migrations": migrated(), "worker": worker_alive()}
+        checks: dict[str, Any] = {"database": True, "migrations": migrated(), "worker": workers.any_alive()}
         waits = oldest_due_seconds()
     except Error:
         checks, waits = {"database": False, "migrations": False, "worker": False}, None
@@ -47,12 +46,6 @@ def migrated() -> bool:
 def _migrated() -> bool:
     executor = MigrationExecutor(connection)
     return not executor.migration_plan(executor.loader.graph.leaf_nodes())
-
-
-def worker_alive() -> bool:
-    """Whether a worker has given a sign of life within a lease, and is not about to stop."""
-    since = db_in(-conf().lease_seconds)
-    return Worker.objects.filter(stopped_at=None, draining=False, heartbeat_at__gte=since).exists()
 
 
 def oldest_due_seconds() -> float | None:

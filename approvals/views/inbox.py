@@ -1,8 +1,12 @@
 """The inbox: what waits for me, what I signed that is not final, what was decided. Nothing is approved from here."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Prefetch, Q, QuerySet
@@ -17,13 +21,14 @@ from checkpoints.sealing.sealed_columns import read_or_reason
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
-_SIGNED = ("request", "by", "by_name", "by__first_name", "by__last_name", "by__username")
+_SIGNED = ("request", "by", "by_name", "at", "by__first_name", "by__last_name", "by__username")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One request as a row."""
 
+    id: UUID
     run: Any
     title: str
     asked_of: str
@@ -50,21 +55,44 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     folder = folder if folder in FOLDERS else "mine"
     words = request.GET.get("q", "").strip()[:200]
     number = max(1, int(request.GET["page"])) if request.GET.get("page", "").isdecimal() else 1
-    requests = _matching(_folder(request.user, folder), words)
-    signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
-    requests = requests.prefetch_related("reviewers", Prefetch("decisions", signed, to_attr="signed"))
-    found = list(requests[(number - 1) * PAGE : number * PAGE + 1])
+    # Before the rows: what changes meanwhile changes the mark, and the page asks for it.
+    mark = inbox.mark_of(request.user)
+    found = list(_with_people(_matching(_folder(request.user, folder), words))[(number - 1) * PAGE : number * PAGE + 1])
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
-        "folders": _counts(request.user),
-        "rows": [_row(one, request.user) for one in found[:PAGE]],
+        "folders": _counts(request.user, mark.waiting),
+        "rows": _rows(found[:PAGE], request.user),
+        "mark": mark,
         "more": number + 1 if len(found) > PAGE else None,
         "q": words,
         "zone": timezone.get_current_timezone_name(),
-        "empty_text": "Reviews asked of you or your groups appear here by themselves.",
     }
     return render(request, "approvals/inbox.html", context, section="reviews")
+
+
+@login_required
+@require_safe
+def inbox_rows(request: HttpRequest) -> HttpResponse:
+    """The named rows alone, as far as this person may see their runs: for a list that is on the screen."""
+    wanted = [text for text in request.GET.getlist("id")[:PAGE] if is_uuid(text)]
+    found = _with_people(inbox.visible_requests(request.user).filter(id__in=wanted))
+    return render(request, "approvals/_ask_rows.html", {"rows": _rows(list(found), request.user)}, section="reviews")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is an id."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
+    """With reviewers and signers: a query for each, however many requests there are."""
+    signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
+    return requests.prefetch_related("reviewers", Prefetch("decisions", signed, to_attr="signed"))
 
 
 def _folder(user: Any, folder: str) -> "QuerySet[ApprovalRequest]":
@@ -81,21 +109,27 @@ def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[Ap
     return requests.filter(here | Q(graph__icontains=words) | Q(node__icontains=words))
 
 
-def _counts(user: Any) -> list[dict[str, Any]]:
+def _counts(user: Any, waiting: int) -> list[dict[str, Any]]:
     signed = _folder(user, "signed").order_by().count()
-    counts = {"mine": inbox.waiting_for(user).order_by().count(), "signed": signed, "decided": None}
+    counts = {"mine": waiting, "signed": signed, "decided": None}
     return [{"name": name, "label": label, "count": counts[name]} for name, label in FOLDERS.items()]
 
 
-def _row(request: ApprovalRequest, user: AbstractBaseUser | Any) -> Row:
+def _rows(requests: list[ApprovalRequest], user: Any) -> list[Row]:
+    names = names_of(_accounts(r.principal for one in requests for r in one.reviewers.all()))
+    return [_row(one, user, names) for one in requests]
+
+
+def _row(request: ApprovalRequest, user: AbstractBaseUser | Any, names: Mapping[str, str]) -> Row:
     signers = {d.by_id: name_of(d.by) for d in request.signed if d.by_id}  # type: ignore[attr-defined]
     is_open = request.status == RequestStatus.OPEN
     began = user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
     own = is_open and request.policy.get("four_eyes") and began
     return Row(
+        id=request.id,
         run=request.run,
         title=str(read_or_reason(request, "title") or request.node),
-        asked_of=asked_of([r.principal for r in request.reviewers.all()], user),
+        asked_of=asked_of([r.principal for r in request.reviewers.all()], user, names),
         graph=request.graph,
         writes=request.writes,
         quorum=request.quorum,
@@ -103,9 +137,24 @@ def _row(request: ApprovalRequest, user: AbstractBaseUser | Any) -> Row:
         opened_at=request.opened_at,
         deadline=request.deadline,
         open=is_open,
-        state=request.outcome or str(request.get_status_display()),
+        state=_state(request, list(signers.values())),
         why_not="somebody else must sign" if own else "",
     )
+
+
+def _state(request: ApprovalRequest, signers: list[str]) -> str:
+    """What became of a request: how it was settled, by whom and when."""
+    if not request.outcome:
+        return str(request.get_status_display())
+    by = f" by {', '.join(signers)}" if signers else ""
+    return f"{request.outcome}{by}{f' at {time_of(request.settled_at)}' if request.settled_at else ''}"
+
+
+def time_of(at: datetime) -> str:
+    """A time in a sentence; with its day where that is not today."""
+    local = timezone.localtime(at)
+    today = local.date() == timezone.localdate()
+    return f"{local:%H:%M}" if today else f"{local:%H:%M} on {local.day} {local:%B}"
 
 
 def name_of(person: Any) -> str:
@@ -113,11 +162,30 @@ def name_of(person: Any) -> str:
     return str(person.get_full_name() or person.get_username())
 
 
-def asked_of(principals: list[str], user: Any) -> str:
-    """The reviewers in words: you, names of groups and people."""
+def names_of(accounts: Iterable[str]) -> dict[str, str]:
+    """Account -> the person's name. An account that is gone keeps its own. One query, none where nobody is named."""
+    wanted = {account for account in accounts if account}
+    model = get_user_model()
+    field = f"{model.USERNAME_FIELD}__in"
+    found = model._default_manager.filter(**{field: wanted}) if wanted else ()
+    return {**{account: account for account in wanted}, **{p.get_username(): name_of(p) for p in found}}
+
+
+def _accounts(principals: Iterable[str]) -> list[str]:
+    return [principal.removeprefix("user:") for principal in principals if principal.startswith("user:")]
+
+
+def asked_of(principals: Iterable[str], user: Any, names: Mapping[str, str] | None = None) -> str:
+    """The reviewers in words: you, names of groups and people. `names` as `names_of` gives them, where the caller has
+    them already.
+    """
+    listed, me = list(principals), user.get_username()
+    known = names_of(a for a in _accounts(listed) if a != me) if names is None else names
     words = []
-    for principal in principals:
+    for principal in listed:
         kind, _, name = principal.partition(":")
-        mine = kind == "user" and name == user.get_username()
-        words.append("you" if mine else f"holders of {name}" if kind == "perm" else name.replace("_", " "))
+        if kind == "user":
+            words.append("you" if name == me else known.get(name, name))
+        else:
+            words.append(f"holders of {name}" if kind == "perm" else name.replace("_", " "))
     return ", ".join(sorted(words, key=lambda w: w != "you"))

@@ -1,5 +1,6 @@
 """The receipt of a signing: a stable address whose meaning never changes."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
+from approvals.views.inbox import names_of
 from approvals.views.page import render
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
@@ -26,7 +28,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
     if receipt is None or not (receipt.by_id == request.user.pk or permissions.may(request.user, "view_audit")):
         raise Http404("there is no such receipt")
-    lines = [_line(line) for line in receipt.lines]
+    names = names_of(account for line in receipt.lines for account in line.get("by") or ())
+    lines = [_line(line, names) for line in receipt.lines]
     came_back = [line for line in lines if line["result"] == "came_back"]
     counted = [line for line in lines if line["result"] == "counted"]
     still_open = ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
@@ -59,14 +62,13 @@ def _now(came_back: bool, still_open: bool) -> str:
     return "Everything that this run asked is settled. It goes on by itself."
 
 
-def _line(line: dict[str, Any]) -> dict[str, Any]:
+def _line(line: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     if line["result"] == "counted":
         text = "Counted."
     elif line["result"] == "came_back":
         text = CAME_BACK.get(line.get("why", ""), "Came back: it changed after you opened it.")
     else:
-        by = line.get("by")
-        names = ", ".join(by) if isinstance(by, list) else str(by or "somebody else")
-        text = f"Already {line.get('why') or 'settled'}, by {names}."
+        by = ", ".join(names[account] for account in line.get("by") or ()) or "the system"
+        text = f"Already {line.get('why') or 'settled'}, by {by}."
     word, icon = LOOKS[line["verdict"]]
     return {**line, "label": line.get("label") or line["write"], "text": text, "word": word, "icon": icon}

@@ -7,20 +7,20 @@ from uuid import UUID, uuid4
 
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import reverse
-from django.utils import timezone
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import permissions, reviews
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import card_pages, consequences, review_form, write_cards
+from approvals.views import card_pages, consequences, inbox, review_form, write_cards
 from approvals.views.card_pages import CardPages
-from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.write_cards import Drawing, Question, Slot, WriteCard
@@ -101,10 +101,17 @@ class Review:
         return reverse("review", args=[self.run.id])
 
     @property
+    def live_url(self) -> str:
+        """The page with what stands on it now, for when it asks what has become of that."""
+        return f"{self.url}?{urlencode({'seen': [str(question.id) for question in self.requests]}, doseq=True)}"
+
+    @property
     def gone(self) -> str:
         if self.run.cancel_at:
-            at, by = timezone.localtime(self.run.cancel_at), who_asked(self.run.id) or "the system"
-            return f"The run was cancelled at {at:%H:%M} by {by}. None of these writes will happen."
+            account = who_asked(self.run.id)
+            by = inbox.names_of([account]).get(account, "the system")
+            at = inbox.time_of(self.run.cancel_at)
+            return f"The run was cancelled at {at} by {by}. None of these writes will happen."
         if self.run.status in CLOSED_TO_DECISIONS:
             return f"The run is {self.run.status}, so nothing can be decided in it any more."
         return ""
@@ -129,7 +136,7 @@ class Review:
     def asked_of(self) -> str:
         names = {p for r in self._requests for p in r.policy["reviewers"]}
         quorum = max((r.quorum for r in self._requests), default=1)
-        return asked_of(sorted(names), self.user) + (f", {quorum} different people" if quorum > 1 else "")
+        return inbox.asked_of(sorted(names), self.user) + (f", {quorum} different people" if quorum > 1 else "")
 
     @property
     def opened_at(self) -> Any:
@@ -156,7 +163,8 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     wanted = set(request.GET.getlist("edit"))
     pages = CardPages.of_query(request.GET.getlist(card_pages.QUERY))
     drawing = Drawing(fields=wanted.__contains__, asked=wanted.__contains__, pages=pages)
-    return _shown(request, review_of(visible_run(request.user, ref), request.user, drawing=drawing))
+    seen = request.GET.getlist("seen")
+    return _shown(request, review_of(visible_run(request.user, ref), request.user, drawing=drawing, seen=seen))
 
 
 @login_required
@@ -165,7 +173,8 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
-    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], drawing=_as_posted(request))
+    seen, key = request.POST.getlist("seen"), request.POST.get("key", "")[:200]
+    shown = review_of(run, request.user, key=key, drawing=_as_posted(request), seen=seen)
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
     chosen = review_form.choices(request.POST, controls)
     if review_form.unreadable(list(chosen.values())):
@@ -189,7 +198,8 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
     spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
     key = uuid4().hex if spent else request.POST.get("key", "")
-    shown = review_of(visible_run(request.user, run.id), request.user, key=key, drawing=_as_posted(request))
+    seen, now = request.POST.getlist("seen"), visible_run(request.user, run.id)
+    shown = review_of(now, request.user, key=key, drawing=_as_posted(request), seen=seen)
     return _again(request, shown, chosen, error)
 
 
@@ -210,21 +220,41 @@ def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error
         choice = chosen.get(slip.write)
         if choice and slip.may and slip.write not in moved:
             write_cards.keep_choice(slip, choice)
-    shown.message, shown.message_style = _sentence(error), "bad" if isinstance(error, InvalidValue) else "wait"
-    shown.problems = [*_problems(shown, chosen), *_moved(shown, moved)]
+    lost = [slip for slip in shown.slips if slip.write in chosen and slip.settled_line]
+    only = isinstance(error, AlreadyDecided | WrongStatus) and len(lost) == len(chosen)
+    shown.message = _lost(lost) if only else _sentence(error, gone=bool(shown.gone))
+    shown.message_style = "bad" if isinstance(error, InvalidValue) else "wait"
+    shown.problems = [*_problems(shown, chosen), *_moved(shown, moved), *_settled(lost)]
     return _shown(request, shown, status=ANSWERS.get(type(error), 409))
 
 
-def _sentence(error: CountersignError) -> str:
+def _sentence(error: CountersignError, *, gone: bool) -> str:
+    """What went wrong. `gone`: the page says already that nothing is decided here any more, and why."""
+    if isinstance(error, WrongStatus) and gone:
+        return "Not signed: what you chose came too late and was not sent."
     if isinstance(error, StaleProposal):
         return "Not signed: what you saw has changed since. Decide again on what moved; your other choices are kept."
     if isinstance(error, AlreadyDecided):
-        return f"Not signed: {error.message}."
+        names = inbox.names_of(error.facts.get("by", ()))
+        return f"Not signed: already settled by {', '.join(names.values()) or 'the system'}."
     if isinstance(error, KeyConflict):
         return "You already signed from this page, with other choices. What you chose now was not sent."
     if isinstance(error, InvalidValue) and error.facts.get("write"):
         return "Nothing was signed: one write needs mending first. All choices are kept."
     return error.message
+
+
+def _lost(lost: Sequence[WriteCard]) -> str:
+    """What somebody else did to everything that was chosen."""
+    lines = list(dict.fromkeys(slip.settled_line for slip in lost))
+    if len(lines) == 1:
+        return f"{lines[0]} Your draft{'' if len(lost) == 1 else 's'} {'was' if len(lost) == 1 else 'were'} not sent."
+    return "Everything that you chose was settled meanwhile. Your drafts were not sent."
+
+
+def _settled(lost: Sequence[WriteCard]) -> Iterable[dict[str, str]]:
+    for slip in lost:
+        yield {"anchor": slip.anchor, "title": slip.title, "text": slip.settled_line}
 
 
 def _problems(shown: Review, chosen: dict[str, Choice]) -> Iterable[dict[str, str]]:
@@ -245,13 +275,15 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
     return render(request, "approvals/review.html", {"page": shown}, section="reviews", status=status)
 
 
-def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review:
-    """The review as this person sees it. The number of queries does not grow with writes or requests.
+def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Iterable[str] = ()) -> Review:
+    """The review as this person sees it. The number of queries does not grow with writes or requests. The requests in
+    `seen` stand on a page that is open, and stay on it when they are settled.
 
     A few writes are all edited field by field; of many only those that somebody asked for, so that the page stays
     light.
     """
-    standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
+    found = _requests(run, [text for text in seen if inbox.is_uuid(text)])
+    standing = {asked.request.id: asked for asked in load_states(found, protection_of(run))}
     made = Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq")
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
     compiled = registry.find_graph(run.fingerprint)
@@ -277,12 +309,12 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
     )
 
 
-def _requests(run: Run) -> list[ApprovalRequest]:
-    """What the run asks now; where it asks nothing, what it asked last."""
+def _requests(run: Run, seen: Sequence[str]) -> list[ApprovalRequest]:
+    """What the run asks now, and what was `seen`; where that is nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
     # What a cancelled run had asked stays readable.
     shown = [RequestStatus.OPEN, RequestStatus.SETTLED] + ([RequestStatus.WITHDRAWN] if run.cancel_at else [])
-    open_now = list(here.filter(status__in=shown).order_by("opened_at", "id"))
+    open_now = list(here.filter(Q(status__in=shown) | Q(id__in=seen)).order_by("opened_at", "id"))
     if open_now:
         found = open_now
     else:

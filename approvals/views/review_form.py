@@ -73,13 +73,14 @@ def refuse(choice: Choice, message: str, found: Sequence[Mapping[str, str]], *, 
 
     `found` is [{path, reason}] as the engine names it, paths beginning with the channel.
     """
-    choice.errors.append(message)
     if choice.control is None or choice.verdict != "edit":
+        choice.errors.append(message)
         return
     for one in found:
         path = one["path"].removeprefix(channel).lstrip(".")
         if not reading.place(choice.control, path, one["reason"]):
             choice.control.error = one["reason"]
+    choice.errors += [f"{one.label or 'Value'}: {one.error}" for one in reading.errors(choice.control)]
 
 
 def unreadable(found: Sequence[Choice]) -> bool:

@@ -14,9 +14,10 @@ from approvals.models import Decision, RequestStatus
 from approvals.views import card_pages, comparison
 from approvals.views.card_pages import CardPages, Pager, Raw
 from approvals.views.edit_script import Steps
-from approvals.views.inbox import asked_of, name_of
+from approvals.views.inbox import asked_of, name_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
+from approvals.views.write_effects import WriteEffect, effect_of_write
 from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -95,6 +96,8 @@ class WriteCard:
     editable: bool = False
     original: Raw | None = None
     stale: str = ""
+    settled_line: str = ""
+    effect: WriteEffect = field(default_factory=WriteEffect)
     chosen: str = ""
     reason: str = ""
     errors: list[str] = field(default_factory=list)
@@ -185,18 +188,33 @@ def question(
     """
     request = asked.request
     by_write: dict[UUID, list[Signed]] = {}
-    for decision in decisions:
+    made = list(decisions)
+    for decision in made:
         by_write.setdefault(decision.write, []).append(_signed(decision))
     is_open = request.status == RequestStatus.OPEN
     slips = [
         _slip(asked, row, compiled, drawing, number=first + n, signed=by_write.get(row.write, []), may=not why_not)
         for n, row in enumerate(asked.writes)
     ]
+    for slip in slips:
+        slip.settled_line = _settled_line(slip, made)
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
     why_not = why_not if is_open else ""
     return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
+
+
+def _settled_line(slip: WriteCard, decisions: Iterable[Decision]) -> str:
+    """Who settled a write, and when; empty where nobody has."""
+    standing = slip.standing
+    if not standing.settled:
+        return ""
+    counted = [d for d in decisions if d.by_id in standing.by]
+    people = dict.fromkeys("the system" if d.by is None else name_of(d.by) for d in counted)
+    at = max((d.at for d in counted if d.event_seq <= standing.seq), default=None)
+    by = f" by {' and '.join(people)}" if people else ""
+    return f"{slip.verdict_label}{by}{f' at {time_of(at)}' if at else ''}."
 
 
 def _fact(label: Any, value: Any) -> dict[str, Any]:
@@ -246,6 +264,7 @@ def _slip(
         drawing=drawing,
         editable=editable,
         stale=_stale(row) if is_open else "",
+        effect=effect_of_write(compiled, row.node, row.channel),
     )
 
 

@@ -24,6 +24,7 @@ class Worker(models.Model):
 
     class Meta:
         ordering = ["-heartbeat_at"]
+        indexes = [models.Index(fields=["-heartbeat_at"], name="worker_by_heartbeat")]
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from orchestrator.engine import fault
 from orchestrator.engine.canonical import DEEPEST, Json, encode, is_flat, normalised, path_text
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.ops import in_order
@@ -32,7 +33,7 @@ def validated(model: type[M], data: Mapping[str, Any], *, by_alias: bool = False
 def invalid(error: ValidationError) -> InvalidValue:
     """The refusal for what pydantic found: the first path and reason, and all of them in `errors`."""
     errors = error.errors(include_url=False, include_input=False)
-    found = [{"path": path_text(e["loc"]), "reason": e["msg"]} for e in errors]
+    found = [{"path": path_text(e["loc"]), "reason": fault.sentence_of(e)} for e in errors]
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     message = f"{first['path'] or 'the value'}: {first['reason']}{more}"

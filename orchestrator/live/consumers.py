@@ -1,4 +1,5 @@
-"""Websockets: one that follows a run's log, one that tells which rows of a list have moved.
+"""Websockets: one that follows a run's log, one that tells which rows of a list have moved, one for the bar of every
+page: how much waits for the person, and whether a worker is there.
 
 The client says the last number it has and gets every later line once, in order. Whoever is not signed in gets no
 socket; one ends with the session that opened it, and what one may not see, or may see no longer, closes with 4404.
@@ -15,7 +16,7 @@ from django.db import Error
 from checkpoints.conf import conf
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.live import limits, messages, tail
-from orchestrator.live.hub import Hub
+from orchestrator.live.hub import EVERYBODY, Hub, InboxHub
 from orchestrator.live.viewers import SignedOut
 
 NOT_FOUND = 4404
@@ -30,12 +31,14 @@ CHECK_AGAIN = 5.0
 
 
 class Following(AsyncJsonWebsocketConsumer):
-    """What both sockets share: a bell, the hub that rings it, and a task that sends."""
+    """What all sockets share: a bell, the hub that rings it, and a task that sends."""
+
+    hub: type[Hub] = Hub
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.nudge = asyncio.Event()
-        self.watched: set[UUID] = set()
+        self.watched: set[Any] = set()
         self.sender: asyncio.Task[None] | None = None
         self.rate = limits.Rate(conf().socket_messages_per_second)
         self.counted = False
@@ -64,12 +67,12 @@ class Following(AsyncJsonWebsocketConsumer):
     async def begin(self) -> None:
         """Find out what to follow. Raises what `_closes_on_refusal` knows."""
 
-    def follow(self, runs: set[UUID]) -> None:
-        """Watch these runs, and no others."""
-        hub = Hub.here()
-        hub.leave(self.watched - runs, self.nudge)
-        hub.watch(runs - self.watched, self.nudge)
-        self.watched = runs
+    def follow(self, things: set[Any]) -> None:
+        """Watch these, and no others."""
+        hub = self.hub.here()
+        hub.leave(self.watched - things, self.nudge)
+        hub.watch(things - self.watched, self.nudge)
+        self.watched = things
         self.nudge.set()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
@@ -102,7 +105,7 @@ class Following(AsyncJsonWebsocketConsumer):
             await super().close(code, reason)
 
     def _leave(self) -> None:
-        Hub.here().leave(self.watched, self.nudge)
+        self.hub.here().leave(self.watched, self.nudge)
         self.watched = set()
         self.ended = True
         if self.sender is not None:
@@ -179,3 +182,26 @@ class RunsConsumer(Following):
             if self.known.get(run) != seq:
                 self.known[run] = seq
                 await self.send_json({"run": str(run), "seq": seq})
+
+
+class InboxConsumer(Following):
+    """`/ws/reviews/`: how much waits for the person and whether a worker is there, at first and whenever it changes.
+
+    `{"waiting", "more", "mark", "silence"}`; the mark changes with every row of the inbox. It takes no message, and
+    tells nothing of what waits: the page asks for that, and the server for the right to see it.
+    """
+
+    hub = InboxHub
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sent: dict[str, Any] | None = None
+
+    async def begin(self) -> None:
+        self.follow({EVERYBODY})
+
+    async def send_news(self) -> None:
+        now = await tail.standing(self.scope)
+        if now != self.sent:
+            self.sent = now
+            await self.send_json(now)

@@ -1,11 +1,12 @@
-"""One look for all: a task per event loop asks the database, in one query, how far the watched runs have come.
+"""One look for all: a task per event loop asks the database how far the watched runs have come, in one query; another,
+more seldom, whether anything that people are asked has changed.
 
-Consumers watch; the hub rings their bells. It sends nothing to anybody, and reads nothing but two columns.
+Consumers watch; the hubs ring their bells. They send nothing to anybody, and read nothing but a few columns.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -13,24 +14,32 @@ import structlog
 from channels.db import database_sync_to_async
 from django.db import Error
 
+from approvals import inbox
 from checkpoints.models import Run
+from checkpoints.queue import workers
 
 PERIOD = 0.15
-"""Seconds between two looks."""
+"""Seconds between two looks at runs."""
+INBOX_PERIOD = 1.0
+"""Seconds between two looks at what people are asked."""
 BROKEN_PERIOD = 2.0
 """Seconds after a look that failed."""
+EVERYBODY = "everybody"
+"""What the hub of the inboxes watches: there is one answer for all of them."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 
 class Hub:
-    """The watchers of one event loop."""
+    """The watchers of the runs of one event loop."""
 
     _hubs: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "Hub"]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
-        self._bells: dict[UUID, set[asyncio.Event]] = {}
-        self._seen: dict[UUID, int] = {}
+        self._bells: dict[Hashable, set[asyncio.Event]] = {}
+        self._seen: dict[Hashable, Any] = {}
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
@@ -38,45 +47,68 @@ class Hub:
         """The hub of the running loop."""
         return cls._hubs.setdefault(asyncio.get_running_loop(), cls())
 
-    def watch(self, runs: Iterable[UUID], nudge: asyncio.Event) -> None:
-        """Ring the bell whenever the log of one of these runs has grown. A run may have grown before: look first."""
-        for run in runs:
-            self._bells.setdefault(run, set()).add(nudge)
+    def watch(self, things: Iterable[Hashable], nudge: asyncio.Event) -> None:
+        """Ring the bell whenever one of these has changed. It may have changed before: look first."""
+        for thing in things:
+            self._bells.setdefault(thing, set()).add(nudge)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look_on())
 
-    def leave(self, runs: Iterable[UUID], nudge: asyncio.Event) -> None:
+    def leave(self, things: Iterable[Hashable], nudge: asyncio.Event) -> None:
         """Stop watching. The last one to leave ends the task at its next look."""
-        for run in runs:
-            bells = self._bells.get(run, set())
+        for thing in things:
+            bells = self._bells.get(thing, set())
             bells.discard(nudge)
             if not bells:
-                self._bells.pop(run, None)
-                self._seen.pop(run, None)
+                self._bells.pop(thing, None)
+                self._seen.pop(thing, None)
+
+    async def look(self) -> Iterable[tuple[Hashable, Any]]:
+        """What is watched, with how far it has come."""
+        return await _heads([run for run in self._bells if isinstance(run, UUID)])
+
+    @property
+    def period(self) -> float:
+        """Seconds between two looks."""
+        return PERIOD
 
     async def _look_on(self) -> None:
         while self._bells:
             try:
-                for run, seq in await _heads(list(self._bells)):
-                    self._ring(run, seq)
+                for thing, state in await self.look():
+                    self._ring(thing, state)
             except Error as error:
                 # The sockets stay: a database that is back is simply caught up with.
                 log.warning("live_look_failed", error=type(error).__name__)
                 await asyncio.sleep(BROKEN_PERIOD)
-            await asyncio.sleep(PERIOD)
+            await asyncio.sleep(self.period)
 
-    def _ring(self, run: UUID, seq: int) -> None:
-        if self._seen.get(run) == seq:
+    def _ring(self, thing: Hashable, state: Any) -> None:
+        if self._seen.get(thing) == state:
             return
-        self._seen[run] = seq
-        for nudge in self._bells.get(run, ()):
+        self._seen[thing] = state
+        for nudge in self._bells.get(thing, ()):
             nudge.set()
 
 
-async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:
-    def look() -> list[tuple[UUID, int]]:
-        return list(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
+class InboxHub(Hub):
+    """The watchers of inboxes: whatever is asked or decided anywhere rings all of them, and each looks at its own."""
 
+    _hubs: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "Hub"]] = WeakKeyDictionary()
+
+    async def look(self) -> Iterable[tuple[Hashable, Any]]:
+        return [(EVERYBODY, await _in_thread(lambda: (inbox.mark_of_all(), workers.any_alive())))]
+
+    @property
+    def period(self) -> float:
+        return INBOX_PERIOD
+
+
+async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:
+    return await _in_thread(lambda: list(Run.objects.filter(id__in=runs).values_list("id", "event_seq")))
+
+
+async def _in_thread(look: Callable[[], T]) -> T:
     # Not in the one thread that all synchronous code of the process shares: a slow page must not hold up live views.
-    found: list[tuple[UUID, int]] = await database_sync_to_async(look, thread_sensitive=False)()
+    found: T = await database_sync_to_async(look, thread_sensitive=False)()
     return found

@@ -2,9 +2,10 @@
 
 from django.urls import path
 
-from orchestrator.live.consumers import RunConsumer, RunsConsumer
+from orchestrator.live.consumers import InboxConsumer, RunConsumer, RunsConsumer
 
 websocket_urlpatterns = [
+    path("ws/reviews/", InboxConsumer.as_asgi()),
     path("ws/runs/", RunsConsumer.as_asgi()),
     path("ws/runs/<str:ref>/", RunConsumer.as_asgi()),
 ]

@@ -1,4 +1,4 @@
-"""What a socket sends: lines of the log after a number, and how far runs have come. Reads only.
+"""What a socket sends: lines of the log after a number, how far runs have come, what waits for a person. Reads only.
 
 Each look asks first who looks and what he may see now, in the same visit to the database.
 """
@@ -9,11 +9,13 @@ from uuid import UUID
 
 from channels.db import database_sync_to_async
 
-from approvals import permissions
+from approvals import inbox, permissions
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
+from checkpoints.queue import workers
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.live.viewers import current_person
+from orchestrator.templatetags.console import moment_text
 
 BATCH = 500
 
@@ -59,6 +61,25 @@ async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
         return dict(Run.objects.filter(id__in=seen.values("id")).values_list("id", "event_seq"))
 
     return await _in_thread(look)
+
+
+async def standing(scope: Scope) -> dict[str, Any]:
+    """What the bar of a page says now: how much waits for the person, and since when no worker was heard from, where
+    none is there. Raises `SignedOut`.
+    """
+
+    def look() -> dict[str, Any]:
+        now = inbox.mark_of(current_person(scope))
+        silence = workers.silence()
+        return {"waiting": now.waiting, "more": now.more, "mark": now.mark, "silence": silence and _silence(silence)}
+
+    return await _in_thread(look)
+
+
+def _silence(silence: workers.Silence) -> dict[str, Any]:
+    """Since when no worker was heard from, exactly and as pages say it; empty where none ever was."""
+    since = silence.since
+    return {"since": since.isoformat() if since else None, "text": moment_text(since) if since else ""}
 
 
 async def _in_thread(look: Callable[[], T]) -> T:

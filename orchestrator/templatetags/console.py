@@ -13,15 +13,17 @@ from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
 from checkpoints.conf import conf
+from checkpoints.core.status import STOPPED
+from checkpoints.queue import workers
 from orchestrator.display import labels, tape
-from orchestrator.runs.labels import progress_of
+from orchestrator.runs.labels import display_error, progress_of
 
 register = template.Library()
 
 THEME_COOKIE = "countersign_theme"
 THEMES = ("auto", "light", "dark")
-MANY = 999
-"""Counts in the bar stop here."""
+LONGEST_REASON = 120
+"""Characters of why a run stopped, in lists."""
 
 
 @register.simple_tag
@@ -51,7 +53,7 @@ def _sprite() -> str:
 
 @register.simple_tag(takes_context=True)
 def shell(context: template.Context) -> dict[str, Any]:
-    """What the bar shows: the person, what waits for him, environment and theme."""
+    """What every page shows: the person, what waits for him, whether a worker is there, environment and theme."""
     request = context.get("request")
     user = getattr(request, "user", None)
     chosen = request.COOKIES.get(THEME_COOKIE) if request is not None else None
@@ -62,10 +64,11 @@ def shell(context: template.Context) -> dict[str, Any]:
         "user": None,
     }
     if user is not None and user.is_authenticated:
-        count = inbox.waiting_for(user)[: MANY + 1].count()
+        count = inbox.waiting_for(user)[: inbox.MANY + 1].count()
         name = user.get_full_name() or user.get_username()
         facts |= {"user": user, "name": name, "initials": initials(name), "role": permissions.has_role(user)}
-        facts |= {"waiting": min(count, MANY), "more": count > MANY}
+        facts |= {"waiting": min(count, inbox.MANY), "more": count > inbox.MANY}
+        facts["silence"] = workers.silence()
     return facts
 
 
@@ -98,11 +101,15 @@ def moment(at: datetime | None) -> SafeString | str:
     """A time of day; with its day where that is not today. The exact time on hover and for machines."""
     if at is None:
         return ""
+    return _time(timezone.localtime(at), moment_text(at))
+
+
+def moment_text(at: datetime) -> str:
+    """A time of day in words; with its day where that is not today."""
     local = timezone.localtime(at)
     days = (timezone.localdate() - local.date()).days
     clock = date_format(local, "H:i")
-    shown = clock if days == 0 else f"yesterday {clock}" if days == 1 else f"{date_format(local, 'j M')} {clock}"
-    return _time(local, shown)
+    return clock if days == 0 else f"yesterday {clock}" if days == 1 else f"{date_format(local, 'j M')} {clock}"
 
 
 @register.filter
@@ -119,19 +126,28 @@ def _time(local: datetime, shown: str) -> SafeString:
     return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exact, shown)
 
 
+def _ticking(at: datetime, shown: str, kind: str) -> SafeString:
+    """A span up to or from a time, which static/js/ticks.js keeps right. `kind`: since, left or lasted."""
+    local = timezone.localtime(at)
+    exact = date_format(local, "j F Y, H:i:s")
+    markup = '<time datetime="{}" title="{}" data-tick="{}">{}</time>'
+    return format_html(markup, local.isoformat(), exact, kind, shown)
+
+
 @register.filter
-def lasted(run: Any) -> str:
-    """How long a run has taken, h:mm:ss; up to now where it has not ended."""
+def lasted(run: Any) -> SafeString | str:
+    """How long a run has taken, h:mm:ss; up to now where it has not ended, and ticking unless it stands still."""
     if run.started_at is None:
         return ""
     seconds = max(0, int(((run.ended_at or timezone.now()) - run.started_at).total_seconds()))
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    shown = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return shown if run.ended_at or run.status in STOPPED else _ticking(run.started_at, shown, "lasted")
 
 
 @register.filter
-def since(at: datetime) -> str:
-    """How long ago, in words."""
-    return spell(timezone.now() - at)
+def since(at: datetime) -> SafeString:
+    """How long ago, in words that tick; the exact time on hover and for machines."""
+    return _ticking(at, spell(timezone.now() - at), "since")
 
 
 def spell(span: timedelta) -> str:
@@ -150,9 +166,9 @@ register.filter("span", spell)
 
 
 @register.filter
-def left(deadline: datetime) -> str:
-    """The time left, in words."""
-    return spell(deadline - timezone.now())
+def left(deadline: datetime) -> SafeString:
+    """The time left, in words that tick; the exact time on hover and for machines."""
+    return _ticking(deadline, spell(deadline - timezone.now()), "left")
 
 
 @register.filter
@@ -261,7 +277,11 @@ def checkpoint_count(run: Any) -> str:
 def reason(run: Any) -> str:
     """The second line under a run's node in lists: why it is where it is."""
     if run.error_code and run.status in ("failed", "unknown", "incompatible", "tampered"):
-        return str(run.error_code).replace("_", " ")
+        error = display_error(run) or {}
+        said = " ".join(str(error.get("message") or "").split())
+        kind = error.get("type") if run.error_code == "node_failed" else ""
+        words = f"{kind}: {said}" if kind and said else said or str(run.error_code).replace("_", " ")
+        return words if len(words) <= LONGEST_REASON else f"{words[:LONGEST_REASON]}…"
     done = (progress_of(run) if run.status == "running" else None) or {}
     if done.get("total"):
         return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
+from approvals.views.inbox import names_of
 from approvals.views.page import may_post, render, visible_run
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
@@ -40,7 +41,8 @@ def cancelled(run: Run) -> Cancelled | None:
     payload = read_or_reason(line, "payload") if line else ""
     # Text, where the payload cannot be opened: why not.
     reason = payload["reason"] if isinstance(payload, dict) else payload
-    return Cancelled(who_asked(run.id) or "the system", str(reason or ""))
+    account = who_asked(run.id)
+    return Cancelled(names_of([account]).get(account, "the system"), str(reason or ""))
 
 
 @login_required

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import permissions
-from approvals.models import ApprovalRequest, RequestStatus
+from approvals.models import ApprovalRequest, Receipt, RequestStatus
 from approvals.views.inbox import asked_of
 from approvals.views.page import may_post, opens_payloads, render, visible_run
 from checkpoints import timeline
@@ -40,6 +40,8 @@ Payload = Facts | None
 
 WINDOW = 60
 AROUND = 8
+RECEIPTS = 10
+"""Receipts that a run's page names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ def _context(
         **_timeline(run, rows, at, newest=newest, tab=tab),
         "has_role": permissions.has_role(request.user),
         **_for_person(run, request.user),
+        **_signed(run, request.user),
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
     }
@@ -200,6 +203,17 @@ def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:
         "first_event": found[0].seq if found else 0,
         "last_event": found[-1].seq if found else 0,
         "events_url": url(run, at=at.seq if past else None, tab="events"),
+    }
+
+
+def _signed(run: Run, user: Any) -> dict[str, Any]:
+    """Whether people were ever asked, and the receipts of the run that this person may read."""
+    receipts = Receipt.objects.filter(run=run).select_related("by").order_by("at")
+    if not permissions.may(user, "view_audit"):
+        receipts = receipts.filter(by=user)
+    return {
+        "was_asked": ApprovalRequest.objects.filter(run=run).exists(),
+        "receipts": list(receipts.defer("lines", "seal")[:RECEIPTS]),
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from approvals.views.edit_script import Steps, shared_start
+from approvals.views.inbox import name_of, names_of
 from checkpoints import timeline
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
@@ -149,7 +150,7 @@ def _result(row: TaskResult) -> dict[str, Any]:
         "effect": row.effect,
         "outcome": {"done": "done, reused on replay", "not_done": "did not happen"}.get(row.outcome, row.outcome),
         "attempt": row.attempt,
-        "settled_by": row.settled_by.get_username() if row.settled_by else "",
+        "settled_by": name_of(row.settled_by) if row.settled_by else "",
         "ms": row.took_ms,
         "output": "" if output is None else _cut(output),
         "kept": "nothing recorded",
@@ -174,7 +175,7 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     """Two hundred lines of the log, from the number asked for."""
     given = query.get("e", "")
     start = int(given) if given.isdecimal() else max(0, checkpoint.run.event_seq - EVENTS)
-    rows = [facts(row) for row in timeline.events_after(checkpoint.run_id, start, limit=EVENTS)]
+    rows = around(timeline.events_after(checkpoint.run_id, start, limit=EVENTS))
     at = int(query["at"]) if query.get("at", "").isdecimal() else None
     last = rows[-1].seq if rows else start
     return {
@@ -218,5 +219,9 @@ TABS: dict[str, tuple[str, Detail]] = {
 
 
 def around(events_: Iterable[RunEvent]) -> list[RunEvent]:
-    """Lines for the side column."""
-    return [facts(event) for event in events_]
+    """Lines of the log with a few words of each, and whoever acted by name."""
+    found = [facts(event) for event in events_]
+    names = names_of(event.actor for event in found)
+    for event in found:
+        event.actor = names.get(event.actor, event.actor)
+    return found

@@ -32,7 +32,7 @@ TABS: list[tuple[str, str, frozenset[str]]] = [
 ]
 COLUMNS = (
     "id", "key", "graph", "version", "label", "status", "head_seq", "event_seq", "at_node", "tape", "error_code",
-    "progress", "created_at", "started_at", "ended_at",
+    "error", "progress", "created_at", "started_at", "ended_at",
 )  # fmt: skip
 
 

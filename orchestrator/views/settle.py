@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
+from approvals.views.inbox import names_of
 from approvals.views.page import may_post, opens_payloads, render, visible_run
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.models import LateResult, Run, TaskResult
@@ -76,10 +77,18 @@ def _settle(request: HttpRequest, run: Run) -> HttpResponse:
     except CountersignError as error:
         status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
         run = visible_run(request.user, run.id)
-        return _shown(request, run, True, status=status, message=error.message, **posted)
+        return _shown(request, run, True, status=status, message=_message(error), **posted)
     what = "it happened" if happened else "it did not, so it runs again"
     messages.success(request, f"{posted['task']} is settled: {what}.")
     return redirect("settle" if unknown_outcomes.unknown_tasks(run) else "run", run.id)
+
+
+def _message(error: CountersignError) -> str:
+    """The refusal; whoever settled it before is called by name."""
+    account = str(error.facts.get("by") or "")
+    if not (isinstance(error, WrongStatus) and account):
+        return error.message
+    return f"{error.facts['task']} was settled by {names_of([account])[account]} before."
 
 
 def _output(text: str) -> Any:

@@ -22,6 +22,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge, WrongKey
 from orchestrator.runs import StartRequest
 from orchestrator.runs.start_for_user import start_for
+from orchestrator.templatetags.console import size
 from orchestrator.views.graphs import current, sentence_of
 
 
@@ -84,8 +85,12 @@ def _read(form: StartForm, request: HttpRequest) -> None:
     form.key = request.POST.get("key", "").strip()
     form.mode = "json" if request.POST.get("mode") == "json" else "form"
     form.text = request.POST.get("json", "")
-    posted: dict[str, Any] = {**request.POST.dict(), **_uploads(form, request)}
+    given, too_large = _uploads(form, request)
+    posted: dict[str, Any] = {**request.POST.dict(), **given}
     value = reading.read_form(form.root, posted)
+    for control in form.root.walk():
+        # A file was chosen: that it is missing, as the form then reads, is not what is wrong.
+        control.error = too_large.get(control.name, control.error)
     if form.mode == "json":
         _read_json(form)
         for control in form.root.walk():
@@ -105,26 +110,28 @@ def _read_json(form: StartForm) -> None:
         form.text_error = "An input is an object: it begins with { and ends with }."
 
 
-def _uploads(form: StartForm, request: HttpRequest) -> dict[str, Any]:
-    """The uploaded files as references; one that was kept from the last try counts where no new one was chosen."""
+def _uploads(form: StartForm, request: HttpRequest) -> tuple[dict[str, Any], dict[str, str]]:
+    """The uploaded files as references, and what is wrong with those that cannot be kept, both by name of control; one
+    that was kept from the last try counts where no new one was chosen.
+    """
     found: dict[str, Any] = {}
+    refused: dict[str, str] = {}
     for control in form.root.walk():
         if control.kind != "file":
             continue
         given = request.FILES.get(control.name)
         if isinstance(given, UploadedFile):
-            found[control.name] = _saved(form, control, given, by=request.user)
+            try:
+                found[control.name] = uploads.save_upload(given, name=given.name or "file", by=request.user)
+            except PayloadTooLarge as error:
+                refused[control.name] = _too_large(given, error)
         elif kept := _kept(request.POST.get(f"{control.name}.kept", ""), by=request.user):
             found[control.name] = uploads.ref_of(kept)
-    return found
+    return found, refused
 
 
-def _saved(form: StartForm, control: Control, given: "UploadedFile[Any]", *, by: Any) -> dict[str, Any] | None:
-    try:
-        return uploads.save_upload(given, name=given.name or "file", by=by)
-    except PayloadTooLarge as error:
-        form.problems.append((control.label, error.message))
-        return None
+def _too_large(given: "UploadedFile[Any]", error: PayloadTooLarge) -> str:
+    return f"{given.name} has {size(given.size)}; a file may have at most {size(error.facts['most'])}."
 
 
 def _kept(ident: str, *, by: Any) -> Upload | None:

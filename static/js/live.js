@@ -8,19 +8,27 @@ const LONG = 30000;      // after this the page polls
 const GONE = 4404;
 const SIGNED_OUT = 4401;
 
-const bar = () => document.querySelector('[data-live]');
+// A page may have several links; the bar says how the worst of them stands.
+const WORST_FIRST = ['Signed out', 'No live updates', 'Reconnecting', 'Opening', 'Up to date again', 'Live'];
+const links = [];
 
-const show = (text, down) => {
-  const element = bar();
-  if (!element) return;
+const show = () => {
+  const element = document.querySelector('[data-live]');
+  const text = WORST_FIRST.find((one) => links.some((link) => link.state === one));
+  if (!element || text === 'Opening') return '';
+  const changed = element.hidden || element.querySelector('span').textContent !== text;
   element.hidden = false;
-  element.classList.toggle('down', down);
+  element.classList.toggle('down', WORST_FIRST.indexOf(text) < 3);
   element.querySelector('span').textContent = text;
+  return changed ? text : '';
 };
+
+const SAID = { 'Signed out': 'You are signed out.', Reconnecting: 'Reconnecting. You can keep working.', 'Up to date again': 'Up to date again.' };
 
 class Link {
   constructor({ url, onMessage, onOpen, onPoll }) {
-    Object.assign(this, { url, onMessage, onOpen, onPoll, tries: 0, lostAt: 0, timers: [] });
+    Object.assign(this, { url, onMessage, onOpen, onPoll, tries: 0, lostAt: 0, timers: [], state: 'Opening' });
+    links.push(this);
     addEventListener('online', () => this.hurry());
     document.addEventListener('visibilitychange', () => { if (!document.hidden) this.hurry(); });
     this.open();
@@ -34,24 +42,30 @@ class Link {
     this.socket.onclose = (event) => this.closed(event.code);
   }
 
+  is(state) {
+    this.state = state;
+    const text = show();
+    if (SAID[text]) announce(SAID[text]);
+  }
+
   opened() {
     this.timers.forEach(clearTimeout);
     clearInterval(this.poll);
     const long = this.lostAt && Date.now() - this.lostAt > QUIET;
     this.lostAt = 0;
     this.tries = 0;
-    show(long ? 'Up to date again' : 'Live', false);
-    if (long) { announce('Up to date again.'); setTimeout(() => { if (!this.lostAt) show('Live', false); }, 5000); }
+    this.is(long ? 'Up to date again' : 'Live');
+    if (long) setTimeout(() => { if (!this.lostAt) this.is('Live'); }, 5000);
     this.onOpen?.(this.socket);
   }
 
   closed(code) {
-    if (code === GONE) { show('No live updates', true); return; }
-    if (code === SIGNED_OUT) { show('Signed out', true); announce('You are signed out.'); return; }
+    if (code === GONE) { this.is('No live updates'); return; }
+    if (code === SIGNED_OUT) { this.is('Signed out'); return; }
     if (!this.lostAt) {
       this.lostAt = Date.now();
       this.timers = [
-        setTimeout(() => { show('Reconnecting', true); announce('Reconnecting. You can keep working.'); }, QUIET),
+        setTimeout(() => this.is('Reconnecting'), QUIET),
         setTimeout(() => this.startPolling(), LONG),
       ];
     }
@@ -61,7 +75,7 @@ class Link {
   }
 
   startPolling() {
-    show('No live updates', true);
+    this.is('No live updates');
     let ticks = 0;
     this.poll = setInterval(() => { ticks += 1; if (!document.hidden || ticks % 6 === 0) this.onPoll?.(); }, 10000);
   }
@@ -114,3 +128,13 @@ export const followRows = (known, onMoved) => {
     onPoll: () => onMoved(Object.keys(known())),
   });
 };
+
+// What the bar says: how much waits for this person, and whether a worker is there. In a hidden tab too: its title counts.
+// `latestInbox()` is for scripts that are loaded after the first news came.
+let latest = null;
+export const latestInbox = () => latest;
+export const followInbox = (onNews, onPoll) => new Link({
+  url: () => '/ws/reviews/',
+  onMessage: (news) => { latest = news; onNews(news); },
+  onPoll,
+});

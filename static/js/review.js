@@ -7,8 +7,8 @@ import { fetchPage, swapParts } from './swap.js';
 const form = document.getElementById('review');
 const region = document.querySelector('[data-writes]');
 const slips = () => [...document.querySelectorAll('.slip[data-write]')];
-const open = () => slips().filter((slip) => slip.querySelector('.trip'));
-const verdict = (slip) => slip.querySelector('.trip input:checked')?.value ?? '';
+const open = () => slips().filter((slip) => slip.querySelector('.trip:not([disabled])'));
+const verdict = (slip) => slip.querySelector('.trip:not([disabled]) input:checked')?.value ?? '';
 const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const WORDS = { approve: 'Approved', edit: 'Edited', reject: 'Rejected' };
 const CELL = { approve: 'y', edit: 'e', reject: 'n' };
@@ -31,13 +31,20 @@ const paint = () => {
   document.getElementById('sum').textContent = `${t.done} of ${t.all.length} decided`;
   document.getElementById('sum-more').textContent = summary;
   document.getElementById('meter').setAttribute('aria-label', summary);
-  document.querySelectorAll('#meter i').forEach((cell, n) => { cell.className = CELL[t.chosen[n]] ?? ''; });
+  document.querySelectorAll('#meter i').forEach((cell, n) => {
+    cell.className = CELL[t.chosen[n]] ?? '';
+    cell.hidden = n >= t.all.length;
+  });
   paintList(t);
   paintButtons(t);
   paintNext(t);
 };
 
 const paintList = (t) => {
+  // What somebody else has settled carries no choice of this person any more.
+  document.querySelectorAll('.slip.lost').forEach((slip) => {
+    document.querySelectorAll(`.wlist a[href="#${slip.id}"] [data-for]`).forEach((icon) => icon.setAttribute('hidden', ''));
+  });
   t.all.forEach((slip, n) => {
     const mark = document.querySelector(`.wlist a[href="#${slip.id}"] .st`);
     if (!mark) return;
@@ -46,6 +53,7 @@ const paintList = (t) => {
   });
   const left = document.getElementById('left');
   if (left) left.textContent = t.left ? `${t.left} left` : 'all decided';
+  document.title = (t.left ? `(${t.left} left) ` : '') + document.title.replace(/^\(\d+ left\) /, '');
 };
 
 const paintButtons = (t) => {
@@ -87,11 +95,13 @@ const go = (slip) => {
   slip.scrollIntoView({ block: 'nearest' });
 };
 const beside = (by) => slips()[Math.min(slips().length - 1, Math.max(0, slips().indexOf(current()) + by))];
+const undecided = (slip) => slip.querySelector('.trip:not([disabled])') && !verdict(slip);
 const nextOpen = () => {
   const all = slips();
   const from = all.indexOf(current());
-  return [...all.slice(from + 1), ...all.slice(0, from + 1)].find((s) => s.querySelector('.trip') && !verdict(s));
+  return [...all.slice(from + 1), ...all.slice(0, from + 1)].find(undecided);
 };
+const firstOpen = () => slips().find(undecided);
 
 const choose = (letter) => {
   const slip = current();
@@ -171,7 +181,7 @@ form?.addEventListener('submit', (event) => {
   if (signing) { event.preventDefault(); return; }
   if (button?.getAttribute('aria-disabled') === 'true') {
     event.preventDefault();
-    go(nextOpen());
+    go(firstOpen());
     announce(document.getElementById('sign').textContent);
     return;
   }
@@ -185,6 +195,20 @@ document.getElementById('next-open')?.addEventListener('click', () => go(nextOpe
 const newer = new Map();
 const touched = (slip) => verdict(slip) || slip.contains(document.activeElement) || slip.matches(':hover');
 
+// Somebody else has settled it: who and when stands in its place, and what was chosen here is not sent.
+const lose = (slip, line) => {
+  const drafted = verdict(slip);
+  const trip = slip.querySelector('.trip');
+  if (trip) trip.disabled = true;
+  slip.querySelectorAll('input[type=hidden][name=write]').forEach((input) => { input.disabled = true; });
+  const said = document.createElement('strong');
+  said.textContent = drafted ? `${line} Your draft was not sent.` : line;
+  slip.querySelector('.changed [data-what]').replaceChildren(said);
+  slip.querySelector('[data-newer]').textContent = 'Show what was decided';
+  slip.classList.add('lost');
+  return said.textContent;
+};
+
 const showNewer = (slip) => {
   const fresh = newer.get(slip.id);
   if (!fresh) return;
@@ -196,20 +220,23 @@ const showNewer = (slip) => {
 
 const merge = (page) => {
   let changed = 0;
+  let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write]')) {
-    const old = document.getElementById(fresh.id);
+    const old = document.querySelector(`.slip[data-write="${fresh.dataset.write}"]`);
     if (!old || old.dataset.version === fresh.dataset.version) continue;
     changed += 1;
+    fresh.id = old.id;
     if (touched(old)) {
       newer.set(fresh.id, fresh);
+      if (fresh.dataset.settled && old.querySelector('.trip:not([disabled])')) lost = lose(old, fresh.dataset.settled);
       old.querySelector('.changed')?.removeAttribute('hidden');
     } else {
       old.replaceWith(fresh);
     }
   }
   swapParts(page, ['signatures', 'gone', 'review-head']);
-  if (!page.getElementById('review') && form) document.querySelectorAll('.trip,#foot').forEach((e) => e.setAttribute('hidden', ''));
-  if (changed) announce(changed === 1 ? 'A write changed.' : `${changed} writes changed.`);
+  if (!page.getElementById('review') && form) document.querySelectorAll('.trip,.why,.editor,#foot').forEach((e) => e.setAttribute('hidden', ''));
+  if (changed) announce(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
   paint();
 };
 

@@ -2,7 +2,7 @@
 
 import { announce, typing } from './tools.js';
 import { followRun } from './live.js';
-import { refresh } from './swap.js';
+import { fetchPage, refresh } from './swap.js';
 
 const PARTS = ['past', 'run-head', 'problem', 'stage', 'trio'];
 const main = document.querySelector('[data-run]');
@@ -56,3 +56,12 @@ followRun(main.dataset.run, Number(main.dataset.seq), async (news) => {
   if (!new URLSearchParams(location.search).has('at') && news.length) centre();
 });
 centre();
+
+// What a node reports is no line of the log: while the run is running, the row of the list has it.
+setInterval(async () => {
+  if (document.hidden || status() !== 'Running') return;
+  const page = await fetchPage(`${main.dataset.rows}?id=${main.dataset.run}`).catch(() => null);
+  const said = document.querySelector('#run-head [data-progress]');
+  const row = page?.querySelector('td.at .sub');
+  if (said && row) said.textContent = row.textContent;
+}, 2000);

@@ -18,6 +18,11 @@ const update = async (ids) => {
 
 if (table) {
   followRows(() => Object.fromEntries(rows().map((row) => [row.dataset.run, Number(row.dataset.seq)])), update);
+  // What nodes report is no line of the log: rows that are running are asked again.
+  setInterval(() => {
+    const running = rows().filter((row) => row.querySelector('.pill.run')).map((row) => row.dataset.run);
+    if (!document.hidden && running.length) update(running);
+  }, 2000);
   const line = document.getElementById('newrows');
   if (line) {
     setInterval(async () => {

@@ -1,6 +1,8 @@
-// Every page: theme without a reload, menus that close, search by key, copying.
+// Every page: what waits and whether a worker is there, live; ages that tick; theme, menus, search by key, copying.
 
 import { typing } from './tools.js';
+import { followInbox } from './live.js';
+import { startTicking } from './ticks.js';
 
 const root = document.documentElement;
 
@@ -52,3 +54,34 @@ document.addEventListener('keydown', (event) => {
     if (find) { event.preventDefault(); find.focus(); }
   }
 });
+
+// ── what the server says of itself and of this person ──
+const showWaiting = ({ waiting, more }) => {
+  for (const count of document.querySelectorAll('[data-waiting]')) {
+    count.textContent = `${waiting}${more ? '+' : ''}`;
+    if (count.dataset.waiting !== 'always') count.hidden = !waiting;
+  }
+  document.querySelector('.mrev')?.setAttribute('aria-label', `Reviews ${waiting}, waiting for you`);
+};
+
+const showSilence = (silence) => {
+  const strip = document.getElementById('no-worker');
+  if (!strip) return;
+  const since = strip.querySelector('[data-since]');
+  since.hidden = !silence?.since;
+  if (silence?.since) {
+    const time = since.querySelector('time');
+    time.dateTime = silence.since;
+    time.textContent = silence.text;
+  }
+  strip.hidden = !silence;
+};
+
+startTicking();
+if (document.querySelector('[data-inbox]')) {
+  followInbox((news) => {
+    showWaiting(news);
+    showSilence(news.silence);
+    document.dispatchEvent(new CustomEvent('countersign:inbox', { detail: news }));
+  }, () => document.dispatchEvent(new CustomEvent('countersign:poll')));
+}

@@ -12,6 +12,7 @@ from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.db import statements
 from checkpoints.ledger.pending_writes import Base
+from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unpack_json
 from tests.support.cast import People
 from tests.support.rows import START, a_decision, a_request, a_run, a_write
@@ -103,3 +104,25 @@ def test_what_one_signed_is_listed_as_long_as_one_may_see_the_run(people: People
     people.reviewer.groups.remove(claims)
     assert list(inbox.signed_by(people.reviewer)) == []
     assert list(inbox.signed_by(people.auditor)) == []
+
+
+def test_the_mark_changes_with_what_is_asked_and_decided_and_counts_what_waits(people: People) -> None:
+    before, all_before = inbox.mark_of(people.reviewer), inbox.mark_of_all()
+    a_request(run := a_run(), "user:ravi")
+    assert inbox.mark_of(people.reviewer) == before
+    assert inbox.mark_of_all() != all_before
+    a_request(run, "user:rita")
+    asked = inbox.mark_of(people.reviewer)
+    assert (before.waiting, asked.waiting, asked.more) == (0, 1, False)
+    Run.objects.update(decisions=1)
+    assert inbox.mark_of(people.reviewer).mark not in (before.mark, asked.mark)
+
+
+def test_what_one_signed_leaves_the_mark_with_the_right_to_see_its_run(people: People) -> None:
+    people.reviewer.groups.add(claims := Group.objects.create(name="claims"))
+    untouched = inbox.mark_of(people.second_reviewer)
+    request = a_request(a_run(), "group:claims")
+    write = a_write(request, 0, channel="payout", value=1, base=Base("", {}, bound=True))
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    people.reviewer.groups.remove(claims)
+    assert inbox.mark_of(people.reviewer) == untouched

@@ -55,7 +55,7 @@ def test_what_a_node_may_return(value: Any, output: Output) -> None:
         ({"input": {}}, "a writes input, which nothing may write"),
         ({"diagnostics": {}}, "which nothing may write"),
         ({7: 1}, "which is no channel"),
-        ({"total": "many"}, "node a, channel total: total: Input should be a valid integer"),
+        ({"total": "many"}, "node a, channel total: total: This must be a whole number."),
         ({"log": "text"}, "channel log"),
         (7, "returned a int"),
         ([Write("note", "x"), Send("b")], "mixed things"),

@@ -6,14 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from checkpoints.models import Worker
-from tests.support.rows import a_run
-
-
-def a_worker(**columns: object) -> Worker:
-    now = timezone.now()
-    given = {"host": "secret-host", "pid": 1, "started_at": now, "heartbeat_at": now, **columns}
-    return Worker.objects.create(**given)
+from tests.support.rows import a_run, a_worker
 
 
 def test_health_needs_nothing(client: Client) -> None:

@@ -52,3 +52,10 @@ class People:
         user = UserFactory.create(username=username)
         user.groups.add(Group.objects.get(name=role))
         return user
+
+
+def named(user: User, name: str) -> User:
+    """The user, with a first and a last name."""
+    user.first_name, user.last_name = name.split()
+    user.save()
+    return user

@@ -7,11 +7,13 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from django.contrib.auth.models import Group, User
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
+from approvals import reviews
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import END, START, Append, Fact, FileRef, Gate, Graph, Show, Write, registry
+from tests.support import run_actions
 
 
 class Cause(StrEnum):
@@ -165,4 +167,21 @@ def long_list(name: str, count: int, *, value: Any = None) -> Graph:
 
     graph.edge(START, "propose")
     graph.edge("propose", END)
+    return graph
+
+
+def decide_all(run: Run, *, by: User, verdict: str = "approve") -> None:
+    """Give every pending write of the run this verdict."""
+    rows = run_actions.pending(run)
+    given = [{"write": str(row.write), "hash": row.hash, "verdict": verdict, "reason": "because"} for row in rows]
+    reviews.sign(run.id, given, by=by)
+
+
+def with_a_file(name: str, *, required: bool) -> Graph:
+    """A graph whose input is a file, or may be one."""
+    kind: Any = (FileRef, ...) if required else (FileRef | None, None)
+    graph = Graph(name, input=create_model("Letter", letter=kind), state=State)
+    graph.node("read")(lambda state, ctx: None)
+    graph.edge(START, "read")
+    graph.edge("read", END)
     return graph

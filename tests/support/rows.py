@@ -5,9 +5,11 @@ from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.utils import timezone
+
 from approvals.models import ApprovalRequest, Decision, RequestReviewer
 from checkpoints.ledger import pending_writes
-from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, Worker
 from checkpoints.models.fields import task_columns
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
@@ -167,3 +169,9 @@ def a_decision(write: PendingWrite, request: ApprovalRequest, *, by: Any, verdic
 def missing() -> UUID:
     """An id that names nothing."""
     return uuid4()
+
+
+def a_worker(**columns: Any) -> Worker:
+    """A worker that is there."""
+    now = timezone.now()
+    return Worker.objects.create(**{"host": "secret-host", "pid": 1, "started_at": now, "heartbeat_at": now, **columns})

@@ -197,6 +197,7 @@ def review(state: Any, ctx: Context) -> Any:
 @graph.node(
     effect="external",
     idempotent=True,
+    reads=["payout"],
     timeout=30,
     retry=Retry(attempts=4, backoff=0.5, on=(payments.PaymentUnavailable,)),
 )
@@ -209,7 +210,7 @@ def pay(state: Any, ctx: Context) -> Any:
     return {"payment": receipt, "notes": [f"paid {money(receipt.amount)}, payment {receipt.payment}"]}
 
 
-@graph.node(effect="external", timeout=30, not_done=(ConnectionRefusedError,))
+@graph.node(effect="external", reads=["letter"], timeout=30, not_done=(ConnectionRefusedError,))
 def send_letter(state: Any, ctx: Context) -> Any:
     """Send what was approved. A second letter cannot be taken back, so a crash in here leaves the outcome to people."""
     letter = state.letter
@@ -222,7 +223,7 @@ def send_letter(state: Any, ctx: Context) -> Any:
     return {"letter_sent": message_id, "notes": [f"letter sent to {letter.to}"]}
 
 
-@graph.node(effect="write", atomic=True)
+@graph.node(effect="write", atomic=True, reads=["claim", "case_update", "reserve_release", "payment"])
 def update_case(state: Any, ctx: Context) -> Any:
     """Record in the register what was approved."""
     if state.case_update is None and state.reserve_release is None:

@@ -85,6 +85,8 @@ def propose(state: Any, ctx: Context) -> Any:
 @graph.node(effect="write", atomic=True)
 def import_rows(state: Any, ctx: Context) -> Any:
     """Write the next few thousand good rows; the loop comes back until the file is done."""
+    before = state.cursor
+    ctx.report(before.row - 1, state.checked.rows, note=f"{before.imported:,} rows imported")
     with open_ref(ctx.input.rows) as file:
         cursor = importing.import_chunk(
             file,
@@ -108,6 +110,7 @@ def import_corrected(state: Any, ctx: Context) -> Any:
             columns=ctx.input.columns,
             asked=state.found,
             agreed=state.corrections,
+            progress=lambda rows: ctx.report(rows, state.checked.rows, note=f"{rows:,} rows compared"),
         )
     return {"report": importing.report(state.checked, state.cursor, corrected=corrected, left_out=left_out)}
 

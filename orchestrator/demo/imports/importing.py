@@ -1,6 +1,6 @@
 """Rows of a file become rows of the table. The writing nodes of the import graph call it inside their transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO
 from uuid import UUID
@@ -44,12 +44,15 @@ def import_corrected(
     columns: Sequence[Column],
     asked: Sequence[Correction],
     agreed: Sequence[Correction],
+    progress: Callable[[int], None],
 ) -> tuple[int, list[LeftOut]]:
     """Write the bad rows as they were agreed on. Gives how many are in the table, and why the others are not.
+    `progress(rows)` is called now and then.
 
     Every row is checked once more, whole: an edit may clash with another row, which no single column can show.
     """
-    cells, taken = _bad_rows_and_taken(file, checked=checked, columns=columns, asked=asked, agreed=agreed)
+    found = _records(file, checked, progress) if asked else iter(())
+    cells, taken = _bad_rows_and_taken(found, checked=checked, columns=columns, asked=asked, agreed=agreed)
     answers = {one.row: one for one in reversed(agreed)}
     good: dict[int, dict[str, str]] = {}
     left_out: list[LeftOut] = []
@@ -95,8 +98,18 @@ def _wrong(values: Mapping[str, str], columns: Sequence[Column], taken: Mapping[
     return ""
 
 
+def _records(file: IO[bytes], checked: Checked, progress: Callable[[int], None]) -> Iterator[reader.Record]:
+    """All records of an open file."""
+    for record in reader.records(
+        file, delimiter=checked.delimiter, offset=checked.start, row=1, line=checked.start_line
+    ):
+        if record.row % CHUNK == 1:
+            progress(record.row - 1)
+        yield record
+
+
 def _bad_rows_and_taken(
-    file: IO[bytes],
+    found: Iterable[reader.Record],
     *,
     checked: Checked,
     columns: Sequence[Column],
@@ -109,9 +122,6 @@ def _bad_rows_and_taken(
     unique = [(checked.header.index(column.name), column.name) for column in columns if column.unique]
     cells: dict[int, dict[str, str]] = {}
     taken: dict[str, dict[str, int]] = {name: {} for _, name in unique}
-    if not asked:
-        return cells, taken
-    found = reader.records(file, delimiter=checked.delimiter, offset=checked.start, row=1, line=checked.start_line)
     for record in found:
         if record.row in before:
             whole = len(record.cells) == len(checked.header)

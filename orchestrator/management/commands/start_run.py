@@ -14,8 +14,8 @@ from django.core.management.base import BaseCommand, CommandError
 from checkpoints import uploads
 from checkpoints.core.visible_text import visible_text
 from checkpoints.models import Run
+from checkpoints.queue import workers
 from orchestrator import runs
-from orchestrator.health import worker_alive
 from orchestrator.management import command_line
 
 _PAUSE = 0.2
@@ -111,7 +111,7 @@ def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], N
             facts = line
         if run.status not in command_line.WORKING:
             return run
-        if not warned and time.monotonic() - begun > _PATIENCE and not worker_alive():
+        if not warned and time.monotonic() - begun > _PATIENCE and not workers.any_alive():
             warn("no worker is alive; start one with: manage.py worker")
             warned = True
         time.sleep(_PAUSE)

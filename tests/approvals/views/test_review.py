@@ -7,13 +7,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Decision, Receipt
 from checkpoints.models import AuditLine, PendingWrite, Run
 from orchestrator import runs
 from tests.support import claims
-from tests.support.cast import People
+from tests.support.cast import People, named
 
 Browse = Callable[[User], Client]
 
@@ -172,15 +173,50 @@ def test_what_changed_since_it_was_opened_is_not_signed_and_other_choices_stay(
     assert not Decision.objects.exists()
 
 
-def test_what_others_settled_is_named(run: Run, people: People, browse: Browse) -> None:
+def test_what_somebody_else_settled_meanwhile_names_him_the_time_and_that_the_draft_was_not_sent(
+    run: Run, people: People, browse: Browse
+) -> None:
     page = open_review(browse, people.reviewer, run)
     write = PendingWrite.objects.get(run=run, channel="payout")
-    decision = {"write": write.write, "hash": write.hash, "verdict": "approve"}
-    reviews.sign(run.id, [decision], by=people.second_reviewer)
-    answer = sign(browse, people.reviewer, run, choose(page, payout="reject"))
+    decision = {"write": write.write, "hash": write.hash, "verdict": "reject", "reason": "no"}
+    reviews.sign(run.id, [decision], by=named(people.second_reviewer, "Ravi Shah"))
+    answer = sign(browse, people.reviewer, run, choose(page, payout="approve"))
+    at = f"{timezone.localtime():%H:}"
     assert answer.status_code == 409
-    assert b"already settled by ravi" in answer.content
+    assert answer.context["page"].message.startswith(f"Rejected by Ravi Shah at {at}")
+    assert answer.context["page"].message.endswith(" Your draft was not sent.")
+    assert slip_of(answer, "payout").settled_line.startswith("Rejected by Ravi Shah at ")
     assert not slip_of(answer, "payout").may
+
+
+def test_it_is_said_also_where_the_run_has_gone_on_meanwhile(run: Run, people: People, browse: Browse) -> None:
+    page = open_review(browse, people.reviewer, run)
+    claims.decide_all(run, by=named(people.second_reviewer, "Ravi Shah"), verdict="reject")
+    runs.advance(run.id)
+    posted = choose(page, payout="approve", letter="approve")
+    answer = sign(browse, people.reviewer, run, posted)
+    assert answer.status_code == 410
+    assert answer.context["page"].message.startswith("Rejected by Ravi Shah at ")
+    assert answer.context["page"].message.endswith(" Your drafts were not sent.")
+
+
+def test_a_request_that_stands_on_an_open_page_stays_on_it_when_the_run_asks_something_else(
+    run: Run, people: People, browse: Browse
+) -> None:
+    page = open_review(browse, people.reviewer, run)
+    claims.decide_all(run, by=people.second_reviewer)
+    runs.advance(run.id)
+    again = browse(people.reviewer).get(page.context["page"].live_url)
+    assert [slip.verdict for slip in again.context["page"].slips] == ["approved"] * 3
+    assert browse(people.nobody).get(page.context["page"].live_url).status_code == 404
+
+
+def test_who_cancelled_the_run_is_called_by_name(run: Run, people: People, browse: Browse) -> None:
+    runs.cancel(run.id, by=named(people.starter, "Olive Hart"), reason="not wanted")
+    assert (
+        " by Olive Hart. None of these writes will happen."
+        in open_review(browse, people.reviewer, run).content.decode()
+    )
 
 
 def test_who_is_no_reviewer_reads_a_sentence_instead_of_buttons(run: Run, people: People, browse: Browse) -> None:
@@ -261,3 +297,24 @@ def _count(client: Client, run: Run, at_most: Any) -> int:
 def test_a_row_of_the_inbox_leads_to_its_review(run: Run, people: People, browse: Browse) -> None:
     html = browse(people.reviewer).get(reverse("inbox")).content.decode()
     assert f'href="{reverse("review", args=[run.id])}"' in html
+
+
+def test_each_slip_has_the_mark_of_what_it_sets_off_and_names_the_node(
+    run: Run, people: People, browse: Browse
+) -> None:
+    page = open_review(browse, people.reviewer, run)
+    assert {slip.effect.effect for slip in page.context["page"].slips} == {"external"}
+    html = page.content.decode()
+    assert html.count('data-test="effect">External, when <code>pay</code> runs.') == 3
+    assert "#fx-external" in html
+
+
+def test_a_fault_is_one_plain_sentence_at_its_field(run: Run, people: People, browse: Browse) -> None:
+    page = open_review(browse, people.reviewer, run)
+    posted = choose(page, payout="edit")
+    posted[f"e-{slip_of(page, 'payout').write}.amount"] = "a lot"
+    answer = sign(browse, people.reviewer, run, posted)
+    amount = next(c for c in slip_of(answer, "payout").control.walk() if c.path == "amount")
+    assert amount.error == "This must be a number."
+    assert slip_of(answer, "payout").errors == ["Amount: This must be a number."]
+    assert b"Input should" not in answer.content

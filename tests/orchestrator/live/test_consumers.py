@@ -15,7 +15,7 @@ from orchestrator.live import consumers, hub
 from orchestrator.live.routing import websocket_urlpatterns
 from tests.support.browsers import happen
 from tests.support.cast import People
-from tests.support.rows import a_run
+from tests.support.rows import a_request, a_run, a_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -147,3 +147,33 @@ async def test_one_look_serves_all_watchers(run: Run, people: People, monkeypatc
         await asyncio.sleep(hub.PERIOD * 4)
     assert len(asked) <= 5
     assert set(asked) == {1}
+
+
+async def test_the_bar_is_told_at_once_and_whenever_something_is_asked_or_settled(run: Run, people: People) -> None:
+    rita = await database_sync_to_async(lambda: people.reviewer)()
+    async with socket("/ws/reviews/", rita) as live:
+        at_first = await live.receive_json_from(timeout=15)
+        assert (at_first["waiting"], at_first["more"]) == (0, False)
+        asked = await database_sync_to_async(a_request)(run, "user:rita")
+        then = await live.receive_json_from(timeout=15)
+        assert (then["waiting"], then["mark"] != at_first["mark"]) == (1, True)
+        await database_sync_to_async(a_request)(run, "user:ravi")
+        await database_sync_to_async(lambda: type(asked).objects.filter(id=asked.id).update(status="settled"))()
+        assert (await live.receive_json_from(timeout=15))["waiting"] == 0
+
+
+async def test_the_bar_is_not_told_of_what_others_are_asked(run: Run, people: People) -> None:
+    rita = await database_sync_to_async(lambda: people.reviewer)()
+    async with socket("/ws/reviews/", rita) as live:
+        await live.receive_json_from(timeout=15)
+        await database_sync_to_async(a_request)(run, "user:ravi")
+        assert await live.receive_nothing(timeout=hub.INBOX_PERIOD * 2)
+
+
+async def test_the_bar_is_told_when_the_last_worker_is_silent_and_when_one_is_back(run: Run, people: People) -> None:
+    async with socket("/ws/reviews/", people.nobody) as live:
+        assert (await live.receive_json_from(timeout=15))["silence"] == {"since": None, "text": ""}
+        made = await database_sync_to_async(a_worker)()
+        assert (await live.receive_json_from(timeout=15))["silence"] is None
+        await database_sync_to_async(lambda: type(made).objects.update(stopped_at=made.started_at))()
+        assert (await live.receive_json_from(timeout=15))["silence"]["since"] == made.heartbeat_at.isoformat()

@@ -57,6 +57,14 @@ async def test_an_open_socket_ends_with_its_session_even_if_nothing_happens(
         assert await close_of(live) == consumers.SIGNED_OUT
 
 
+async def test_the_bar_ends_with_the_session_too(people: People, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "CHECK_AGAIN", 0.1)
+    async with ada.socket("/ws/reviews/") as live:
+        assert (await live.receive_json_from(timeout=15))["waiting"] == 0
+        await database_sync_to_async(close_the_account)(people.auditor, ada)
+        assert await close_of(live) == consumers.SIGNED_OUT
+
+
 def test_what_is_silent_is_looked_at_every_few_seconds() -> None:
     assert consumers.CHECK_AGAIN <= 5
 

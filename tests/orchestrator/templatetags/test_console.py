@@ -8,6 +8,9 @@ import pytest
 from django.utils import timezone
 
 from checkpoints.core.status import Status
+from checkpoints.models import Run
+from checkpoints.sealing.sealed_columns import pack_json
+from orchestrator.runs.labels import NOT_KEPT
 from orchestrator.templatetags import console
 
 
@@ -69,14 +72,41 @@ def test_a_run_that_goes_on_has_lasted_until_now_and_one_that_has_not_begun_not_
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        ({"status": "failed", "error_code": "node_failed"}, "node failed"),
+        (
+            {"status": "failed", "error_code": "node_failed", "error": {"type": "OSError", "message": "no\nanswer"}},
+            "OSError: no answer",
+        ),
+        (
+            {"status": "failed", "error_code": "limit_reached", "error": {"message": "too many rounds"}},
+            "too many rounds",
+        ),
+        ({"status": "failed", "error_code": "node_failed", "error": {"message": "x" * 200}}, "x" * 120 + "…"),
+        ({"status": "failed", "error_code": "node_failed"}, NOT_KEPT[:120]),
         ({"status": "completed", "error_code": "node_failed"}, ""),
         ({"status": "paused", "error_code": ""}, "waits for people"),
     ],
 )
 def test_the_second_line_of_a_run_says_why_it_is_where_it_is(run: dict[str, Any], words: str) -> None:
-    assert console.reason(SimpleNamespace(**run)) == words
+    error = pack_json(run["error"]) if "error" in run else b""
+    assert console.reason(Run(**{**run, "error": error})) == words
 
 
 def test_long_hashes_are_shortened_in_the_middle_and_short_ones_not() -> None:
     assert (console.short("0123456789"), console.short("0123456789abcdef")) == ("0123456789", "0123…cdef")
+
+
+def test_an_age_ticks_and_carries_its_exact_time() -> None:
+    at = timezone.now() - timedelta(minutes=5)
+    exact = timezone.localtime(at).isoformat()
+    assert console.since(at).startswith(f'<time datetime="{exact}"')
+    assert console.since(at).endswith('data-tick="since">5 min</time>')
+    assert console.left(at + timedelta(hours=2)).endswith('data-tick="left">1 h 54 min</time>')
+
+
+def test_how_long_a_run_takes_ticks_until_it_has_ended() -> None:
+    begun = timezone.now() - timedelta(seconds=61.5)
+    going = SimpleNamespace(started_at=begun, ended_at=None, status="running")
+    assert str(console.lasted(going)).endswith('data-tick="lasted">0:01:01</time>')
+    ended = SimpleNamespace(started_at=begun, ended_at=begun + timedelta(seconds=7), status="completed")
+    assert console.lasted(ended) == "0:00:07"
+    assert console.lasted(SimpleNamespace(started_at=begun, ended_at=None, status="failed")) == "0:01:01"

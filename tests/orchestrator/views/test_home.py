@@ -1,17 +1,23 @@
 """The frame of every page: the door, the way in, the theme, errors, and what the browser is told to keep."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client, RequestFactory
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
-from checkpoints.models import Run
+from checkpoints.models import Run, Worker
+from checkpoints.queue import workers
 from orchestrator.models import Preference
 from orchestrator.views import errors
 from tests.support import claims
 from tests.support.cast import PASSWORD, People
+from tests.support.rows import a_worker
 
 Browse = Callable[[User], Client]
 
@@ -26,7 +32,7 @@ def test_home_leads_to_the_reviews_if_something_waits_else_to_the_runs(
 def test_the_bar_counts_what_waits_for_this_person(run: Run, people: People, browse: Browse) -> None:
     claims.paused("CLM-2", people.starter)
     assert b"data-waiting>2<" in browse(people.reviewer).get(reverse("runs")).content
-    assert b"data-waiting" not in browse(people.starter).get(reverse("runs")).content
+    assert b"data-waiting hidden>0<" in browse(people.starter).get(reverse("runs")).content
 
 
 def test_signing_in_leads_on_and_a_wrong_password_says_so(people: People) -> None:
@@ -98,3 +104,37 @@ def test_the_workers_page_says_when_nobody_has_been_heard_from(
     html = browse(people.starter).get(reverse("workers")).content.decode()
     assert "No worker has been heard from." in html
     assert "Nothing is lost." in html
+
+
+@pytest.mark.parametrize("page", ["runs", "inbox", "graphs", "workers"])
+def test_every_page_says_that_no_worker_is_there_and_since_when(page: str, people: People, browse: Browse) -> None:
+    silent = a_worker(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    html = browse(people.starter).get(reverse(page)).content.decode()
+    strip = html[html.index('id="no-worker"') : html.index("<main")]
+    assert " hidden" not in strip.partition(">")[0]
+    assert f'since <time datetime="{timezone.localtime(silent.heartbeat_at).isoformat()}"' in strip
+    a_worker()
+    strip = browse(people.starter).get(reverse(page)).content.decode().partition('id="no-worker"')[2]
+    assert " hidden" in strip.partition(">")[0]
+
+
+def test_what_to_do_about_workers_is_told_to_who_may_see_them(people: People, browse: Browse) -> None:
+    for person, told in ((people.starter, True), (people.nobody, False)):
+        html = browse(person).get(reverse("runs")).content.decode()
+        strip = html[html.index('id="no-worker"') : html.index("<main")]
+        assert ("manage.py worker" in strip, reverse("workers") in strip) == (told, told)
+
+
+def test_who_is_not_signed_in_is_not_told_of_workers(db: None) -> None:
+    assert b"no-worker" not in Client().get(reverse("login")).content
+
+
+def test_whether_a_worker_is_there_costs_one_query(people: People) -> None:
+    a_worker()
+    with CaptureQueriesContext(connection) as queries:
+        assert workers.silence() is None
+    assert len(queries) == 1
+    with CaptureQueriesContext(connection) as queries:
+        Worker.objects.update(draining=True)
+        assert workers.silence() is not None
+    assert len(queries) == 3

@@ -8,10 +8,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from approvals.models import Receipt
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from tests.support import claims
-from tests.support.cast import People
+from tests.support.cast import People, named
 from tests.support.rows import a_checkpoint, a_run
 
 Browse = Callable[[User], Client]
@@ -119,3 +120,30 @@ def test_the_run_page_costs_the_same_with_ten_times_the_checkpoints(
             assert client.get(url).status_code == 200
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]
+
+
+def test_a_run_that_has_ended_leads_to_what_was_decided_and_to_its_receipts(
+    run: Run, people: People, browse: Browse
+) -> None:
+    claims.decide_all(run, by=named(people.reviewer, "Rita Lund"))
+    assert runs.advance(run.id).status == "completed"
+    receipt = reverse("receipt", args=[Receipt.objects.get().id])
+    seen = {person: browse(person).get(reverse("run", args=[run.id])).content.decode()
+            for person in (people.reviewer, people.auditor, people.starter)}  # fmt: skip
+    assert [reverse("review", args=[run.id]) in html for html in seen.values()] == [True, True, True]
+    # A receipt is for who signed, and for the auditor.
+    assert [receipt in html for html in seen.values()] == [True, True, False]
+    assert "Receipt of Rita Lund" in seen[people.auditor]
+
+
+def test_who_acted_is_called_by_name_in_the_log(run: Run, people: People, browse: Browse) -> None:
+    claims.decide_all(run, by=named(people.reviewer, "Rita Lund"))
+    html = browse(people.starter).get(reverse("run", args=[run.id]), {"tab": "events"}).content.decode()
+    assert "decision signed by Rita Lund" in html
+    assert "by rita" not in html
+
+
+def test_who_cancelled_it_is_called_by_name(run: Run, people: People, browse: Browse) -> None:
+    runs.cancel(run.id, by=named(people.starter, "Olive Hart"), reason="not wanted")
+    html = browse(people.starter).get(reverse("run", args=[run.id])).content.decode()
+    assert "by Olive Hart.</strong>" in html

@@ -101,3 +101,26 @@ def test_the_list_costs_the_same_with_ten_times_the_rows(
             client.get(reverse("runs"))
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]
+
+
+def test_a_run_that_failed_says_why_in_the_list(claim_graph: None, people: People, browse: Browse) -> None:
+    claims.BROKEN.add("read")
+    failed = claims.paused("CLM-1", people.starter)
+    assert failed.status == "failed"
+    html = browse(people.starter).get(reverse("runs")).content.decode()
+    assert "RuntimeError: the register does not answer" in html
+    assert "node failed" not in html
+
+
+def test_the_reasons_of_many_failed_runs_cost_no_further_query(
+    claim_graph: None, people: People, browse: Browse, django_assert_max_num_queries: Any
+) -> None:
+    claims.BROKEN.add("read")
+    client, counts = browse(people.starter), []
+    for more in (1, 5):
+        for number in range(more):
+            claims.paused(f"CLM-{more}-{number}", people.starter)
+        with django_assert_max_num_queries(20) as seen:
+            client.get(reverse("runs"))
+        counts.append(len(seen.captured_queries))
+    assert counts[0] == counts[1]

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from checkpoints.models import Run, Upload
 from checkpoints.sealing.sealed_columns import unpack_json
+from tests.support import claims
 from tests.support.cast import People
 
 Browse = Callable[[User], Client]
@@ -158,4 +159,19 @@ def test_who_may_not_start_reads_a_sentence(claim_graph: None, people: People, b
     assert b"You may look, but not start runs." in page.content
     assert b'<form class="panel modes"' not in page.content
     assert client.post(URL, GOOD).status_code == 403
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_file_that_is_too_large_names_the_limit_at_its_field(
+    required: bool, claim_graph: None, people: People, browse: Browse, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "MAX_UPLOAD_BYTES": 1024}
+    large = SimpleUploadedFile("letter.txt", b"x" * 2048)
+    with claims.registered(claims.graph_of(), claims.with_a_file("with_a_file", required=required)):
+        answer = browse(people.starter).post("/graphs/with_a_file/start/", {"mode": "form", "i.letter": large})
+    assert answer.status_code == 422
+    html = answer.content.decode()
+    assert html.count("letter.txt has 2.0 KB; a file may have at most 1.0 KB.") == 2
+    assert "Choose a file." not in html
     assert not Run.objects.exists()

@@ -1,0 +1,57 @@
+// The inbox: what is new is added at its end, what is settled says so and stays in its place until the page is loaded
+// again. Nothing moves under the pointer; the server decides what this person may see of each row.
+
+import { announce } from './tools.js';
+import { latestInbox } from './live.js';
+import { fetchPage, swapParts } from './swap.js';
+
+const panel = () => document.getElementById('inbox');
+const rows = (page) => [...page.querySelectorAll('#inbox li[data-ask]')];
+let turn = 0;
+
+// Those that are no longer in this folder: how they stand now, or gone where they may not be seen any more.
+const settle = async (old) => {
+  const query = new URLSearchParams(old.map((row) => ['id', row.dataset.ask]));
+  const page = await fetchPage(`${panel().dataset.rows}?${query}`).catch(() => null);
+  if (!page) return;
+  for (const row of old) {
+    const fresh = page.getElementById(row.id);
+    if (!fresh) { row.remove(); continue; }
+    fresh.classList.add('gone');
+    fresh.classList.remove('hot', 'warm');
+    if (!row.contains(document.activeElement)) row.replaceWith(fresh); else row.classList.add('gone');
+  }
+};
+
+const update = async () => {
+  const mine = ++turn;
+  const page = await fetchPage(location.href).catch(() => null);
+  if (!page || mine !== turn) return;
+  document.title = page.title;
+  panel().dataset.mark = page.getElementById('inbox').dataset.mark;
+  swapParts(page, ['folders']);
+  const total = page.querySelector('#inbox .tfoot span');
+  panel().querySelector('.tfoot span')?.replaceChildren(...(total?.childNodes ?? ['Nothing waits here any more.']));
+  const list = panel().querySelector('ul');
+  const fresh = rows(page);
+  if (!list) { if (fresh.length) { swapParts(page, ['inbox']); announce('A review waits for you.'); } return; }
+  const still = new Set(fresh.map((row) => row.id));
+  const left = rows(document).filter((row) => !still.has(row.id) && !row.classList.contains('gone'));
+  let added = 0;
+  for (const row of fresh) {
+    const old = document.getElementById(row.id);
+    if (!old) { list.append(row); added += 1; } else if (!old.contains(document.activeElement)) old.replaceWith(row);
+  }
+  if (left.length) await settle(left);
+  if (added) announce(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
+};
+
+const hear = ({ waiting, more, mark }) => {
+  const count = waiting ? `(${waiting}${more ? '+' : ''}) ` : '';
+  document.title = count + document.title.replace(/^\(\d+\+?\) /, '');
+  if (mark !== panel().dataset.mark) update();
+};
+
+document.addEventListener('countersign:inbox', ({ detail }) => hear(detail));
+if (latestInbox()) hear(latestInbox());
+document.addEventListener('countersign:poll', update);
