@@ -108,7 +108,7 @@ def check_direct_statements(app_configs: Sequence[AppConfig] | None, **_: Any) -
     """orchestrator.W002: commits go past Django's cursors, with a Django or a psycopg that this was not tested with."""
     if check_settings(app_configs) or not conf().direct_statements:
         return []
-    versions = [("Django", django.get_version(), TESTED_DJANGO)]
+    versions: list[tuple[str, str, tuple[str, ...]]] = [("Django", django.get_version(), TESTED_DJANGO)]
     if connection.vendor == "postgresql":
         versions.append(("psycopg", import_module("psycopg").__version__, TESTED_PSYCOPG))
     return [
