@@ -95,7 +95,7 @@ class AppendOnly(models.QuerySet[Any]):
 
 
 class Receipt(Sealed):
-    """What one signing did: per write counted, came back, or already settled. Its meaning never changes."""
+    """What one signing did: per write counted or not, and why not. Its meaning never changes."""
 
     IDENTITY = ("run_id", "id")
 
@@ -108,7 +108,7 @@ class Receipt(Sealed):
     body_hash = models.CharField(
         max_length=64, help_text="Hash of what was posted: the same key with another body is a conflict."
     )
-    lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, by}] in the order signed.")
+    lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, ...}] in the order signed.")
 
     class Meta:
         ordering = ["-at"]

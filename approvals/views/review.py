@@ -18,12 +18,13 @@ from approvals import permissions, reviews
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import card_pages, consequences, review_form, write_cards
+from approvals.views import card_pages, consequences, review_form, signatures, write_cards
 from approvals.views.card_pages import CardPages
 from approvals.views.inbox import asked_of
 from approvals.views.page import opens_payloads, render, visible_run
 from approvals.views.review_form import Choice
-from approvals.views.write_cards import Drawing, Question, Slot, WriteCard
+from approvals.views.signatures import Slot
+from approvals.views.write_cards import Drawing, Question, Viewer, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
@@ -111,11 +112,11 @@ class Review:
 
     @property
     def signed(self) -> int:
-        return sum(1 for slot in self.slots if not slot.open)
+        return sum(1 for slot in self.slots if not slot.open and slot.counts)
 
     @property
     def quorum(self) -> int:
-        return len(self.slots)
+        return sum(1 for slot in self.slots if slot.counts)
 
     @property
     def _requests(self) -> list[ApprovalRequest]:
@@ -262,7 +263,8 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
-        shown = write_cards.question(asked, why_not[request_id], own, compiled, first=first, drawing=drawing)
+        viewer = Viewer(user.pk, why_not[request_id])
+        shown = write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing)
         questions.append(shown)
     _add_originals(questions)
     may_sign = any(slip.may for q in questions for slip in q.slips)
@@ -271,7 +273,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
         user=user,
         requests=questions,
         standing=standing,
-        slots=write_cards.slots(standing, decisions, user, may_sign),
+        slots=signatures.slots(standing, decisions, user, may_sign),
         outcomes=consequences.of_requests(compiled, [a.request for a in standing.values() if a.outcome is None]),
         key=key or uuid4().hex,
     )

@@ -1,21 +1,21 @@
 """The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from approvals.core import Standing
+from approvals.core import EXCLUDED, Standing, excludes
 from approvals.forms import controls
 from approvals.forms.controls import Control
-from approvals.gates.request_state import RequestState
+from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import card_pages, comparison
 from approvals.views.card_pages import CardPages, Pager, Raw
 from approvals.views.edit_script import Steps
-from approvals.views.inbox import asked_of, name_of
+from approvals.views.inbox import name_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
 from checkpoints.core.visible_json import label_of
@@ -42,6 +42,14 @@ class Drawing:
     asked: Forms
     pages: CardPages = field(default_factory=CardPages)
     steps: Steps = field(default_factory=Steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a request: the id of the account, and why this person may not sign it; empty where he may."""
+
+    id: int | None
+    why_not: str
 
 
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
@@ -93,7 +101,12 @@ class WriteCard:
     signed: list[Signed]
     drawing: Drawing
     editable: bool = False
+    as_proposed: str = ""
+    why_not: str = ""
+    own: str = ""
+    four_eyes: bool = False
     original: Raw | None = None
+    edit: "EditCard | None" = None
     stale: str = ""
     chosen: str = ""
     reason: str = ""
@@ -145,6 +158,17 @@ class WriteCard:
 
 
 @dataclass(frozen=True, slots=True)
+class EditCard:
+    """What an edit changed, as the part of a slip that draws a change wants it."""
+
+    anchor: str
+    write: str
+    number: int
+    shown: Shown
+    beside: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One request: what it asks, and its slips."""
 
@@ -158,22 +182,9 @@ class Question:
     slips: list[WriteCard]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One needed signature."""
-
-    name: str
-    text: str
-    at: datetime | None = None
-
-    @property
-    def open(self) -> bool:
-        return self.at is None
-
-
 def question(
     asked: RequestState,
-    why_not: str,
+    viewer: Viewer,
     decisions: Iterable[Decision],
     compiled: Compiled | None,
     *,
@@ -184,18 +195,18 @@ def question(
     edited.
     """
     request = asked.request
-    by_write: dict[UUID, list[Signed]] = {}
+    by_write: dict[UUID, list[Decision]] = {}
     for decision in decisions:
-        by_write.setdefault(decision.write, []).append(_signed(decision))
+        by_write.setdefault(decision.write, []).append(decision)
     is_open = request.status == RequestStatus.OPEN
     slips = [
-        _slip(asked, row, compiled, drawing, number=first + n, signed=by_write.get(row.write, []), may=not why_not)
+        _slip(asked, row, compiled, drawing, number=first + n, given=by_write.get(row.write, []), viewer=viewer)
         for n, row in enumerate(asked.writes)
     ]
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
-    why_not = why_not if is_open else ""
+    why_not = viewer.why_not if is_open else ""
     return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
 
 
@@ -215,22 +226,23 @@ def _slip(
     drawing: Drawing,
     *,
     number: int,
-    signed: list[Signed],
-    may: bool,
+    given: list[Decision],
+    viewer: Viewer,
 ) -> WriteCard:
     value, base = sealed_columns.read_value(row, "value"), pending_writes.base_of(row)
     shown = sealed_columns.read_value(row, "shown") or {}
     standing, write = asked.standings[row.write], str(row.write)
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
-    adds = not base.bound
-    editable = may and is_open and compiled is not None and row.channel in compiled.channels
+    why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
+    may = is_open and not (viewer.why_not or why_not)
+    editable = may and compiled is not None and row.channel in compiled.channels
     change = comparison.compare(base.value, value, adds=adds, change=shown.get("change", ()), steps=drawing.steps)
     raw = partial(card_pages.raw_json, pages=drawing.pages, write=write)
     return WriteCard(
         number=number,
         row=row,
         request=asked.request.id,
-        title=row.label or f"{row.node} sets {row.channel}",
+        title=title_of(row, shown),
         say=_say(shown.get("reversible"), row.channel),
         shown=page_of(change, drawing.pages, write),
         raw=raw("proposed", value, part="json"),
@@ -239,14 +251,37 @@ def _slip(
         adds=adds,
         standing=standing,
         open=is_open,
-        may=may and is_open,
+        may=may,
         reason_required=row.channel in asked.request.policy["reason_required"],
         control=_control(compiled, row, value, drawing) if editable and compiled else None,
-        signed=signed,
+        signed=[_signed(decision) for decision in given],
         drawing=drawing,
         editable=editable,
+        as_proposed=str(shown.get("as_proposed") or ""),
+        why_not=why_not,
+        own=_own(asked, row, given, viewer) if may else "",
+        four_eyes=policy_of(asked.request).four_eyes,
         stale=_stale(row) if is_open else "",
     )
+
+
+def title_of(row: PendingWrite, shown: dict[str, Any]) -> str:
+    """What a write is called. `shown` is what is shown of it, as its row keeps it."""
+    return str(shown.get("label") or row.label or f"{row.node} sets {row.channel}")
+
+
+def _why_not(asked: RequestState, row: PendingWrite, viewer: Viewer) -> str:
+    """Why this person may not decide this one write, though perhaps others of the request."""
+    excluded = not viewer.why_not and excludes(policy_of(asked.request), row.author_id, viewer.id)
+    return EXCLUDED if excluded else ""
+
+
+def _own(asked: RequestState, row: PendingWrite, given: list[Decision], viewer: Viewer) -> str:
+    """What this person's earlier verdict on the open write does, and what another one would."""
+    mine = [d for d in given if d.by_id == viewer.id and d.revision == row.revision]
+    if not mine or viewer.id not in asked.standings[row.write].by:
+        return ""
+    return f"You {DID[mine[-1].verdict]} already. It counts once; if you decide again, only the newer verdict counts."
 
 
 def page_of(change: comparison.Comparison, pages: CardPages, write: str) -> Shown:
@@ -292,8 +327,19 @@ def _control(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing
     return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
 
 
+def first_page(change: comparison.Comparison) -> Shown:
+    """The first page of a comparison, for where there is room for no more."""
+    shown = page_of(change, CardPages(), "")
+    more = change.pages > 1 or len(change.same) > comparison.PAGE
+    rest = f"{shown.unlisted}There is more than fits here. " if more else shown.unlisted
+    return replace(shown, pager=Pager("change", 0, 1), same_pager=Pager("same", 0, 1), unlisted=rest)
+
+
 def add_original(slip: WriteCard, value: Any) -> None:
     """Put what the node had proposed beside an edited write."""
+    edited = sealed_columns.read_value(slip.row, "value")
+    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=("Proposed", "Edited"))
+    slip.edit = EditCard(f"{slip.anchor}-e", slip.write, slip.number, first_page(change))
     slip.original = card_pages.raw_json("originally", value, slip.drawing.pages, slip.write, "original")
 
 
@@ -302,38 +348,3 @@ def keep_choice(slip: WriteCard, choice: Choice) -> None:
     slip.chosen, slip.reason, slip.errors = choice.verdict, choice.reason, choice.errors
     if choice.control is not None:
         slip.control = choice.control
-
-
-def slots(asked: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
-    """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
-    per_person: dict[Any, list[Decision]] = {}
-    for decision in decisions:
-        per_person.setdefault(decision.by_id, []).append(decision)
-    found = [Slot(_person(given[0], user), _summary(given), max(d.at for d in given)) for given in per_person.values()]
-    lacking = max((_lacking(one) for one in asked.values()), default=0)
-    for number in range(lacking):
-        own = may_sign and number == 0 and user.pk not in per_person
-        names = {p for one in asked.values() for p in one.request.policy["reviewers"]}
-        others = Slot("Somebody else", f"May sign: {asked_of(sorted(names), user)}.")
-        found.append(Slot("You", "") if own else others)
-    return found
-
-
-def _lacking(asked: RequestState) -> int:
-    """How many signatures the least signed of the open writes still needs."""
-    if asked.request.status != RequestStatus.OPEN:
-        return 0
-    still = [asked.request.quorum - len(s.by) for s in asked.standings.values() if not s.settled]
-    return max(still, default=0)
-
-
-def _person(decision: Decision, user: Any) -> str:
-    if decision.by is None:
-        return "The system"
-    return "You" if decision.by_id == user.pk else name_of(decision.by)
-
-
-def _summary(given: list[Decision]) -> str:
-    counts = {word: sum(1 for d in given if d.verdict == word) for word in ("approve", "edit", "reject")}
-    words = {"approve": "approved", "edit": "edited", "reject": "rejected"}
-    return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."

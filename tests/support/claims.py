@@ -65,6 +65,7 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
         name, input=Claim, state=State, label="Claim {claim_id}", facts=[Fact("Claim", "input.claim_id", True)]
     )
     shows = {"letter": Show(label="Send the letter", reversible="A letter cannot be taken back.", reason_required=True)}
+    texts = {"title": "Pay {input.claim_id}?", "facts": [Fact("Amount", "input.amount")], "writes": shows}
 
     @graph.node(effect="read")
     def read(state: State, ctx: Any) -> Any:
@@ -72,15 +73,7 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
             raise RuntimeError("the register does not answer")
         return {"notes": [f"claim {ctx.input.claim_id}"]}
 
-    @graph.node(
-        effect="human",
-        gate=Gate(
-            reviewers=["group:reviewer"],
-            title="Pay {input.claim_id}?",
-            facts=[Fact("Amount", "input.amount")],
-            **{"writes": shows, **gate},
-        ),
-    )
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], **{**texts, **gate}))
     def propose(state: State, ctx: Any) -> Any:
         return [
             Write("payout", {"amount": "12.50", "account": "DE89370400440532013000"}, label="Pay €12.50"),
