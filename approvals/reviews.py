@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from approvals import signing
+from approvals.drafts import forget_drafts
 from approvals.gates.request_state import load_states, require_all_decisions
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
@@ -151,5 +152,6 @@ def _write(act: Signing, receipt: Receipt) -> None:
     changed = {"status": RequestStatus.SETTLED, "settled_at": act.at, "settled_seq": last}
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(outcome=result, **changed)
+    forget_drafts(act.run, act.by, signed=[one.write for one in act.decisions], settled=act.settled)
     if settled:
         notify.wake(act.run.id)

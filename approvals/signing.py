@@ -51,7 +51,7 @@ class Item:
 
 @dataclass(slots=True)
 class Signing:
-    """One signing under way. `asked` gives each write's request."""
+    """One signing under way. `asked` gives each write's request; `settled` are writes that no longer stand open."""
 
     run: Run
     by: Any
@@ -62,6 +62,7 @@ class Signing:
     receipt: list[dict[str, Any]] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     checked: set[UUID] = field(default_factory=set)
+    settled: set[UUID] = field(default_factory=set)
 
     @property
     def counted(self) -> bool:
@@ -259,6 +260,7 @@ def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], li
 
 def _note_standings(act: Signing, asked: RequestState, standings: Mapping[UUID, Standing]) -> None:
     """Say in the receipt where each signed write stands with it: its verdict, or how many signatures it has."""
+    act.settled |= {write for write, standing in standings.items() if standing.settled}
     for line in act.receipt:
         standing = standings.get(UUID(line["write"]))
         if standing and line["result"] in ("counted", "kept"):

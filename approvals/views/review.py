@@ -1,7 +1,7 @@
 """The review page of one run, and signing: one page for all that the run asks, one act for all that is signed."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -12,16 +12,18 @@ from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from approvals import permissions, reviews
+from approvals.drafts import DraftChoice, drafts_of
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, consequences, review_form, signatures, write_cards
 from approvals.views.card_pages import CardPages
+from approvals.views.drafted_outcome import Next, drafted_outcome
 from approvals.views.inbox import asked_of
-from approvals.views.page import opens_payloads, render, visible_run
+from approvals.views.page import opens_payloads, posted_from_review, render, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Drawing, Question, Viewer, WriteCard
@@ -53,8 +55,7 @@ ANSWERS: dict[type[CountersignError], int] = {
     WrongStatus: 410,
 }
 """What the page answers for each refusal of the verb."""
-MANY = 12
-"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
+WORDS = {"approve": "Approve", "edit": "Edit", "reject": "Reject"}
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class Review:
     slots: list[Slot]
     outcomes: list[consequences.Outcomes]
     key: str
+    number: int = 1
+    next: Next | None = None
     message: str = ""
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
@@ -95,7 +98,7 @@ class Review:
 
     @property
     def many(self) -> bool:
-        return len(self.slips) > MANY
+        return len(self.slips) > write_cards.MANY
 
     @property
     def url(self) -> str:
@@ -160,20 +163,19 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     return _shown(request, review_of(visible_run(request.user, ref), request.user, drawing=drawing))
 
 
-@login_required
-@require_POST
+@posted_from_review
 @opens_payloads
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
-    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], drawing=_as_posted(request))
+    shown = review_of(run, request.user, key=request.POST.get("key", "")[:200], drawing=as_posted(request))
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
     chosen = review_form.choices(request.POST, controls)
     if review_form.unreadable(list(chosen.values())):
-        return _again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
+        return show_again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
     if not chosen:
         nothing = InvalidValue("Nothing was decided, so nothing was signed. Choose for at least one write.")
-        return _again(request, shown, chosen, nothing)
+        return show_again(request, shown, chosen, nothing)
     try:
         decisions, by = [choice.decision() for choice in chosen.values()], cast(AbstractBaseUser, request.user)
         receipt = reviews.sign(run.id, decisions, by=by, idempotency_key=shown.key or None)
@@ -190,11 +192,11 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
     spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
     key = uuid4().hex if spent else request.POST.get("key", "")
-    shown = review_of(visible_run(request.user, run.id), request.user, key=key, drawing=_as_posted(request))
-    return _again(request, shown, chosen, error)
+    shown = review_of(visible_run(request.user, run.id), request.user, key=key, drawing=as_posted(request))
+    return show_again(request, shown, chosen, error)
 
 
-def _as_posted(request: HttpRequest) -> Drawing:
+def as_posted(request: HttpRequest) -> Drawing:
     """The edit forms that were posted. One that was filled in field by field has no control with its write's bare
     name; one that was chosen without having been drawn is drawn now.
     """
@@ -205,7 +207,8 @@ def _as_posted(request: HttpRequest) -> Drawing:
     )
 
 
-def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
+def show_again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
+    """The page with what was posted, and why it was not done."""
     moved = set(error.facts.get("moved", ()))
     for slip in shown.slips:
         choice = chosen.get(slip.write)
@@ -247,18 +250,16 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
 
 
 def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review:
-    """The review as this person sees it. The number of queries does not grow with writes or requests.
-
-    A few writes are all edited field by field; of many only those that somebody asked for, so that the page stays
-    light.
+    """The review as this person sees it, with what he chose and has not signed. The number of queries does not grow
+    with writes or requests.
     """
-    standing = {asked.request.id: asked for asked in load_states(_requests(run), protection_of(run))}
-    made = Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq")
+    standing = {asked.request.id: asked for asked in load_states(requests_of(run), protection_of(run))}
+    made = list(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
     compiled = registry.find_graph(run.fingerprint)
-    why_not = _why_not(user, [asked.request for asked in standing.values()], run)
-    few = sum(len(asked.writes) for asked in standing.values()) <= MANY
-    drawing = replace(drawing, fields=lambda _: True) if few else drawing
+    why_not = reasons_not_to_sign(user, [asked.request for asked in standing.values()], run)
+    kept = drafts_of(user, run)
+    drawing = write_cards.drawing_with(kept, drawing, sum(len(asked.writes) for asked in standing.values()))
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
@@ -267,6 +268,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
         shown = write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing)
         questions.append(shown)
     _add_originals(questions)
+    _put_drafts([slip for q in questions for slip in q.slips], kept)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
         run=run,
@@ -276,10 +278,24 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
         slots=signatures.slots(standing, decisions, user, may_sign),
         outcomes=consequences.of_requests(compiled, [a.request for a in standing.values() if a.outcome is None]),
         key=key or uuid4().hex,
+        number=max((one.number for one in kept.values()), default=0) + 1,
+        next=drafted_outcome(compiled, list(standing.values()), made, kept, user.pk),
     )
 
 
-def _requests(run: Run) -> list[ApprovalRequest]:
+def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> None:
+    """Put what was kept onto the slips. What was chosen for another revision is told, and never applied."""
+    for slip in slips:
+        draft = kept.get(slip.write)
+        if draft is None or not slip.open:
+            continue
+        if draft.hash != slip.row.hash:
+            slip.lost = WORDS.get(draft.verdict, "")
+        elif slip.may:
+            write_cards.keep_choice(slip, review_form.choice_of(draft, slip.control))
+
+
+def requests_of(run: Run) -> list[ApprovalRequest]:
     """What the run asks now; where it asks nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
     # What a cancelled run had asked stays readable.
@@ -295,7 +311,7 @@ def _requests(run: Run) -> list[ApprovalRequest]:
     return found
 
 
-def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
+def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
     """For each request why this person may not sign it; empty where he may. A constant number of queries."""
     held = permissions.principals_of(user)
     mine = {r.id for r in requests if not set(r.policy["reviewers"]).isdisjoint(held)}

@@ -1,6 +1,6 @@
 """The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals.core import EXCLUDED, Standing, excludes
+from approvals.drafts import DraftChoice
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.request_state import RequestState, policy_of
@@ -26,6 +27,8 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
 
 Forms = Callable[[str], bool]
+MANY = 12
+"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
 LARGE = 32 * 1024
 """Bytes of a value from which its edit form is drawn only where somebody asks for it."""
 
@@ -42,6 +45,20 @@ class Drawing:
     asked: Forms
     pages: CardPages = field(default_factory=CardPages)
     steps: Steps = field(default_factory=Steps)
+
+
+def drawing_with(kept: Mapping[str, DraftChoice], drawing: Drawing, writes: int) -> Drawing:
+    """The edit forms to draw, those of kept edits included, as they were drawn when they were filled in.
+
+    Of few `writes` all are edited field by field; of many only those that somebody asked for, so that the page stays
+    light.
+    """
+    edits = {write: one for write, one in kept.items() if one.verdict == "edit"}
+
+    def by_field(write: str) -> bool:
+        return writes <= MANY or (f"e-{write}" not in edits[write].fields if write in edits else drawing.fields(write))
+
+    return replace(drawing, fields=by_field, asked=lambda write: write in edits or drawing.asked(write))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +125,7 @@ class WriteCard:
     original: Raw | None = None
     edit: "EditCard | None" = None
     stale: str = ""
+    lost: str = ""
     chosen: str = ""
     reason: str = ""
     errors: list[str] = field(default_factory=list)
@@ -253,7 +271,7 @@ def _slip(
         open=is_open,
         may=may,
         reason_required=row.channel in asked.request.policy["reason_required"],
-        control=_control(compiled, row, value, drawing) if editable and compiled else None,
+        control=control_of(compiled, row, value, drawing) if editable and compiled else None,
         signed=[_signed(decision) for decision in given],
         drawing=drawing,
         editable=editable,
@@ -316,7 +334,8 @@ def _stale(row: PendingWrite) -> str:
     return "A reviewer edited this. You decide on the edited value." if row.reason == "edit" else ""
 
 
-def _control(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:
+def control_of(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:
+    """The edit form of a write; None where its value is large and nobody asked for the form."""
     write = str(row.write)
     if row.size > LARGE and not drawing.asked(write):
         return None

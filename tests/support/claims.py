@@ -89,6 +89,30 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
     return graph
 
 
+def in_two_steps(name: str = "two_steps", **gate: Any) -> Graph:
+    """The same gate; behind it `transfer` reads the payout and `post` the letter."""
+    graph = Graph(name, input=Claim, state=State)
+    shows = {"payout": Show(label="Pay EUR {amount}", money="amount"), "letter": Show(label="Send the letter")}
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows, **gate))
+    def propose(state: State, ctx: Any) -> Any:
+        return {"payout": {"amount": "1900.00", "account": "DE89"}, "letter": "We pay."}
+
+    @graph.node(effect="external", idempotent=True)
+    def transfer(state: State, ctx: Any) -> Any:
+        return {"ended": f"paid {state.payout.amount}"} if state.payout else None
+
+    @graph.node(effect="external", idempotent=True)
+    def post(state: State, ctx: Any) -> Any:
+        return {"notes": [state.letter]} if state.letter else None
+
+    graph.edge(START, "propose")
+    graph.edge("propose", "transfer")
+    graph.edge("transfer", "post")
+    graph.edge("post", END)
+    return graph
+
+
 def _behind(graph: Graph) -> None:
     """What follows the gate."""
 
