@@ -121,7 +121,6 @@ class WriteCard:
     as_proposed: str = ""
     why_not: str = ""
     own: str = ""
-    four_eyes: bool = False
     original: Raw | None = None
     edit: "EditCard | None" = None
     stale: str = ""
@@ -197,6 +196,7 @@ class Question:
     why_not: str
     open: bool
     all_or_nothing: bool
+    four_eyes: bool
     slips: list[WriteCard]
 
 
@@ -225,7 +225,8 @@ def question(
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
     why_not = viewer.why_not if is_open else ""
-    return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
+    policy = policy_of(request)
+    return Question(request.id, title, facts, why, why_not, is_open, policy.all_or_nothing, policy.four_eyes, slips)
 
 
 def _fact(label: Any, value: Any) -> dict[str, Any]:
@@ -255,7 +256,6 @@ def _slip(
     may = is_open and not (viewer.why_not or why_not)
     editable = may and compiled is not None and row.channel in compiled.channels
     change = comparison.compare(base.value, value, adds=adds, change=shown.get("change", ()), steps=drawing.steps)
-    raw = partial(card_pages.raw_json, pages=drawing.pages, write=write)
     return WriteCard(
         number=number,
         row=row,
@@ -263,9 +263,7 @@ def _slip(
         title=title_of(row, shown),
         say=_say(shown.get("reversible"), row.channel),
         shown=page_of(change, drawing.pages, write),
-        raw=raw("proposed", value, part="json"),
-        raw_now=raw("there already" if adds else "now", base.value, part="now"),
-        beside=[raw(label_of(name), other, part=f"beside{n}") for n, (name, other) in enumerate(base.shows.items())],
+        **_raw_of(value, base, drawing.pages, write),
         adds=adds,
         standing=standing,
         open=is_open,
@@ -278,9 +276,18 @@ def _slip(
         as_proposed=str(shown.get("as_proposed") or ""),
         why_not=why_not,
         own=_own(asked, row, given, viewer) if may else "",
-        four_eyes=policy_of(asked.request).four_eyes,
-        stale=_stale(row) if is_open else "",
+        stale=_stale(row) if is_open and not why_not else "",
     )
+
+
+def _raw_of(value: Any, base: pending_writes.Base, pages: CardPages, write: str) -> dict[str, Any]:
+    """The values of a slip as raw JSON: `raw`, `raw_now`, and `beside` with what the decision is bound to besides."""
+    raw = partial(card_pages.raw_json, pages=pages, write=write)
+    return {
+        "raw": raw("proposed", value, part="json"),
+        "raw_now": raw("now" if base.bound else "there already", base.value, part="now"),
+        "beside": [raw(label_of(name), one, part=f"beside{n}") for n, (name, one) in enumerate(base.shows.items())],
+    }
 
 
 def title_of(row: PendingWrite, shown: dict[str, Any]) -> str:
