@@ -1,5 +1,6 @@
 """Keeping what somebody chose in a review and has not signed: by script as one chooses, or by a button."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, cast
 
@@ -9,8 +10,9 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
 
+from approvals.core import excludes
 from approvals.drafts import drafts_of, save_drafts
-from approvals.gates.request_state import RequestState, load_states
+from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
 from approvals.views import review_form
 from approvals.views.drafted_outcome import drafted_outcome
@@ -36,10 +38,11 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     states = load_states(requests_of(run), protection_of(run))
     number = request.POST.get("number", "")
     at = int(number) if number.isdecimal() and len(number) < 16 else 1
-    found, moved = review_form.drafts_in(request.POST, _open_to(user, run, states))
+    rows = _open_to(user, run, states)
+    found, moved = review_form.drafts_in(request.POST, rows)
     kept = save_drafts(user, run, found, number=at)
     if request.headers.get("X-Fragment"):
-        return _fragment(run, user, states, moved, number=at) if kept else HttpResponse(status=409)
+        return _fragment(run, user, states, rows, moved, number=at) if kept else HttpResponse(status=409)
     if not kept:
         shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request))
         controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
@@ -71,13 +74,17 @@ def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, Pendi
         str(row.write): row
         for one in states
         for row in one.writes
-        if not why_not[one.request.id] and not one.standings[row.write].settled
+        if not why_not[one.request.id]
+        and not one.standings[row.write].settled
+        and not excludes(policy_of(one.request), row.author_id, user.pk)
     }
 
 
-def _fragment(run: Run, user: Any, states: list[RequestState], moved: list[str], *, number: int) -> HttpResponse:
+def _fragment(
+    run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str], *, number: int
+) -> HttpResponse:
     made = Decision.objects.filter(request__in=[one.request for one in states]).order_by("event_seq")
-    kept = drafts_of(user, run)
+    kept = {write: one for write, one in drafts_of(user, run).items() if write in rows}
     following = drafted_outcome(registry.find_graph(run.fingerprint), states, list(made), kept, user.pk)
     context = {"next": following, "number": number + 1, "moved": " ".join(moved), "may_sign": True}
     return HttpResponse(render_to_string("approvals/_next.html", context), headers={"Cache-Control": "no-store"})

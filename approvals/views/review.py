@@ -268,7 +268,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
         shown = write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing)
         questions.append(shown)
     _add_originals(questions)
-    _put_drafts([slip for q in questions for slip in q.slips], kept)
+    shown_drafts = _put_drafts([slip for q in questions for slip in q.slips], kept)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
         run=run,
@@ -279,12 +279,15 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing) -> Review
         outcomes=consequences.of_requests(compiled, [a.request for a in standing.values() if a.outcome is None]),
         key=key or uuid4().hex,
         number=max((one.number for one in kept.values()), default=0) + 1,
-        next=drafted_outcome(compiled, list(standing.values()), made, kept, user.pk),
+        next=drafted_outcome(compiled, list(standing.values()), made, shown_drafts, user.pk),
     )
 
 
-def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> None:
-    """Put what was kept onto the slips. What was chosen for another revision is told, and never applied."""
+def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> dict[str, DraftChoice]:
+    """Put what was kept onto the slips, and give what was put. What was chosen for another revision is told, and never
+    applied.
+    """
+    own: dict[str, DraftChoice] = {}
     for slip in slips:
         draft = kept.get(slip.write)
         if draft is None or not slip.open:
@@ -292,7 +295,9 @@ def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> 
         if draft.hash != slip.row.hash:
             slip.lost = WORDS.get(draft.verdict, "")
         elif slip.may:
+            own[slip.write] = draft
             write_cards.keep_choice(slip, review_form.choice_of(draft, slip.control))
+    return own
 
 
 def requests_of(run: Run) -> list[ApprovalRequest]:

@@ -193,7 +193,6 @@ const WHY = { 401: 'out', 409: 'newer' };
 const takeAnswer = async (answer) => {
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   const next = page.getElementById('next');
-  if (next) form.elements.number.value = next.dataset.number;
   for (const slip of slips()) {
     if (next?.dataset.moved?.split(' ').includes(slip.dataset.write)) slip.querySelector('.changed')?.removeAttribute('hidden');
   }
@@ -209,9 +208,11 @@ const flush = async () => {
   document.getElementById('next')?.setAttribute('aria-busy', 'true');
   const how = { method: 'POST', body: draftOf(batch), headers: { 'X-Fragment': '1' }, keepalive: document.hidden, signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(document.getElementById('keep').formAction, how).catch(() => null);
+  // Each save has a number of its own, the next one after a lost answer too: the lost one may have been kept.
+  if (!answer || answer.ok) form.elements.number.value = String(Number(form.elements.number.value) + 1);
+  if (answer?.ok) await takeAnswer(answer).catch(() => null);
   saving = false;
   if (answer?.ok) {
-    await takeAnswer(answer);
     sayUnsaved('');
     if (dirty.size) later(0);
     return;
@@ -307,6 +308,8 @@ const merge = (page) => {
 const main = document.querySelector('[data-run]');
 if (main) {
   followRun(main.dataset.run, Number(main.dataset.seq), async () => {
+    // Who is signed out would be led away from choices that are nowhere but on this page.
+    if (document.getElementById('unsaved')?.hidden === false) return;
     const page = await fetchPage(main.dataset.page).catch(() => null);
     if (page) merge(page);
   });
