@@ -42,7 +42,7 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     found, moved = review_form.drafts_in(request.POST, rows)
     kept = save_drafts(user, run, found, number=at)
     if request.headers.get("X-Fragment"):
-        return _fragment(run, user, states, rows, moved, number=at) if kept else HttpResponse(status=409)
+        return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409)
     if not kept:
         shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request))
         controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
@@ -80,11 +80,9 @@ def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, Pendi
     }
 
 
-def _fragment(
-    run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str], *, number: int
-) -> HttpResponse:
+def _fragment(run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str]) -> HttpResponse:
     made = Decision.objects.filter(request__in=[one.request for one in states]).order_by("event_seq")
     kept = {write: one for write, one in drafts_of(user, run).items() if write in rows}
     following = drafted_outcome(registry.find_graph(run.fingerprint), states, list(made), kept, user.pk)
-    context = {"next": following, "number": number + 1, "moved": " ".join(moved), "may_sign": True}
+    context = {"next": following, "moved": " ".join(moved), "may_sign": True}
     return HttpResponse(render_to_string("approvals/_next.html", context), headers={"Cache-Control": "no-store"})
