@@ -95,7 +95,7 @@ class AppendOnly(models.QuerySet[Any]):
 
 
 class Receipt(Sealed):
-    """What one signing did: per write counted, came back, or already settled. Its meaning never changes."""
+    """What one signing did: per write counted or not, and why not. Its meaning never changes."""
 
     IDENTITY = ("run_id", "id")
 
@@ -108,7 +108,7 @@ class Receipt(Sealed):
     body_hash = models.CharField(
         max_length=64, help_text="Hash of what was posted: the same key with another body is a conflict."
     )
-    lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, by}] in the order signed.")
+    lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, ...}] in the order signed.")
 
     class Meta:
         ordering = ["-at"]
@@ -168,3 +168,27 @@ class Decision(Sealed):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("decisions are append-only")
+
+
+class Draft(Sealed):
+    """What one person chose for one write and has not signed. Nobody else sees it; signing and settling remove it."""
+
+    PAYLOADS = ("choice",)
+    IDENTITY = ("run_id", "by_id", "write")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="drafts")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    write = models.UUIDField(db_index=True)
+    revision = models.PositiveIntegerField(help_text="The revision that was on the screen.")
+    seen_hash = models.CharField(max_length=64, help_text="Its hash: of another one the draft is stale.")
+    choice = models.BinaryField(help_text="Packed canonical JSON: {verdict, reason, fields as they were typed}.")
+    number = models.PositiveBigIntegerField(help_text="Of the save, from 1: an older one never replaces a newer one.")
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["write"]
+        constraints = [models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")]
+
+    def __str__(self) -> str:
+        return f"draft for {self.write} r{self.revision}"

@@ -96,7 +96,7 @@ def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
     """Whether this user is one who may sign this request, judged anew at each call. Reads `request.run`.
 
     It is about the person alone; whether anything is left to sign, `closed` tells. Under four eyes the author of a
-    revision approves that one write in vain; `orchestrator.engine.verdicts` judges so.
+    revision decides the other writes of the request, but not that one: `orchestrator.engine.verdicts.excludes` tells.
     """
     if not is_reviewer(user, request):
         return Allowed(False, "You are not one of its reviewers.")

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from approvals import signing
+from approvals.drafts import forget_drafts
 from approvals.gates.request_state import load_states, require_all_decisions
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
@@ -24,6 +25,7 @@ from checkpoints.ledger import locked_run
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
     KeyConflict,
@@ -41,7 +43,8 @@ def sign(
     by: AbstractBaseUser,
     idempotency_key: str | None = None,
 ) -> Receipt:
-    """Decide writes of a run, and give the receipt: per write counted, came back (why), or already settled (by whom).
+    """Decide writes of a run, and give the receipt: per write counted, kept, excluded, came back (why), or already
+    settled (by whom). Under four eyes an edit is kept and counts for nobody; who made it is excluded from that write.
 
     Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit", "value", "reason"}; `hash` is that of
     what was on the screen. The same `idempotency_key` with the same decisions gives the same receipt again.
@@ -103,10 +106,8 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
     for item in items:
         signing.apply_decision(act, item)
     if not act.counted:
-        over = all(line["result"] == "already" for line in act.receipt)
-        raise signing.already(act) if over else signing.stale(act)
+        raise signing.refusal(act)
     receipt = Receipt(run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash)
-    receipt.lines = act.receipt
     _write(act, receipt)
     return receipt
 
@@ -135,10 +136,14 @@ def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
 
 def _write(act: Signing, receipt: Receipt) -> None:
     """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
+    settled, events = signing.request_outcome(act)
+    for request, texts in signing.edited_requests(act):
+        packed = {name: pack_json(value) for name, value in texts.items()}
+        request.save(update_fields=sealed_rows.seal_again(request, act.protection, **packed))
+    receipt.lines = act.receipt
     sealed_rows.seal(receipt, act.protection)
     receipt.save(force_insert=True)
     statements.insert_rows(PendingWrite, sealed_rows.seal_and_encrypt(act.edits, act.protection))
-    settled, events = signing.request_outcome(act)
     first = act.run.event_seq + 1
     for offset, decision in enumerate(act.decisions):
         decision.receipt, decision.event_seq = receipt, first + offset
@@ -147,5 +152,6 @@ def _write(act: Signing, receipt: Receipt) -> None:
     changed = {"status": RequestStatus.SETTLED, "settled_at": act.at, "settled_seq": last}
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(outcome=result, **changed)
+    forget_drafts(act.run, act.by, signed=[one.write for one in act.decisions], settled=act.settled)
     if settled:
         notify.wake(act.run.id)

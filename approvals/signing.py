@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import permissions
+from approvals.gates.edited_texts import request_texts, shown_after_edit
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.conf import conf
@@ -17,11 +18,13 @@ from checkpoints.core.ids import uuid7
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine import canonical, registry
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     AlreadyDecided,
+    CountersignError,
     IncompatibleGraph,
     InvalidValue,
     NotAReviewer,
@@ -29,7 +32,7 @@ from orchestrator.engine.errors import (
     StaleProposal,
     UnknownThing,
 )
-from orchestrator.engine.verdicts import Given, Held, judge
+from orchestrator.engine.verdicts import EXCLUDED, Given, Held, Standing, excludes, judge, outcome
 
 VERDICTS = ("approve", "reject", "edit")
 _FIELDS = {"write", "hash", "verdict", "value", "reason"}
@@ -48,7 +51,7 @@ class Item:
 
 @dataclass(slots=True)
 class Signing:
-    """One signing under way. `asked` gives each write's request."""
+    """One signing under way. `asked` gives each write's request; `settled` are writes that no longer stand open."""
 
     run: Run
     by: Any
@@ -59,6 +62,7 @@ class Signing:
     receipt: list[dict[str, Any]] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     checked: set[UUID] = field(default_factory=set)
+    settled: set[UUID] = field(default_factory=set)
 
     @property
     def counted(self) -> bool:
@@ -147,6 +151,8 @@ def apply_decision(act: Signing, item: Item) -> None:
         _note(act, item, row, "already", why=standing.verdict, by=_names(asked, item.write))
     elif item.hash != row.hash:
         _note(act, item, row, "came_back", why=row.reason)
+    elif item.verdict != "edit" and excludes(policy_of(asked.request), row.author_id, act.by.pk):
+        _note(act, item, row, "excluded", why="four_eyes")
     else:
         must = row.channel in asked.request.policy["reason_required"]
         if item.verdict == "reject" and must and not item.reason.strip():
@@ -171,21 +177,32 @@ def _note(act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any
 def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> None:
     proposed, current = decrypted(row, "value"), row
     if item.verdict == "edit":
-        value = _edited_value(act.run, row, item)
-        current = pending_writes.edited(row, value=value, author=act.by.pk, at=act.at, protection=act.protection)
+        compiled = _installed(act.run, row)
+        value = _edited_value(compiled, row, item)
+        shown = shown_after_edit(compiled, row, value)
+        current = pending_writes.edited(
+            row, value=value, shown=shown, author=act.by.pk, at=act.at, protection=act.protection
+        )
         act.edits.append(current)
     act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
     facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
     facts["request"] = str(asked.request.id)
     act.events.append(NewEvent("decision_signed", facts, node=row.node, task=row.task, actor=act.by.get_username()))
-    _note(act, item, current, "counted")
+    if item.verdict == "edit" and asked.request.policy["four_eyes"]:
+        _note(act, item, current, "kept", why="four_eyes")
+    else:
+        _note(act, item, current, "counted", again=act.by.pk in asked.standings[row.write].by)
 
 
-def _edited_value(run: Run, row: PendingWrite, item: Item) -> Any:
+def _installed(run: Run, row: PendingWrite) -> Compiled:
     compiled = registry.find_graph(run.fingerprint)
     if compiled is None:
         message = "the version of the graph that proposed this write is not installed here, so it cannot be edited"
         raise IncompatibleGraph(message, write=str(row.write))
+    return compiled
+
+
+def _edited_value(compiled: Compiled, row: PendingWrite, item: Item) -> Any:
     try:
         return compiled.channels[row.channel].stage(item.value, limit=conf().max_value_bytes)
     except (InvalidValue, PayloadTooLarge) as error:
@@ -216,11 +233,24 @@ def _decision(act: Signing, request: ApprovalRequest, row: PendingWrite, item: I
     )
 
 
+def edited_requests(act: Signing) -> list[tuple[ApprovalRequest, dict[str, Any]]]:
+    """The requests whose title or facts the edits of this act change, with what they are now."""
+    found, edits = [], {row.write: read_value(row, "value") for row in act.edits}
+    for asked in {one.request.id: one for one in act.asked.values()}.values():
+        if any(row.write in edits for row in asked.writes):
+            texts = request_texts(act.run, asked.request, _installed(act.run, asked.writes[0]), asked.writes, edits)
+            if texts:
+                found.append((asked.request, texts))
+    return found
+
+
 def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], list[NewEvent]]:
     """The requests that this act settles, with outcomes, and its lines: one a decision, then one a settled request."""
     settled, events = [], list(act.events)
     for asked in {one.request.id: one for one in act.asked.values()}.values():
-        result = _after(act, asked)
+        standings = _after(act, asked)
+        _note_standings(act, asked, standings)
+        result = outcome(standings.values())
         if result and asked.request.status == RequestStatus.OPEN:
             settled.append((asked.request, result))
             facts = {"request": str(asked.request.id), "outcome": result}
@@ -228,8 +258,17 @@ def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], li
     return settled, events
 
 
-def _after(act: Signing, asked: RequestState) -> str | None:
-    """The request's outcome once this act's decisions count; None while a write is open."""
+def _note_standings(act: Signing, asked: RequestState, standings: Mapping[UUID, Standing]) -> None:
+    """Say in the receipt where each signed write stands with it: its verdict, or how many signatures it has."""
+    act.settled |= {write for write, standing in standings.items() if standing.settled}
+    for line in act.receipt:
+        standing = standings.get(UUID(line["write"]))
+        if standing and line["result"] in ("counted", "kept"):
+            line |= {"settled": standing.verdict, "signatures": len(standing.by), "needed": asked.request.quorum}
+
+
+def _after(act: Signing, asked: RequestState) -> dict[UUID, Standing]:
+    """Where the request's writes stand once this act's decisions count."""
     edits = {row.write: row for row in act.edits}
     rows = [edits.get(row.write, row) for row in asked.writes]
     before = Decision.objects.filter(request=asked.request).values_list(
@@ -242,8 +281,7 @@ def _after(act: Signing, asked: RequestState) -> str | None:
         if d.request_id == asked.request.id
     ]
     held = [Held(row.write, row.revision, row.author_id) for row in rows]
-    standings = judge(held, given, policy_of(asked.request))
-    return RequestState(asked.request, tuple(rows), standings).outcome
+    return judge(held, given, policy_of(asked.request))
 
 
 def _names(asked: RequestState, write: UUID) -> list[str]:
@@ -254,13 +292,27 @@ def _names(asked: RequestState, write: UUID) -> list[str]:
     return sorted(set(rows.values_list("by_name", flat=True)))
 
 
-def already(act: Signing) -> AlreadyDecided:
+def refusal(act: Signing) -> CountersignError:
+    """Why an act of which nothing counts is none."""
+    results = {line["result"] for line in act.receipt}
+    if results == {"already"}:
+        return _already(act)
+    return _stale(act) if "came_back" in results else _excluded(act)
+
+
+def _excluded(act: Signing) -> NotAReviewer:
+    """Four eyes exclude the person from all that was left to decide."""
+    writes = [line["write"] for line in act.receipt if line["result"] == "excluded"]
+    return NotAReviewer(EXCLUDED, writes=writes, events=act.receipt)
+
+
+def _already(act: Signing) -> AlreadyDecided:
     """Every write was settled by others before."""
     by = sorted({name for line in act.receipt for name in line["by"]})
     return AlreadyDecided(f"already settled by {', '.join(by) or 'the system'}", by=by, events=act.receipt)
 
 
-def stale(act: Signing) -> StaleProposal:
+def _stale(act: Signing) -> StaleProposal:
     """What was shown is no longer what would happen."""
     moved = [line["write"] for line in act.receipt if line["result"] == "came_back"]
     return StaleProposal("what you saw has changed since; nothing was signed", moved=moved, events=act.receipt)

@@ -7,8 +7,10 @@ from rest_framework import serializers
 from approvals import permissions
 from approvals.api.base import Body, Query
 from approvals.api.request_detail import Slip, slips_of
+from approvals.gates.request_state import policy_of
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
+from orchestrator.engine.verdicts import EXCLUDED, excludes
 
 VERDICTS = ("approve", "reject", "edit")
 
@@ -112,7 +114,7 @@ class WriteOut(serializers.Serializer[Slip]):
     task = serializers.CharField(source="row.task")
     position = serializers.IntegerField(source="row.position")
     channel = serializers.CharField(source="row.channel")
-    label = serializers.CharField(source="row.label")  # type: ignore[assignment]
+    label = serializers.SerializerMethodField()  # type: ignore[assignment]
     value = serializers.JSONField()
     current = serializers.JSONField()
     bound = serializers.BooleanField()
@@ -123,6 +125,14 @@ class WriteOut(serializers.Serializer[Slip]):
     hash = serializers.CharField(source="row.hash")
     settled = serializers.CharField(source="standing.verdict")
     verdicts = VerdictOut(source="decisions", many=True)
+    why_not = serializers.SerializerMethodField(help_text="why the caller may not approve or reject this one write")
+
+    def get_label(self, slip: Slip) -> str:
+        return str(slip.shown.get("label") or slip.row.label)
+
+    def get_why_not(self, slip: Slip) -> str:
+        user, policy = self.context["request"].user, self.context["policy"]
+        return EXCLUDED if excludes(policy, slip.row.author_id, user.pk) else ""
 
 
 class MayDecide(serializers.Serializer[Any]):
@@ -152,7 +162,8 @@ class RequestOut(RequestLine):
         return read_value(request, "why") or ""
 
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
-        return [dict(WriteOut(slip).data) for slip in slips_of(request)]
+        context = {**self.context, "policy": policy_of(request)}
+        return [dict(WriteOut(slip, context=context).data) for slip in slips_of(request)]
 
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
         closed, user = permissions.closed(request), self.context["request"].user
@@ -168,9 +179,12 @@ class ReceiptLine(serializers.Serializer[Any]):
     revision = serializers.IntegerField()
     hash = serializers.CharField()
     verdict = serializers.CharField()
-    result = serializers.ChoiceField(choices=["counted", "came_back", "already"])
+    result = serializers.ChoiceField(choices=["counted", "kept", "excluded", "came_back", "already"])
     why = serializers.CharField(default="")
     by = serializers.ListField(child=serializers.CharField(), default=list)
+    settled = serializers.CharField(default="", help_text="approved or rejected, where this signing settled it")
+    signatures = serializers.IntegerField(default=0, help_text="how many count for it, with this one")
+    needed = serializers.IntegerField(default=0, help_text="how many approvals it needs")
 
 
 class ReceiptOut(serializers.ModelSerializer[Receipt]):

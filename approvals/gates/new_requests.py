@@ -22,7 +22,7 @@ from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gate import present
+from orchestrator.engine.gate import plain_label, present
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.requests import principals_of
 
@@ -134,7 +134,8 @@ def _stage(
         task_columns(lease.id, lease.line, task),
         position=write.position,
         channel=write.channel,
-        label=labels["label"][:300],
+        # A column that lists read: in an encrypted run it holds nothing of the value.
+        label=(plain_label(gate, write) if lease.protection.encrypted else labels["label"])[:300],
         value=write.value,
         base=base,
         shown=labels,

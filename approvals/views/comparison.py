@@ -75,13 +75,21 @@ class Comparison:
 
 
 def compare(
-    now: Any, proposed: Any, *, adds: bool = False, change: Sequence[str] = (), steps: Steps | None = None
+    now: Any,
+    proposed: Any,
+    *,
+    adds: bool = False,
+    change: Sequence[str] = (),
+    steps: Steps | None = None,
+    heads: tuple[str, str] = (NOW, PROPOSED),
 ) -> Comparison:
     """How the change from `now` to `proposed` is shown. `adds`: the value is combined with what is there.
 
-    `change` names the two keys under which the value itself says what was and what becomes of it.
+    `heads` say what the two values are. `change` names the two keys under which the value itself says what was and
+    what becomes of it.
     """
     found = _Builder(steps or Steps())
+    found.table.heads = heads
     if adds:
         found.add(now, proposed, change)
     elif _says_change(proposed, change):
@@ -90,6 +98,13 @@ def compare(
     else:
         found.table.fresh = now is None
         found.walk((), now, proposed)
+    return found.comparison()
+
+
+def alone(value: Any) -> Comparison:
+    """How a value is shown beside which nothing stands."""
+    found = _Builder(Steps())
+    found._flat((), value)
     return found.comparison()
 
 

@@ -1,10 +1,13 @@
 """What happens when a request is settled one way or another: read off the graph's edges, in order.
 
-It names what runs next on each outcome, as far as the next gate; where a router decides it says "may".
+It names what runs next on each outcome, as far as the next gate; where a router decides it says "may". The module
+`drafted_outcome` says what happens when somebody signs what he chose.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from inspect import unwrap
+from types import CodeType
 from uuid import UUID
 
 from approvals.models import ApprovalRequest
@@ -37,6 +40,15 @@ class Line:
     node: str = ""
     effect: str = ""
     icon: str = "shield"
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one write of a settled request."""
+
+    channel: str
+    title: str
+    applied: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,13 @@ def _lines(compiled: Compiled, node: str, outcome: str, *, single: bool) -> list
     if not taken:
         more = "If nothing else is going on, the run ends as rejected."
         return [first, Line("Nothing follows on this path", more, icon="slash")]
-    return [first, *_ahead(compiled, taken)]
+    return [first, *lines_ahead(compiled, taken)]
+
+
+def lines_after(compiled: Compiled, node: str, outcome: str, fates: Sequence[Fate]) -> list[Line]:
+    """What runs once a gate is settled with this outcome and these writes; empty where nothing follows."""
+    taken = [edge for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
+    return lines_ahead(compiled, taken, fates)
 
 
 def takes(edge: Edge, outcome: str) -> bool:
@@ -88,7 +106,8 @@ def takes(edge: Edge, outcome: str) -> bool:
     return edge.when == outcome if edge.when else outcome in ("approved", "partial")
 
 
-def _ahead(compiled: Compiled, taken: Sequence[Edge]) -> list[Line]:
+def lines_ahead(compiled: Compiled, taken: Sequence[Edge], fates: Sequence[Fate] = ()) -> list[Line]:
+    """The nodes behind these edges as far as the next gate, each with what becomes of the writes that it reads."""
     lines: list[Line] = []
     seen: set[str] = set()
     queue = [(edge, _sure(edge)) for edge in taken]
@@ -104,7 +123,7 @@ def _ahead(compiled: Compiled, taken: Sequence[Edge]) -> list[Line]:
             lines.append(Line("More follows", "The run's page draws all of it.", icon="dots"))
             break
         node = compiled.nodes[edge.target]
-        lines.append(_line(node, sure))
+        lines.append(_line(node, sure, fates))
         if not node.gated:
             onward = [e for e in compiled.edges if e.source == node.name and e.kind != "error"]
             queue.extend((e, sure and _sure(e)) for e in onward)
@@ -116,11 +135,42 @@ def _sure(edge: Edge) -> bool:
     return edge.kind == "edge"
 
 
-def _line(node: Node, sure: bool) -> Line:
+def _line(node: Node, sure: bool, fates: Sequence[Fate]) -> Line:
     effect = "human" if node.gated else node.effect
     does = DOES[effect]
     text = does if sure else f"may follow: it {does}"
-    return Line(text, _irreversible(node) if effect == "external" else "", node=node.name, effect=effect)
+    more = _irreversible(node) if effect == "external" else ""
+    if effect not in ("write", "external") or not fates:
+        return Line(text, more, node=node.name, effect=effect)
+    idle, of_writes = _work_for(node, fates)
+    text = "may find nothing to do" if idle else text
+    return Line(text, f"{of_writes} {more}".strip(), node=node.name, effect=effect)
+
+
+def _work_for(node: Node, fates: Sequence[Fate]) -> tuple[bool, str]:
+    """Whether all that a node seems to read of these writes was rejected, and in words which of them it has."""
+    named = _channels_named(node, {fate.channel for fate in fates})
+    read = [fate for fate in fates if fate.channel in named]
+    given = ", ".join(fate.title for fate in read if fate.applied)
+    denied = ", ".join(fate.title for fate in read if not fate.applied)
+    if read and not given:
+        return True, f"Rejected: {denied}."
+    if not read and not all(fate.applied for fate in fates):
+        return False, "It may find nothing to do, for not everything is approved."
+    return False, " ".join(filter(None, (given and f"With: {given}.", denied and f"Without: {denied}.")))
+
+
+def _channels_named(node: Node, channels: set[str]) -> set[str]:
+    """The channels that a node reads: those that it declares, else those that its function names."""
+    if node.reads is not None:
+        return channels & set(node.reads)
+    code = getattr(unwrap(node.fn), "__code__", None)
+    return channels & _names_in(code) if code else set()
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (_names_in(one) for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*inner)
 
 
 def _irreversible(node: Node) -> str:

@@ -21,7 +21,7 @@ from checkpoints.sealing.sealed_columns import read_or_reason
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
-_SIGNED = ("request", "by", "by_name", "at", "by__first_name", "by__last_name", "by__username")
+_SIGNED = ("request", "verdict", "by", "by_name", "at", "by__first_name", "by__last_name", "by__username")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,13 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[Row]:
 
 
 def _row(request: ApprovalRequest, user: AbstractBaseUser | Any, names: Mapping[str, str]) -> Row:
-    signers = {d.by_id: name_of(d.by) for d in request.signed if d.by_id}  # type: ignore[attr-defined]
+    # Under four eyes an edit counts as nobody's signature.
+    eyed = request.policy.get("four_eyes")
+    signed = [d for d in request.signed if d.by_id and not (eyed and d.verdict == "edit")]  # type: ignore[attr-defined]
+    signers = {d.by_id: name_of(d.by) for d in signed}
     is_open = request.status == RequestStatus.OPEN
     began = user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
-    own = is_open and request.policy.get("four_eyes") and began
+    own = is_open and eyed and began
     return Row(
         id=request.id,
         run=request.run,

@@ -6,7 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.shortcuts import render as render_template
+from django.urls import reverse
 
 from approvals import permissions
 from checkpoints import audit_log
@@ -48,6 +50,34 @@ def needs_role(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         return view(request, *args, **kwargs)
 
     return page
+
+
+CARRIED = ("csrfmiddlewaretoken", "username", "password", "next")
+"""Fields of the sign-in form itself: what was posted under these names is not carried along."""
+
+
+def posted_from_review(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """What a review posts to. Whoever opens the address is led to the review; whose session has ended signs in there,
+    with what was chosen carried along.
+    """
+
+    @wraps(view)
+    def page(request: HttpRequest, ref: str) -> HttpResponse:
+        if request.method != "POST":
+            return redirect("review", ref)
+        if request.user.is_authenticated:
+            return view(request, ref)
+        if request.headers.get("X-Fragment"):
+            return HttpResponse(status=401)
+        context = {"next": reverse("review", args=[ref]), "review": ref, "carried": carried(request)}
+        return render(request, "orchestrator/login.html", context, status=401)
+
+    return page
+
+
+def carried(request: HttpRequest) -> list[tuple[str, str]]:
+    """What a review posted, as hidden fields of the sign-in form."""
+    return [(name, str(one)) for name, all_ in request.POST.lists() if name not in CARRIED for one in all_]
 
 
 def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

@@ -1,6 +1,7 @@
 """The receipt of a signing: a stable address whose meaning never changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -10,8 +11,13 @@ from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
+from approvals.views import comparison
 from approvals.views.inbox import names_of
 from approvals.views.page import render
+from approvals.views.write_cards import LARGE, Shown, first_page
+from checkpoints.models import PendingWrite
+from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
+from orchestrator.engine.errors import UNREADABLE
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
 CAME_BACK = {
@@ -19,6 +25,32 @@ CAME_BACK = {
     "rebase": "Came back: its current value moved after it was proposed.",
     "withdrawn": "Not counted: the question was withdrawn.",
 }
+KEPT = "Your edit is what is proposed now. It counts as nobody's approval: under four eyes somebody else must sign it."
+EXCLUDED = "Not counted: you had edited this write, and under four eyes somebody else must approve or reject it."
+
+
+@dataclass(slots=True)
+class Line:
+    """One write of the receipt. `shown` is the value that was signed, beside what was proposed where they differ."""
+
+    number: int
+    write: str
+    hash: str
+    result: str
+    word: str
+    icon: str
+    verdict: str
+    text: str
+    label: str
+    as_proposed: str = ""
+    shown: Shown | None = None
+    differs: bool = False
+    unread: str = ""
+    beside: tuple[()] = ()
+
+    @property
+    def anchor(self) -> str:
+        return f"w{self.number}"
 
 
 @login_required
@@ -28,16 +60,14 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
     if receipt is None or not (receipt.by_id == request.user.pk or permissions.may(request.user, "view_audit")):
         raise Http404("there is no such receipt")
-    names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    lines = [_line(line, names) for line in receipt.lines]
-    came_back = [line for line in lines if line["result"] == "came_back"]
-    counted = [line for line in lines if line["result"] == "counted"]
+    lines = _lines(receipt)
+    came_back = [line for line in lines if line.result == "came_back"]
     still_open = ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
         "receipt": receipt,
         "run": receipt.run,
         "lines": lines,
-        "title": _title(len(counted), len(came_back), len(lines)),
+        "title": _title(lines),
         "came_back": came_back,
         "still_open": still_open,
         "now": _now(bool(came_back), still_open),
@@ -46,12 +76,13 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     return render(request, "approvals/receipt.html", context, section="reviews")
 
 
-def _title(counted: int, came_back: int, all_lines: int) -> str:
-    title = f"{counted} decision{'' if counted == 1 else 's'} signed"
-    if came_back:
-        title += f", {came_back} came back"
-    already = all_lines - counted - came_back
-    return f"{title}, {already} already settled" if already else title
+def _title(lines: Iterable[Line]) -> str:
+    results = [line.result for line in lines]
+    signed = results.count("counted") + results.count("kept")
+    said = [f"{signed} decision{'' if signed == 1 else 's'} signed"]
+    words = {"kept": "does not count as an approval", "excluded": "not counted", "came_back": "came back"}
+    said += [f"{results.count(one)} {word}" for one, word in words.items() if one in results]
+    return ", ".join(said + ([f"{results.count('already')} already settled"] if "already" in results else []))
 
 
 def _now(came_back: bool, still_open: bool) -> str:
@@ -62,13 +93,68 @@ def _now(came_back: bool, still_open: bool) -> str:
     return "Everything that this run asked is settled. It goes on by itself."
 
 
-def _line(line: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    if line["result"] == "counted":
-        text = "Counted."
-    elif line["result"] == "came_back":
-        text = CAME_BACK.get(line.get("why", ""), "Came back: it changed after you opened it.")
+def _lines(receipt: Receipt) -> list[Line]:
+    """One query for the revisions that were signed, and what the nodes had proposed; large values are left out."""
+    rows = PendingWrite.objects.filter(write__in=[line["write"] for line in receipt.lines], size__lte=LARGE)
+    revisions = {(str(row.write), row.revision): row for row in rows.defer("base", "seal")}
+    names = names_of(account for line in receipt.lines for account in line.get("by") or ())
+    return [_line(number, line, revisions, names) for number, line in enumerate(receipt.lines, start=1)]
+
+
+def _line(
+    number: int, kept: dict[str, Any], revisions: Mapping[tuple[str, int], PendingWrite], names: Mapping[str, str]
+) -> Line:
+    word, icon = LOOKS[kept["verdict"]]
+    line = Line(
+        number,
+        write=kept["write"],
+        hash=kept["hash"],
+        result=kept["result"],
+        word=word,
+        icon=icon,
+        verdict=kept["verdict"],
+        text=_text(kept, names),
+        label=kept.get("label") or kept["write"],
+    )
+    row, first = revisions.get((line.write, kept["revision"])), revisions.get((line.write, 1))
+    try:
+        if row is not None:
+            _fill(line, row, first)
+    except UNREADABLE as error:
+        line.unread = f"Its value {unreadable_reason(error)}."
+    return line
+
+
+def _fill(line: Line, row: PendingWrite, first: PendingWrite | None) -> None:
+    shown = read_value(row, "shown") or {}
+    line.label = str(shown.get("label") or line.label)
+    line.as_proposed = str(shown.get("as_proposed") or "")
+    if line.result not in ("counted", "kept"):
+        return
+    value = read_value(row, "value")
+    line.differs = first is not None and row.author_id is not None
+    if first is not None and line.differs:
+        line.shown = first_page(comparison.compare(read_value(first, "value"), value, heads=("Proposed", "Signed")))
     else:
-        by = ", ".join(names[account] for account in line.get("by") or ()) or "the system"
-        text = f"Already {line.get('why') or 'settled'}, by {by}."
-    word, icon = LOOKS[line["verdict"]]
-    return {**line, "label": line.get("label") or line["write"], "text": text, "word": word, "icon": icon}
+        line.shown = first_page(comparison.alone({row.channel: value}))
+
+
+def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
+    if line["result"] == "counted":
+        return _counted(line)
+    if line["result"] == "came_back":
+        return CAME_BACK.get(line.get("why", ""), "Came back: it changed after you opened it.")
+    if line["result"] in ("kept", "excluded"):
+        return KEPT if line["result"] == "kept" else EXCLUDED
+    by = ", ".join(names[account] for account in line.get("by") or ()) or "the system"
+    return f"Already {line.get('why') or 'settled'}, by {by}."
+
+
+def _counted(line: dict[str, Any]) -> str:
+    """That it counted, and how far the write is."""
+    once = " Your earlier verdict on it is replaced: you count once." if line.get("again") else ""
+    if line.get("settled"):
+        return f"Counted: it is {line['settled']}.{once}"
+    if line["verdict"] != "reject" and line.get("needed", 0) > 1:
+        return f"Counted: {line['signatures']} of {line['needed']} signatures.{once}"
+    return f"Counted.{once}"

@@ -1,7 +1,7 @@
 """The review page of one run, and signing: one page for all that the run asks, one act for all that is signed."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -13,17 +13,20 @@ from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from approvals import permissions, reviews
+from approvals.drafts import DraftChoice, drafts_of
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import card_pages, consequences, inbox, review_form, write_cards
+from approvals.views import card_pages, consequences, inbox, review_form, signatures, write_cards
 from approvals.views.card_pages import CardPages
-from approvals.views.page import opens_payloads, render, visible_run
+from approvals.views.drafted_outcome import Next, drafted_outcome
+from approvals.views.page import opens_payloads, posted_from_review, render, visible_run
 from approvals.views.review_form import Choice
-from approvals.views.write_cards import Drawing, Question, Slot, WriteCard
+from approvals.views.signatures import Slot
+from approvals.views.write_cards import Drawing, Question, Viewer, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
@@ -52,8 +55,7 @@ ANSWERS: dict[type[CountersignError], int] = {
     WrongStatus: 410,
 }
 """What the page answers for each refusal of the verb."""
-MANY = 12
-"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
+WORDS = {"approve": "Approve", "edit": "Edit", "reject": "Reject"}
 
 
 @dataclass(slots=True)
@@ -67,6 +69,8 @@ class Review:
     slots: list[Slot]
     outcomes: list[consequences.Outcomes]
     key: str
+    number: int = 1
+    next: Next | None = None
     message: str = ""
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
@@ -94,7 +98,7 @@ class Review:
 
     @property
     def many(self) -> bool:
-        return len(self.slips) > MANY
+        return len(self.slips) > write_cards.MANY
 
     @property
     def url(self) -> str:
@@ -118,11 +122,11 @@ class Review:
 
     @property
     def signed(self) -> int:
-        return sum(1 for slot in self.slots if not slot.open)
+        return sum(1 for slot in self.slots if not slot.open and slot.counts)
 
     @property
     def quorum(self) -> int:
-        return len(self.slots)
+        return sum(1 for slot in self.slots if slot.counts)
 
     @property
     def _requests(self) -> list[ApprovalRequest]:
@@ -167,21 +171,20 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     return _shown(request, review_of(visible_run(request.user, ref), request.user, drawing=drawing, seen=seen))
 
 
-@login_required
-@require_POST
+@posted_from_review
 @opens_payloads
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
     seen, key = request.POST.getlist("seen"), request.POST.get("key", "")[:200]
-    shown = review_of(run, request.user, key=key, drawing=_as_posted(request), seen=seen)
+    shown = review_of(run, request.user, key=key, drawing=as_posted(request), seen=seen)
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
     chosen = review_form.choices(request.POST, controls)
     if review_form.unreadable(list(chosen.values())):
-        return _again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
+        return show_again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
     if not chosen:
         nothing = InvalidValue("Nothing was decided, so nothing was signed. Choose for at least one write.")
-        return _again(request, shown, chosen, nothing)
+        return show_again(request, shown, chosen, nothing)
     try:
         decisions, by = [choice.decision() for choice in chosen.values()], cast(AbstractBaseUser, request.user)
         receipt = reviews.sign(run.id, decisions, by=by, idempotency_key=shown.key or None)
@@ -199,11 +202,11 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
     key = uuid4().hex if spent else request.POST.get("key", "")
     seen, now = request.POST.getlist("seen"), visible_run(request.user, run.id)
-    shown = review_of(now, request.user, key=key, drawing=_as_posted(request), seen=seen)
-    return _again(request, shown, chosen, error)
+    shown = review_of(now, request.user, key=key, drawing=as_posted(request), seen=seen)
+    return show_again(request, shown, chosen, error)
 
 
-def _as_posted(request: HttpRequest) -> Drawing:
+def as_posted(request: HttpRequest) -> Drawing:
     """The edit forms that were posted. One that was filled in field by field has no control with its write's bare
     name; one that was chosen without having been drawn is drawn now.
     """
@@ -214,7 +217,8 @@ def _as_posted(request: HttpRequest) -> Drawing:
     )
 
 
-def _again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
+def show_again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
+    """The page with what was posted, and why it was not done."""
     moved = set(error.facts.get("moved", ()))
     for slip in shown.slips:
         choice = chosen.get(slip.write)
@@ -276,40 +280,58 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
 
 
 def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Iterable[str] = ()) -> Review:
-    """The review as this person sees it. The number of queries does not grow with writes or requests. The requests in
-    `seen` stand on a page that is open, and stay on it when they are settled.
-
-    A few writes are all edited field by field; of many only those that somebody asked for, so that the page stays
-    light.
+    """The review as this person sees it, with what he chose and has not signed. The number of queries does not grow
+    with writes or requests. The requests in `seen` stand on a page that is open, and stay on it when they are settled.
     """
-    found = _requests(run, [text for text in seen if inbox.is_uuid(text)])
+    found = requests_of(run, [text for text in seen if inbox.is_uuid(text)])
     standing = {asked.request.id: asked for asked in load_states(found, protection_of(run))}
-    made = Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq")
+    made = list(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
     compiled = registry.find_graph(run.fingerprint)
-    why_not = _why_not(user, [asked.request for asked in standing.values()], run)
-    few = sum(len(asked.writes) for asked in standing.values()) <= MANY
-    drawing = replace(drawing, fields=lambda _: True) if few else drawing
+    why_not = reasons_not_to_sign(user, [asked.request for asked in standing.values()], run)
+    kept = drafts_of(user, run)
+    drawing = write_cards.drawing_with(kept, drawing, sum(len(asked.writes) for asked in standing.values()))
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
-        shown = write_cards.question(asked, why_not[request_id], own, compiled, first=first, drawing=drawing)
+        viewer = Viewer(user.pk, why_not[request_id])
+        shown = write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing)
         questions.append(shown)
     _add_originals(questions)
+    shown_drafts = _put_drafts([slip for q in questions for slip in q.slips], kept)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
         run=run,
         user=user,
         requests=questions,
         standing=standing,
-        slots=write_cards.slots(standing, decisions, user, may_sign),
+        slots=signatures.slots(standing, decisions, user, may_sign),
         outcomes=consequences.of_requests(compiled, [a.request for a in standing.values() if a.outcome is None]),
         key=key or uuid4().hex,
+        number=max((one.number for one in kept.values()), default=0) + 1,
+        next=drafted_outcome(compiled, list(standing.values()), made, shown_drafts, user.pk),
     )
 
 
-def _requests(run: Run, seen: Sequence[str]) -> list[ApprovalRequest]:
+def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> dict[str, DraftChoice]:
+    """Put what was kept onto the slips, and give what was put. What was chosen for another revision is told, and never
+    applied.
+    """
+    own: dict[str, DraftChoice] = {}
+    for slip in slips:
+        draft = kept.get(slip.write)
+        if draft is None or not slip.open:
+            continue
+        if draft.hash != slip.row.hash:
+            slip.lost = WORDS.get(draft.verdict, "")
+        elif slip.may:
+            own[slip.write] = draft
+            write_cards.keep_choice(slip, review_form.choice_of(draft, slip.control))
+    return own
+
+
+def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     """What the run asks now, and what was `seen`; where that is nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
     # What a cancelled run had asked stays readable.
@@ -325,7 +347,7 @@ def _requests(run: Run, seen: Sequence[str]) -> list[ApprovalRequest]:
     return found
 
 
-def _why_not(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
+def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
     """For each request why this person may not sign it; empty where he may. A constant number of queries."""
     held = permissions.principals_of(user)
     mine = {r.id for r in requests if not set(r.policy["reviewers"]).isdisjoint(held)}

@@ -6,8 +6,10 @@ from typing import Any
 
 from django.http import QueryDict
 
+from approvals.drafts import DraftChoice
 from approvals.forms import reading
 from approvals.forms.controls import Control
+from checkpoints.models import PendingWrite
 
 VERDICTS = ("approve", "edit", "reject")
 
@@ -61,6 +63,32 @@ def _choice(posted: Mapping[str, Any], write: str, verdict: str, control: Contro
             for one in marked:
                 one.error = ""
     return choice
+
+
+def drafts_in(posted: QueryDict, rows: Mapping[str, PendingWrite]) -> tuple[list[DraftChoice], list[str]]:
+    """What the posted form chose, as drafts, and the writes that have changed since it was drawn. `rows` are the writes
+    that this person may decide, by id; what is posted for others is not kept.
+    """
+    found, moved, plain = [], [], posted.dict()
+    for write in dict.fromkeys(posted.getlist("write")):
+        row, verdict = rows.get(write), str(plain.get(f"v-{write}", ""))
+        if row is None:
+            continue
+        if plain.get(f"h-{write}") != row.hash:
+            moved.append(write)
+            continue
+        verdict = verdict if verdict in VERDICTS else ""
+        reason = str(plain.get(f"r-{write}", ""))[:10_000]
+        names = (n for n in plain if n == f"d-{write}" or n == f"e-{write}" or n.startswith(f"e-{write}."))
+        fields = {name: str(plain[name]) for name in names} if verdict == "edit" else {}
+        found.append(DraftChoice(write, row.revision, row.hash, verdict, reason, fields))
+    return found, moved
+
+
+def choice_of(draft: DraftChoice, control: Control | None) -> Choice:
+    """What a draft chose, with its edit form filled in as it was typed."""
+    own = {f"h-{draft.write}": draft.hash, f"r-{draft.write}": draft.reason}
+    return _choice({**draft.fields, **own}, draft.write, draft.verdict, control if draft.verdict == "edit" else None)
 
 
 def _is_drawn(posted: Mapping[str, Any], write: str) -> bool:

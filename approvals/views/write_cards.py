@@ -1,20 +1,21 @@
 """The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from approvals.drafts import DraftChoice
 from approvals.forms import controls
 from approvals.forms.controls import Control
-from approvals.gates.request_state import RequestState
+from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import card_pages, comparison
 from approvals.views.card_pages import CardPages, Pager, Raw
 from approvals.views.edit_script import Steps
-from approvals.views.inbox import asked_of, name_of, time_of
+from approvals.views.inbox import name_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
 from approvals.views.write_effects import WriteEffect, effect_of_write
@@ -24,9 +25,11 @@ from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
-from orchestrator.engine.verdicts import Standing
+from orchestrator.engine.verdicts import EXCLUDED, Standing, excludes
 
 Forms = Callable[[str], bool]
+MANY = 12
+"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
 LARGE = 32 * 1024
 """Bytes of a value from which its edit form is drawn only where somebody asks for it."""
 
@@ -43,6 +46,28 @@ class Drawing:
     asked: Forms
     pages: CardPages = field(default_factory=CardPages)
     steps: Steps = field(default_factory=Steps)
+
+
+def drawing_with(kept: Mapping[str, DraftChoice], drawing: Drawing, writes: int) -> Drawing:
+    """The edit forms to draw, those of kept edits included, as they were drawn when they were filled in.
+
+    Of few `writes` all are edited field by field; of many only those that somebody asked for, so that the page stays
+    light.
+    """
+    edits = {write: one for write, one in kept.items() if one.verdict == "edit"}
+
+    def by_field(write: str) -> bool:
+        return writes <= MANY or (f"e-{write}" not in edits[write].fields if write in edits else drawing.fields(write))
+
+    return replace(drawing, fields=by_field, asked=lambda write: write in edits or drawing.asked(write))
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a request: the id of the account, and why this person may not sign it; empty where he may."""
+
+    id: int | None
+    why_not: str
 
 
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
@@ -94,10 +119,15 @@ class WriteCard:
     signed: list[Signed]
     drawing: Drawing
     editable: bool = False
+    as_proposed: str = ""
+    why_not: str = ""
+    own: str = ""
     original: Raw | None = None
+    edit: "EditCard | None" = None
     stale: str = ""
     settled_line: str = ""
     effect: WriteEffect = field(default_factory=WriteEffect)
+    lost: str = ""
     chosen: str = ""
     reason: str = ""
     errors: list[str] = field(default_factory=list)
@@ -148,6 +178,17 @@ class WriteCard:
 
 
 @dataclass(frozen=True, slots=True)
+class EditCard:
+    """What an edit changed, as the part of a slip that draws a change wants it."""
+
+    anchor: str
+    write: str
+    number: int
+    shown: Shown
+    beside: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One request: what it asks, and its slips."""
 
@@ -158,25 +199,13 @@ class Question:
     why_not: str
     open: bool
     all_or_nothing: bool
+    four_eyes: bool
     slips: list[WriteCard]
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One needed signature."""
-
-    name: str
-    text: str
-    at: datetime | None = None
-
-    @property
-    def open(self) -> bool:
-        return self.at is None
 
 
 def question(
     asked: RequestState,
-    why_not: str,
+    viewer: Viewer,
     decisions: Iterable[Decision],
     compiled: Compiled | None,
     *,
@@ -187,13 +216,13 @@ def question(
     edited.
     """
     request = asked.request
-    by_write: dict[UUID, list[Signed]] = {}
     made = list(decisions)
+    by_write: dict[UUID, list[Decision]] = {}
     for decision in made:
-        by_write.setdefault(decision.write, []).append(_signed(decision))
+        by_write.setdefault(decision.write, []).append(decision)
     is_open = request.status == RequestStatus.OPEN
     slips = [
-        _slip(asked, row, compiled, drawing, number=first + n, signed=by_write.get(row.write, []), may=not why_not)
+        _slip(asked, row, compiled, drawing, number=first + n, given=by_write.get(row.write, []), viewer=viewer)
         for n, row in enumerate(asked.writes)
     ]
     for slip in slips:
@@ -201,8 +230,9 @@ def question(
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
-    why_not = why_not if is_open else ""
-    return Question(request.id, title, facts, why, why_not, is_open, request.policy["all_or_nothing"], slips)
+    why_not = viewer.why_not if is_open else ""
+    policy = policy_of(request)
+    return Question(request.id, title, facts, why, why_not, is_open, policy.all_or_nothing, policy.four_eyes, slips)
 
 
 def _settled_line(slip: WriteCard, decisions: Iterable[Decision]) -> str:
@@ -233,39 +263,69 @@ def _slip(
     drawing: Drawing,
     *,
     number: int,
-    signed: list[Signed],
-    may: bool,
+    given: list[Decision],
+    viewer: Viewer,
 ) -> WriteCard:
     value, base = sealed_columns.read_value(row, "value"), pending_writes.base_of(row)
     shown = sealed_columns.read_value(row, "shown") or {}
     standing, write = asked.standings[row.write], str(row.write)
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
-    adds = not base.bound
-    editable = may and is_open and compiled is not None and row.channel in compiled.channels
+    why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
+    may = is_open and not (viewer.why_not or why_not)
+    editable = may and compiled is not None and row.channel in compiled.channels
     change = comparison.compare(base.value, value, adds=adds, change=shown.get("change", ()), steps=drawing.steps)
-    raw = partial(card_pages.raw_json, pages=drawing.pages, write=write)
     return WriteCard(
         number=number,
         row=row,
         request=asked.request.id,
-        title=row.label or f"{row.node} sets {row.channel}",
+        title=title_of(row, shown),
         say=_say(shown.get("reversible"), row.channel),
         shown=page_of(change, drawing.pages, write),
-        raw=raw("proposed", value, part="json"),
-        raw_now=raw("there already" if adds else "now", base.value, part="now"),
-        beside=[raw(label_of(name), other, part=f"beside{n}") for n, (name, other) in enumerate(base.shows.items())],
+        **_raw_of(value, base, drawing.pages, write),
         adds=adds,
         standing=standing,
         open=is_open,
-        may=may and is_open,
+        may=may,
         reason_required=row.channel in asked.request.policy["reason_required"],
-        control=_control(compiled, row, value, drawing) if editable and compiled else None,
-        signed=signed,
+        control=control_of(compiled, row, value, drawing) if editable and compiled else None,
+        signed=[_signed(decision) for decision in given],
         drawing=drawing,
         editable=editable,
-        stale=_stale(row) if is_open else "",
+        as_proposed=str(shown.get("as_proposed") or ""),
+        why_not=why_not,
+        own=_own(asked, row, given, viewer) if may else "",
+        stale=_stale(row) if is_open and not why_not else "",
         effect=effect_of_write(compiled, row.node, row.channel),
     )
+
+
+def _raw_of(value: Any, base: pending_writes.Base, pages: CardPages, write: str) -> dict[str, Any]:
+    """The values of a slip as raw JSON: `raw`, `raw_now`, and `beside` with what the decision is bound to besides."""
+    raw = partial(card_pages.raw_json, pages=pages, write=write)
+    return {
+        "raw": raw("proposed", value, part="json"),
+        "raw_now": raw("now" if base.bound else "there already", base.value, part="now"),
+        "beside": [raw(label_of(name), one, part=f"beside{n}") for n, (name, one) in enumerate(base.shows.items())],
+    }
+
+
+def title_of(row: PendingWrite, shown: dict[str, Any]) -> str:
+    """What a write is called. `shown` is what is shown of it, as its row keeps it."""
+    return str(shown.get("label") or row.label or f"{row.node} sets {row.channel}")
+
+
+def _why_not(asked: RequestState, row: PendingWrite, viewer: Viewer) -> str:
+    """Why this person may not decide this one write, though perhaps others of the request."""
+    excluded = not viewer.why_not and excludes(policy_of(asked.request), row.author_id, viewer.id)
+    return EXCLUDED if excluded else ""
+
+
+def _own(asked: RequestState, row: PendingWrite, given: list[Decision], viewer: Viewer) -> str:
+    """What this person's earlier verdict on the open write does, and what another one would."""
+    mine = [d for d in given if d.by_id == viewer.id and d.revision == row.revision]
+    if not mine or viewer.id not in asked.standings[row.write].by:
+        return ""
+    return f"You {DID[mine[-1].verdict]} already. It counts once; if you decide again, only the newer verdict counts."
 
 
 def page_of(change: comparison.Comparison, pages: CardPages, write: str) -> Shown:
@@ -300,7 +360,8 @@ def _stale(row: PendingWrite) -> str:
     return "A reviewer edited this. You decide on the edited value." if row.reason == "edit" else ""
 
 
-def _control(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:
+def control_of(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:
+    """The edit form of a write; None where its value is large and nobody asked for the form."""
     write = str(row.write)
     if row.size > LARGE and not drawing.asked(write):
         return None
@@ -311,8 +372,19 @@ def _control(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing
     return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
 
 
+def first_page(change: comparison.Comparison) -> Shown:
+    """The first page of a comparison, for where there is room for no more."""
+    shown = page_of(change, CardPages(), "")
+    more = change.pages > 1 or len(change.same) > comparison.PAGE
+    rest = f"{shown.unlisted}There is more than fits here. " if more else shown.unlisted
+    return replace(shown, pager=Pager("change", 0, 1), same_pager=Pager("same", 0, 1), unlisted=rest)
+
+
 def add_original(slip: WriteCard, value: Any) -> None:
     """Put what the node had proposed beside an edited write."""
+    edited = sealed_columns.read_value(slip.row, "value")
+    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=("Proposed", "Edited"))
+    slip.edit = EditCard(f"{slip.anchor}-e", slip.write, slip.number, first_page(change))
     slip.original = card_pages.raw_json("originally", value, slip.drawing.pages, slip.write, "original")
 
 
@@ -321,38 +393,3 @@ def keep_choice(slip: WriteCard, choice: Choice) -> None:
     slip.chosen, slip.reason, slip.errors = choice.verdict, choice.reason, choice.errors
     if choice.control is not None:
         slip.control = choice.control
-
-
-def slots(asked: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
-    """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
-    per_person: dict[Any, list[Decision]] = {}
-    for decision in decisions:
-        per_person.setdefault(decision.by_id, []).append(decision)
-    found = [Slot(_person(given[0], user), _summary(given), max(d.at for d in given)) for given in per_person.values()]
-    lacking = max((_lacking(one) for one in asked.values()), default=0)
-    for number in range(lacking):
-        own = may_sign and number == 0 and user.pk not in per_person
-        names = {p for one in asked.values() for p in one.request.policy["reviewers"]}
-        others = Slot("Somebody else", f"May sign: {asked_of(sorted(names), user)}.")
-        found.append(Slot("You", "") if own else others)
-    return found
-
-
-def _lacking(asked: RequestState) -> int:
-    """How many signatures the least signed of the open writes still needs."""
-    if asked.request.status != RequestStatus.OPEN:
-        return 0
-    still = [asked.request.quorum - len(s.by) for s in asked.standings.values() if not s.settled]
-    return max(still, default=0)
-
-
-def _person(decision: Decision, user: Any) -> str:
-    if decision.by is None:
-        return "The system"
-    return "You" if decision.by_id == user.pk else name_of(decision.by)
-
-
-def _summary(given: list[Decision]) -> str:
-    counts = {word: sum(1 for d in given if d.verdict == word) for word in ("approve", "edit", "reject")}
-    words = {"approve": "approved", "edit": "edited", "reject": "rejected"}
-    return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."

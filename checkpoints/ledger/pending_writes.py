@@ -64,9 +64,17 @@ def staged(
     return _filled(row, value, base, Reason.PROPOSAL, author=None, at=at, protection=protection)
 
 
-def edited(row: PendingWrite, *, value: Any, author: int, at: datetime, protection: Protection) -> PendingWrite:
-    """The next revision, with a person's value."""
-    return _filled(_next(row), value, base_of(row), Reason.EDIT, author=author, at=at, protection=protection)
+def edited(
+    row: PendingWrite, *, value: Any, shown: dict[str, Any], author: int, at: datetime, protection: Protection
+) -> PendingWrite:
+    """The next revision, with a person's value and what people are shown of it. In an encrypted run the label that
+    lists read stays as it was, for it must not hold anything of the value.
+    """
+    fresh = _next(row)
+    fresh.shown = pack_json(shown)
+    if not protection.encrypted:
+        fresh.label = str(shown["label"])[:300]
+    return _filled(fresh, value, base_of(row), Reason.EDIT, author=author, at=at, protection=protection)
 
 
 def rebased(row: PendingWrite, *, base: Base, at: datetime, protection: Protection) -> PendingWrite:

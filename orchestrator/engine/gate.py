@@ -6,14 +6,21 @@ The compiler checks gates, the runner asks `needs_approval` once and `present` o
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from string import Formatter
 from typing import Any, Protocol
 
+from orchestrator.engine import canonical
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.effect import APPROVED, PARTIAL, REJECTED
+from orchestrator.engine.ops import same
 from orchestrator.engine.write import Write
 
 PRINCIPALS = ("user:", "group:", "perm:")
+NAMED_FIELDS = 3
+"""Fields that the label of an edited write names."""
+LONGEST_IN_LABEL = 60
+"""Characters of a value that the label of an edited write shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """How writes to one channel are shown: `reversible` is the sentence on what can be undone, `money` the path of
+    """How writes to one channel are shown: `label` is a template over the value, as "Pay {amount} to {payee}", or
+    "Count to {value}" where it is no object; `reversible` is the sentence on what can be undone, `money` the path of
     an amount within the value; rejecting needs a reason where `reason_required`. `change` names the two keys under
     which a value says itself what it changes and into what; it is shown as such, and never as what is there now.
     """
@@ -142,7 +150,7 @@ def present(
 
 def _shown(show: Show, write: Proposed, fields: "_Fields") -> dict[str, Json]:
     return {
-        "label": write.label or show.label or write.channel,
+        "label": write.label or _label(show, write, fields.notes),
         "money": fields.within(write.value, show.money) if show.money else None,
         "reversible": show.reversible,
         "reason_required": show.reason_required,
@@ -150,13 +158,76 @@ def _shown(show: Show, write: Proposed, fields: "_Fields") -> dict[str, Json]:
     }
 
 
+def _label(show: Show, write: "Proposed", notes: list[str]) -> str:
+    if not show.label:
+        return write.channel
+    return _Template(_ValueFields(write.value, notes)).format(show.label) if _paths(show.label) else show.label
+
+
+def plain_label(gate: Gate, write: "Proposed") -> str:
+    """The label of a write without anything of its value, unless the node itself put it there."""
+    show = gate.writes.get(write.channel, Show())
+    return write.label or (show.label if show.label and not _paths(show.label) else write.channel)
+
+
+def present_edit(
+    gate: Gate, channel: str, value: Json, *, original: Json, shown: Mapping[str, Json]
+) -> dict[str, Json]:
+    """What reviewers are shown of a write that a person edited. `shown` is what they were shown of it before,
+    `original` what the node had proposed. The label is made anew from the value: from the gate's template, or where it
+    has none from the fields that differ. The label that it had as proposed stays beside it, under `as_proposed`.
+    """
+    show, notes = gate.writes.get(channel, Show()), list[str]()
+    proposed = str(shown.get("as_proposed") or shown.get("label") or channel)
+    again = {name: one for name, one in shown.items() if name != "as_proposed"}
+    if show.money:
+        again["money"] = _ValueFields(value, notes).at(show.money)
+    if same(value, original):
+        return {**again, "label": proposed}
+    if show.label and _paths(show.label):
+        label = _Template(_ValueFields(value, notes)).format(show.label)
+    else:
+        label = described_edit(channel, original, value)
+    return {**again, "label": label, "as_proposed": proposed}
+
+
+def described_edit(channel: str, before: Json, after: Json) -> str:
+    """An edited value in a line: the fields that differ and what they are now, "Payout: amount 1800.00"."""
+    name = channel.replace("_", " ")
+    found = list(_differences("", before, after))
+    said = ", ".join(found[:NAMED_FIELDS])
+    more = f" and {len(found) - NAMED_FIELDS} more" if len(found) > NAMED_FIELDS else ""
+    return f"{name[:1].upper()}{name[1:]}: {said or 'edited'}{more}"
+
+
+def _differences(path: str, before: Json, after: Json) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*after, *(key for key in before if key not in after)]:
+            inner = f"{path} {key}".strip()
+            if key not in after:
+                yield f"{inner} removed"
+            elif key not in before or not same(before[key], after[key]):
+                yield from _differences(inner, before.get(key), after[key])
+    else:
+        yield f"{path} {_in_a_line(after)}".strip()
+
+
+def _in_a_line(value: Json) -> str:
+    text = value if isinstance(value, str) else "not set" if value is None else canonical.dumps(value).decode()
+    return text if 0 < len(text) <= LONGEST_IN_LABEL and "\n" not in text else "edited"
+
+
 def paths_of(gate: Gate) -> list[str]:
     """The paths that title and facts read."""
+    return [*_paths(gate.title), *(fact.path for fact in gate.facts)]
+
+
+def _paths(template: str) -> list[str]:
+    """The paths that a template reads; none where it cannot be read."""
     try:
-        named = [name for _, name, _, _ in Formatter().parse(gate.title) if name]
+        return [_dotted(name) for _, name, _, _ in Formatter().parse(template) if name]
     except ValueError:
-        named = []
-    return [_dotted(name) for name in named] + [fact.path for fact in gate.facts]
+        return []
 
 
 def _dotted(name: str) -> str:
@@ -180,21 +251,37 @@ class _Fields:
         return self.within(self._all, path)
 
     def within(self, value: Json, path: str) -> Json:
-        for part in _dotted(path).split("."):
-            if isinstance(value, dict) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                self.notes.append(f"there is no {path}")
-                return None
-        return value
+        return _value_at(value, path, self.notes)
+
+
+def _value_at(value: Json, path: str, notes: list[str]) -> Json:
+    for part in _dotted(path).split("."):
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            notes.append(f"there is no {path}")
+            return None
+    return value
+
+
+class _ValueFields:
+    """Where the paths of a label lead: into the value of its write; `value` is the whole of it."""
+
+    def __init__(self, value: Json, notes: list[str]) -> None:
+        self.notes = notes
+        self._value = {"value": value, **value} if isinstance(value, dict) else {"value": value}
+
+    def at(self, path: str) -> Json:
+        """The value there; None, and a note, where there is none."""
+        return _value_at(self._value, path, self.notes)
 
 
 class _Template(Formatter):
     """`str.format` over JSON: no attribute of an object can be reached, and what is missing stays as it was written."""
 
-    def __init__(self, fields: _Fields) -> None:
+    def __init__(self, fields: _Fields | _ValueFields) -> None:
         self._fields = fields
 
     def format(self, template: str, /, *args: Any, **kwargs: Any) -> str:
@@ -210,8 +297,10 @@ class _Template(Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         try:
-            return str(format(value, format_spec))
-        except (ValueError, TypeError):
+            # Amounts are texts in JSON, and are to be written as amounts.
+            number = Decimal(value) if format_spec and isinstance(value, str) and format_spec[-1] in "fn,%" else value
+            return str(format(number, format_spec))
+        except (ArithmeticError, ValueError, TypeError):
             self._fields.notes.append(f"{value!r} cannot be shown as {format_spec!r}")
             return str(value)
 

@@ -75,24 +75,34 @@ def judge(writes: Sequence[Held], decisions: Iterable[Given], policy: Policy) ->
 
 def _standing(held: Held, decisions: list[Given], policy: Policy) -> Standing:
     revisions: dict[int, dict[int | None, Given]] = {}
+    author = None if any(d.verdict == "edit" for d in decisions) else held.author
     for decision in decisions:
+        if decision.verdict == "edit":
+            author = decision.by  # of the revision that it made, and of those that only have a new base
         of_revision = revisions.setdefault(decision.revision, {})
         of_revision[decision.by] = decision
-        rejected = [d for d in of_revision.values() if d.verdict == "reject"]
+        counting = [d for d in of_revision.values() if _counts(d, author, policy)]
+        rejected = [d for d in counting if d.verdict == "reject"]
         if len(rejected) >= policy.reject_quorum:
             return Standing(REJECTED, tuple(d.by for d in rejected), decision.seq)
-        approved = [d for d in of_revision.values() if _approves(d, held, policy)]
+        approved = [d for d in counting if d.verdict != "reject"]
         if len(approved) >= policy.quorum and decision.revision == held.revision:
             return Standing(APPROVED, tuple(d.by for d in approved), decision.seq)
     now = revisions.get(held.revision, {}).values()
-    return Standing("", tuple(d.by for d in now if d.verdict == "reject" or _approves(d, held, policy)), 0)
+    return Standing("", tuple(d.by for d in now if _counts(d, held.author, policy)), 0)
 
 
-def _approves(decision: Given, held: Held, policy: Policy) -> bool:
+def _counts(decision: Given, author: int | None, policy: Policy) -> bool:
     """An edit counts as its author's approval of what it made, but not where four eyes exclude who shaped it."""
-    if decision.verdict == "reject":
-        return False
-    return not policy.four_eyes or (decision.verdict != "edit" and decision.by != held.author)
+    return not excludes(policy, author, decision.by) and not (policy.four_eyes and decision.verdict == "edit")
+
+
+def excludes(policy: Policy, author: int | None, by: int | None) -> bool:
+    """Whether four eyes exclude this person from a revision: its author neither approves nor rejects it."""
+    return policy.four_eyes and by is not None and by == author
+
+
+EXCLUDED = "You edited this write, so somebody else must approve or reject it."
 
 
 def outcome(standings: Iterable[Standing]) -> str | None:

@@ -11,6 +11,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import inbox
+from approvals.views.draft import keep_after_sign_in
+from approvals.views.page import carried
 from orchestrator.models import Preference
 from orchestrator.templatetags.console import THEME_COOKIE, THEMES
 
@@ -18,12 +20,21 @@ YEAR = 365 * 24 * 3600
 
 
 class SignIn(LoginView):
-    """Django's own, in our look; it brings the person's theme along."""
+    """Django's own, in our look. It brings the person's theme along, and what he had chosen in a review when his
+    session ended.
+    """
 
     template_name = "orchestrator/login.html"
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        review = self.request.POST.get("review", "")
+        more = {"review": review, "carried": carried(self.request)} if review else {}
+        return super().get_context_data(**kwargs) | more
+
     def form_valid(self, form: Any) -> HttpResponse:
         answer = super().form_valid(form)
+        if self.request.POST.get("review"):
+            keep_after_sign_in(form.get_user(), self.request.POST["review"], self.request.POST)
         kept = Preference.objects.filter(user=form.get_user()).values_list("theme", flat=True).first()
         if kept:
             _keep_theme(answer, kept)

@@ -6,13 +6,15 @@ from typing import Any
 from axes.helpers import get_cool_off
 from django.http import HttpRequest, HttpResponse
 
-from approvals.views.page import render
+from approvals.views.page import carried, render
 
 
 def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:
     """The sign-in page, saying when to come back. It looks the same for names that exist and names that do not."""
     pause: timedelta | None = get_cool_off(request)
-    context = {"pause": pause, "next": request.POST.get("next", request.GET.get("next", ""))}
+    context: dict[str, Any] = {"pause": pause, "next": request.POST.get("next", request.GET.get("next", ""))}
+    if review := request.POST.get("review"):
+        context |= {"review": review, "carried": carried(request)}
     answer = render(request, "orchestrator/login.html", context | {"locked": True}, status=429)
     if pause is not None:
         answer.headers["Retry-After"] = str(max(1, round(pause.total_seconds())))

@@ -29,7 +29,7 @@ const paint = () => {
   const parts = [t.approve && `${t.approve} approved`, t.edit && `${t.edit} edited`, t.reject && `${t.reject} rejected`, t.left && `${t.left} left`];
   const summary = parts.filter(Boolean).join(', ');
   document.getElementById('sum').textContent = `${t.done} of ${t.all.length} decided`;
-  document.getElementById('sum-more').textContent = summary;
+  document.getElementById('sum-more').textContent = t.done ? `${summary}. Kept as you choose.` : summary;
   document.getElementById('meter').setAttribute('aria-label', summary);
   document.querySelectorAll('#meter i').forEach((cell, n) => {
     cell.className = CELL[t.chosen[n]] ?? '';
@@ -37,7 +37,6 @@ const paint = () => {
   });
   paintList(t);
   paintButtons(t);
-  paintNext(t);
 };
 
 const paintList = (t) => {
@@ -64,23 +63,6 @@ const paintButtons = (t) => {
   some.hidden = !(t.left && t.done);
   some.textContent = `Sign ${t.done} of ${t.all.length} now`;
   document.getElementById('next-open').hidden = !t.left;
-};
-
-// One outcome a request: approved, rejected, partial; none while something is undecided.
-const outcome = (request) => {
-  const mine = open().filter((slip) => slip.dataset.request === request).map(verdict);
-  if (!mine.length || mine.includes('')) return '';
-  const rejected = mine.filter((v) => v === 'reject').length;
-  return rejected === 0 ? 'approved' : rejected === mine.length ? 'rejected' : 'partial';
-};
-
-const paintNext = (t) => {
-  document.getElementById('nothing-yet')?.toggleAttribute('hidden', !t.left);
-  for (const box of document.querySelectorAll('[data-outcomes]')) {
-    const now = outcome(box.dataset.outcomes);
-    for (const part of box.querySelectorAll('[data-outcome]')) part.toggleAttribute('hidden', part.dataset.outcome !== now);
-    box.toggleAttribute('hidden', !now);
-  }
 };
 
 // ── moving about ──
@@ -116,6 +98,7 @@ const undo = () => {
   if (!input) return;
   input.checked = false;
   paint();
+  keep(current());
   announce('Undone.');
 };
 
@@ -134,6 +117,7 @@ document.addEventListener('keydown', (event) => {
 
 region?.addEventListener('change', (event) => {
   const slip = event.target.closest('.slip');
+  if (slip?.querySelector('.trip')) keep(slip);
   if (!event.target.matches('.trip input') || !slip) return;
   paint();
   const all = slips();
@@ -175,18 +159,122 @@ region?.addEventListener('click', async (event) => {
   announce(fresh.querySelector('.pages span')?.textContent ?? '');
 });
 
+// ── what is chosen is kept on the server, so that no reload, log-out or lost connection takes it away ──
+const PAUSE = 600;
+const RETRY = 5000;
+const PATIENCE = 30_000;
+const dirty = new Set();
+let saving = false;
+let timer = 0;
+
+const later = (ms) => { clearTimeout(timer); timer = setTimeout(flush, ms); };
+const keep = (slip, ms = 0) => { if (form && slip) { dirty.add(slip.dataset.write); later(ms); } };
+
+// Signing in again elsewhere changes the token; the cookie has the one that counts now.
+const renewToken = () => {
+  const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
+  if (token) form.elements.csrfmiddlewaretoken.value = token;
+};
+
+const isOf = (name, write) => [`v-${write}`, `h-${write}`, `r-${write}`, `d-${write}`, `e-${write}`].includes(name)
+  || name.startsWith(`e-${write}.`);
+
+const draftOf = (writes) => {
+  renewToken();
+  const all = [...new FormData(form)];
+  const body = new FormData();
+  for (const [name, value] of all) if (['csrfmiddlewaretoken', 'number'].includes(name)) body.append(name, value);
+  for (const write of writes) {
+    body.append('write', write);
+    for (const [name, value] of all) if (typeof value === 'string' && isOf(name, write)) body.append(name, value);
+  }
+  return body;
+};
+
+const sayUnsaved = (why) => {
+  const note = document.getElementById('unsaved');
+  if (!note) return;
+  note.hidden = !why;
+  note.querySelectorAll('[data-why]').forEach((part) => { part.hidden = part.dataset.why !== why; });
+};
+
+const WHY = { 401: 'out', 409: 'newer' };
+
+const takeAnswer = async (answer) => {
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  const next = page.getElementById('next');
+  for (const slip of slips()) {
+    if (next?.dataset.moved?.split(' ').includes(slip.dataset.write)) slip.querySelector('.changed')?.removeAttribute('hidden');
+  }
+  swapParts(page, ['next']);
+};
+
+const flush = async () => {
+  clearTimeout(timer);
+  if (!form || saving || signing || !dirty.size) return;
+  const batch = [...dirty];
+  dirty.clear();
+  saving = true;
+  document.getElementById('next')?.setAttribute('aria-busy', 'true');
+  const how = { method: 'POST', body: draftOf(batch), headers: { 'X-Fragment': '1' }, keepalive: document.hidden, signal: AbortSignal.timeout(PATIENCE) };
+  const answer = await fetch(document.getElementById('keep').formAction, how).catch(() => null);
+  // Each save has a number of its own, the next one after a lost answer too: the lost one may have been kept.
+  if (!answer || answer.ok) form.elements.number.value = String(Number(form.elements.number.value) + 1);
+  if (answer?.ok) await takeAnswer(answer).catch(() => null);
+  saving = false;
+  if (answer?.ok) {
+    sayUnsaved('');
+    if (dirty.size) later(0);
+    return;
+  }
+  batch.forEach((write) => dirty.add(write));
+  const why = WHY[answer?.status] ?? 'off';
+  sayUnsaved(why);
+  if (why !== 'newer') later(RETRY);
+};
+
+region?.addEventListener('input', (event) => {
+  const slip = event.target.closest('.slip');
+  if (slip?.querySelector('.trip') && !event.target.matches('.trip input')) keep(slip, PAUSE);
+});
+document.addEventListener('visibilitychange', flush);
+
 // ── signing ──
+const sign = async () => {
+  signing = true;
+  document.getElementById('sign').textContent = 'Signing…';
+  document.getElementById('unsigned').hidden = true;
+  renewToken();
+  // A save that arrives after the signing would keep what is signed.
+  for (let n = 0; saving && n < 40; n += 1) await new Promise((go) => { setTimeout(go, 50); });
+  const how = { method: 'POST', body: new FormData(form), signal: AbortSignal.timeout(PATIENCE) };
+  const answer = await fetch(form.action, how).catch(() => null);
+  if (!answer || answer.status >= 500) { sayUnsigned(); return; }
+  // What stands in the way is a page of its own. The key is the same, so that nothing counts twice.
+  if (answer.redirected) location.assign(answer.url); else form.submit();
+};
+
+const sayUnsigned = () => {
+  const note = document.getElementById('unsigned');
+  signing = false;
+  note.hidden = false;
+  note.tabIndex = -1;
+  note.focus();
+  announce('Not signed. The server did not answer.');
+  paint();
+};
+
 form?.addEventListener('submit', (event) => {
   const button = event.submitter;
-  if (signing) { event.preventDefault(); return; }
+  if (button?.id === 'keep') return;
+  event.preventDefault();
+  if (signing) return;
   if (button?.getAttribute('aria-disabled') === 'true') {
-    event.preventDefault();
     go(firstOpen());
     announce(document.getElementById('sign').textContent);
     return;
   }
-  signing = true;
-  document.getElementById('sign').textContent = 'Signing…';
+  sign();
 });
 addEventListener('pageshow', () => { signing = false; paint(); });
 document.getElementById('next-open')?.addEventListener('click', () => go(nextOpen()));
@@ -218,7 +306,11 @@ const showNewer = (slip) => {
   go(fresh);
 };
 
+// Between a press and its answer nothing moves: whoever has to sign again finds the same page, and its key.
+const unanswered = () => signing || document.getElementById('unsigned')?.hidden === false;
+
 const merge = (page) => {
+  if (unanswered()) return;
   let changed = 0;
   let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write]')) {
@@ -243,6 +335,8 @@ const merge = (page) => {
 const main = document.querySelector('[data-run]');
 if (main) {
   followRun(main.dataset.run, Number(main.dataset.seq), async () => {
+    // Who is signed out would be led away from choices that are nowhere but on this page.
+    if (document.getElementById('unsaved')?.hidden === false) return;
     const page = await fetchPage(main.dataset.page).catch(() => null);
     if (page) merge(page);
   });

@@ -10,7 +10,7 @@ from orchestrator.engine import END, START, Append, Command, Fact, Gate, Send, S
 from orchestrator.engine.compile import compile
 from orchestrator.engine.errors import InvalidValue, UnknownThing
 from orchestrator.engine.frontier import Frontier, Part
-from orchestrator.engine.gate import needs_approval, present
+from orchestrator.engine.gate import needs_approval, plain_label, present, present_edit
 from orchestrator.engine.output import WriteValue
 from orchestrator.engine.plan import begin, plan
 from orchestrator.engine.reduce import Result, Settled, output_of, reduce_step, settle_step, settleable
@@ -354,3 +354,37 @@ def test_labels_money_and_reversibility_stand_by_position() -> None:
         {"label": "By hand", "money": None, "reversible": "Cannot be called back.", "reason_required": True},
         {"label": "risk", "money": None, "reversible": None, "reason_required": False},
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "label"),
+    [
+        ({"amount": "1900.00", "to": "x"}, {"amount": "1800.00", "to": "x"}, "Payout: amount 1800.00"),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, "Payout: a b 2"),
+        ({"a": 1, "b": 2}, {"b": 2}, "Payout: a removed"),
+        ({"a": 1}, {"a": None}, "Payout: a not set"),
+        (3, 5, "Payout: 5"),
+        ("Dear", "Dear\nMarta", "Payout: edited"),
+        (dict.fromkeys("abcde", 1), dict.fromkeys("abcde", 2), "Payout: a 2, b 2, c 2 and 2 more"),
+        ({"a": 1}, {"a": 1.0}, "Payout: a 1.0"),
+    ],
+)
+def test_the_label_of_an_edited_write_says_what_is_different(before: Any, after: Any, label: str) -> None:
+    shown = {"label": "Pay EUR 1,900.00", "money": None}
+    made = present_edit(Gate(reviewers=["user:a"]), "payout", after, original=before, shown=shown)
+    assert (made["label"], made["as_proposed"]) == (label, "Pay EUR 1,900.00")
+    again = present_edit(Gate(reviewers=["user:a"]), "payout", before, original=before, shown=made)
+    assert again == shown, "edited back"
+
+
+def test_a_label_is_a_template_over_the_value() -> None:
+    show = Show(label="Pay {amount:,.2f} to {payee}", money="amount")
+    gate = Gate(reviewers=["user:a"], writes={"payout": show, "count": Show(label="Count to {value}")})
+    proposal = [WriteValue("payout", {"amount": "1900", "payee": "Marta"}, None)]
+    proposal.append(WriteValue("count", 3, None))
+    found = present(gate, node="n", input={}, state={}, writes=proposal)
+    assert [write["label"] for write in found["writes"]] == ["Pay 1,900.00 to Marta", "Count to 3"]
+    assert [plain_label(gate, write) for write in proposal] == ["payout", "count"]
+    shown = found["writes"][0]
+    edited = present_edit(gate, "payout", {"amount": "1800", "payee": "Marta"}, original=proposal[0].value, shown=shown)
+    assert edited == {**shown, "label": "Pay 1,800.00 to Marta", "money": "1800", "as_proposed": shown["label"]}

@@ -76,7 +76,22 @@ def test_under_four_eyes_neither_the_edit_nor_its_author_approves_the_revision()
     assert not _standing(policy, edit, revision=2, author=ANN).settled
     assert not _standing(policy, edit, (ANN, "approve", 2), revision=2, author=ANN).settled
     assert _standing(policy, edit, (BOB, "approve", 2), revision=2, author=ANN) == Standing(APPROVED, (BOB,), 2)
-    assert _standing(policy, edit, (ANN, "reject", 2), revision=2, author=ANN).verdict == REJECTED
+
+
+def test_under_four_eyes_who_edited_a_write_is_excluded_from_rejecting_it_too() -> None:
+    policy = Policy(four_eyes=True)
+    edit: Signed = (ANN, "edit", 2)
+    assert _standing(policy, edit, (ANN, "reject", 2), revision=2, author=ANN) == Standing()
+    assert _standing(policy, edit, (ANN, "reject", 3), revision=3, author=ANN) == Standing(), "on a new base too"
+    assert _standing(policy, edit, (BOB, "reject", 2), revision=2, author=ANN) == Standing(REJECTED, (BOB,), 2)
+    assert _standing(policy, (ANN, "reject", 1), revision=1).verdict == REJECTED, "what the node proposed is not his"
+
+
+def test_under_four_eyes_the_rejection_of_ones_own_edit_does_not_come_to_count_when_somebody_edits_after() -> None:
+    signed: list[Signed] = [(ANN, "edit", 2), (ANN, "reject", 2), (BOB, "edit", 3)]
+    assert _standing(Policy(four_eyes=True), *signed, revision=3, author=BOB) == Standing()
+    again: list[Signed] = [*signed, (ANN, "approve", 3)]
+    assert _standing(Policy(four_eyes=True), *again, revision=3, author=BOB) == Standing(APPROVED, (ANN,), 4)
 
 
 def test_under_all_or_nothing_one_settled_rejection_rejects_every_write() -> None:
@@ -135,7 +150,6 @@ def test_under_four_eyes_who_edited_needs_somebody_else_to_approve_it(two: tuple
     rita, ravi = two
     run = _gated(four_eyes=True)
     sign(run, rita, [("edit", "mine")])
-    sign(run, rita, ["approve"])
     assert runs.advance(run.id).status == Status.PAUSED
     sign(run, ravi, ["approve"])
     run = runs.advance(run.id)

@@ -67,6 +67,7 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
         name, input=Claim, state=State, label="Claim {claim_id}", facts=[Fact("Claim", "input.claim_id", True)]
     )
     shows = {"letter": Show(label="Send the letter", reversible="A letter cannot be taken back.", reason_required=True)}
+    texts = {"title": "Pay {input.claim_id}?", "facts": [Fact("Amount", "input.amount")], "writes": shows}
 
     @graph.node(effect="read")
     def read(state: State, ctx: Any) -> Any:
@@ -74,15 +75,7 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
             raise RuntimeError("the register does not answer")
         return {"notes": [f"claim {ctx.input.claim_id}"]}
 
-    @graph.node(
-        effect="human",
-        gate=Gate(
-            reviewers=["group:reviewer"],
-            title="Pay {input.claim_id}?",
-            facts=[Fact("Amount", "input.amount")],
-            **{"writes": shows, **gate},
-        ),
-    )
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], **{**texts, **gate}))
     def propose(state: State, ctx: Any) -> Any:
         return [
             Write("payout", {"amount": "12.50", "account": "DE89370400440532013000"}, label="Pay €12.50"),
@@ -95,6 +88,30 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
     graph.edge("read", "propose")
     graph.edge("propose", "pay", when=("approved", "partial"))
     graph.edge("propose", "refuse", when="rejected")
+    return graph
+
+
+def in_two_steps(name: str = "two_steps", **gate: Any) -> Graph:
+    """The same gate; behind it `transfer` reads the payout and `post` the letter."""
+    graph = Graph(name, input=Claim, state=State)
+    shows = {"payout": Show(label="Pay EUR {amount}", money="amount"), "letter": Show(label="Send the letter")}
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows, **gate))
+    def propose(state: State, ctx: Any) -> Any:
+        return {"payout": {"amount": "1900.00", "account": "DE89"}, "letter": "We pay."}
+
+    @graph.node(effect="external", idempotent=True)
+    def transfer(state: State, ctx: Any) -> Any:
+        return {"ended": f"paid {state.payout.amount}"} if state.payout else None
+
+    @graph.node(effect="external", idempotent=True)
+    def post(state: State, ctx: Any) -> Any:
+        return {"notes": [state.letter]} if state.letter else None
+
+    graph.edge(START, "propose")
+    graph.edge("propose", "transfer")
+    graph.edge("transfer", "post")
+    graph.edge("post", END)
     return graph
 
 

@@ -170,11 +170,15 @@ def needs_review(state: Any, proposal: Any) -> str | bool:
         ],
         shows=["claim", "assessment", "screening"],
         writes={
-            "payout": Show(label="Pay the claim", reversible="A payment cannot be taken back.", money="amount"),
-            "letter": Show(label="Send the letter", reversible="A letter cannot be taken back."),
+            "payout": Show(
+                label="Pay €{amount:,.2f} to {payee}", reversible="A payment cannot be taken back.", money="amount"
+            ),
+            "letter": Show(label="Send the settlement letter to {to}", reversible="A letter cannot be taken back."),
             "case_update": Show(label="Update the case", reversible="The register can be changed again."),
             "reserve_release": Show(
-                label="Release what is left of the reserve", reversible="The reserve can be set again.", money="amount"
+                label="Release €{amount:,.2f} of the reserve",
+                reversible="The reserve can be set again.",
+                money="amount",
             ),
         },
     ),
@@ -183,14 +187,13 @@ def review(state: Any, ctx: Context) -> Any:
     """Four proposals, each decided on its own."""
     plan, claim = state.planned_payout, state.claim
     writes = [
-        Write("payout", plan, label=f"Pay {money(plan.amount)} to {plan.payee}"),
-        Write("letter", state.planned_letter, label=f"Send the settlement letter to {state.planned_letter.to}"),
+        Write("payout", plan),
+        Write("letter", state.planned_letter),
         Write("case_update", state.planned_case, label=f"Close case {claim.claim_id} as settled"),
     ]
     if claim.reserve > plan.amount:
         left = claim.reserve - plan.amount
-        release = ReserveRelease(amount=left)
-        writes.append(Write("reserve_release", release, label=f"Release {money(left)} of the reserve"))
+        writes.append(Write("reserve_release", ReserveRelease(amount=left)))
     return writes
 
 

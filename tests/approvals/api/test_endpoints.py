@@ -72,6 +72,19 @@ def test_the_verdicts_so_far_stand_beside_each_write(rita: Client, paused: Run) 
     assert (verdict["verdict"], verdict["by"], verdict["reason"]) == ("reject", "rita", "too much")
 
 
+def test_under_four_eyes_a_write_says_to_its_editor_why_he_may_not_decide_it(rita: Client, people: People) -> None:
+    runs.advance(runs.start("careful", {"claim_id": "CLM-9", "amount": 40}, key="CLM-9", by=people.starter).id)
+    request = request_of(rita)
+    path = f"requests/{request['id']}/decisions/"
+    receipt = rita.post(path, decisions(request, "edit", value={"amount": 1}))
+    assert [(line["result"], line["why"]) for line in receipt.json()["lines"]] == [("kept", "four_eyes")]
+    payout, letter, _ = rita.get(f"requests/{request['id']}/").json()["writes"]
+    assert payout["label"] == "Payout: amount 1"
+    assert (payout["why_not"][:22], letter["why_not"]) == ("You edited this write,", "")
+    refused = rita.post(path, decisions({"writes": [payout]}, "reject"))
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_a_reviewer")
+
+
 def test_signatures_decide_over_several_requests_of_a_run(rita: Client, paused: Run) -> None:
     request = request_of(rita)
     receipt = rita.post("runs/CLM-1/signatures/", decisions(request, "approve", "approve", "approve"))

@@ -1,0 +1,71 @@
+"""What people are shown of a write once somebody edited it: its label, and title and facts of its request.
+
+They are made anew from the gate's templates, so that nobody reads the old amount over the new one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from approvals.models import ApprovalRequest
+from checkpoints import timeline
+from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine import Gate
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.gate import paths_of, present, present_edit
+
+
+class ShownWrite(NamedTuple):
+    """A write as templates read it."""
+
+    channel: str
+    value: Any
+    label: str | None
+
+
+def gate_of(compiled: Compiled, row: PendingWrite) -> Gate:
+    """The gate that says how a write is shown: its node's, else the first that declares its channel."""
+    own = compiled.nodes[row.node].gate if row.node in compiled.nodes else None
+    declared = (n.gate for n in compiled.nodes.values() if n.gate and row.channel in n.gate.writes)
+    return own or next(declared, None) or Gate()
+
+
+def shown_after_edit(compiled: Compiled, row: PendingWrite, value: Any) -> dict[str, Any]:
+    """What is shown beside the next revision of a write, which has this value. One query where it was edited before.
+
+    Raises `TamperedRow` where what the node had proposed is not as it was written.
+    """
+    first = row
+    if row.author_id is not None:
+        first = PendingWrite.objects.select_related("run").get(write=row.write, revision=1)
+        sealed_rows.verify_row(first, protection_of(first.run))
+    original, shown = read_value(first, "value"), read_value(row, "shown") or {}
+    return present_edit(gate_of(compiled, row), row.channel, value, original=original, shown=shown)
+
+
+def request_texts(
+    run: Run, request: ApprovalRequest, compiled: Compiled, rows: Sequence[PendingWrite], edits: Mapping[UUID, Any]
+) -> dict[str, Any]:
+    """Title and facts of a request of which these writes were edited; empty where no template of them reads a proposal.
+
+    `rows` are all its writes, `edits` the new values by write.
+    """
+    gate = compiled.nodes[request.node].gate if request.node in compiled.nodes else None
+    if gate is None or not _reads_proposal(gate, {row.channel for row in rows}):
+        return {}
+    writes = [ShownWrite(row.channel, edits.get(row.write, read_value(row, "value")), None) for row in rows]
+    given = read_value(Run.objects.only("id", "input", "encrypted", "hash_key").get(id=run.id), "input")
+    made = present(gate, node=request.node, input=given, state=timeline.head_state(run.id), writes=writes)
+    before = read_value(request, "facts") or []
+    facts = [
+        new if _reads_proposal(Gate(facts=[fact]), {row.channel for row in rows}) else old
+        for fact, new, old in zip(gate.facts, made["facts"], before, strict=False)
+    ]
+    return {"title": made["title"], "facts": facts if len(facts) == len(before) else before}
+
+
+def _reads_proposal(gate: Gate, channels: set[str]) -> bool:
+    return any(path.partition(".")[0] in {*channels, "proposal"} for path in paths_of(gate))

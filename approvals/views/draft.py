@@ -1,0 +1,88 @@
+"""Keeping what somebody chose in a review and has not signed: by script as one chooses, or by a button."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.template.loader import render_to_string
+
+from approvals.drafts import drafts_of, save_drafts
+from approvals.gates.request_state import RequestState, load_states, policy_of
+from approvals.models import Decision
+from approvals.views import review_form
+from approvals.views.drafted_outcome import drafted_outcome
+from approvals.views.page import opens_payloads, posted_from_review, visible_run
+from approvals.views.review import as_posted, reasons_not_to_sign, requests_of, review_of, show_again
+from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine import registry
+from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.verdicts import excludes
+
+KEPT = "Your choices are kept; nothing is signed. You find them here whenever you come back."
+CHANGED = "Some writes changed while you decided; your choices for those are not kept."
+NEWER = "Not kept: another page of yours has newer choices. Keep these again to put them in their place."
+
+
+@posted_from_review
+@opens_payloads
+def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
+    """Keep the posted choices. A script is told what happens when they are signed, or by 409 that another page has
+    newer ones; anybody else sees the review.
+    """
+    user, run = cast(AbstractBaseUser, request.user), visible_run(request.user, ref)
+    states = load_states(requests_of(run), protection_of(run))
+    number = request.POST.get("number", "")
+    at = int(number) if number.isdecimal() and len(number) < 16 else 1
+    rows = _open_to(user, run, states)
+    found, moved = review_form.drafts_in(request.POST, rows)
+    kept = save_drafts(user, run, found, number=at)
+    if request.headers.get("X-Fragment"):
+        return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409)
+    if not kept:
+        shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request))
+        controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
+        chosen = review_form.choices(request.POST, controls)
+        return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
+    messages.success(request, f"{KEPT} {CHANGED}" if moved else KEPT)
+    return redirect("review", run.id)
+
+
+def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
+    """Keep what somebody chose whose session had ended, now that the same person is back. What somebody else chose, or
+    what cannot be kept any more, is not: signing in goes before.
+    """
+    if posted.get("by") == str(user.pk):
+        with suppress(Http404, CountersignError):
+            _keep_all(user, visible_run(user, ref), posted)
+
+
+def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
+    found, _ = review_form.drafts_in(posted, _open_to(user, run, load_states(requests_of(run), protection_of(run))))
+    newest = max((one.number for one in drafts_of(user, run).values()), default=0)
+    save_drafts(user, run, [one for one in found if not one.empty], number=newest + 1)
+
+
+def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, PendingWrite]:
+    """The writes that this person may decide now, by id."""
+    why_not = reasons_not_to_sign(user, [one.request for one in states], run)
+    return {
+        str(row.write): row
+        for one in states
+        for row in one.writes
+        if not why_not[one.request.id]
+        and not one.standings[row.write].settled
+        and not excludes(policy_of(one.request), row.author_id, user.pk)
+    }
+
+
+def _fragment(run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str]) -> HttpResponse:
+    made = Decision.objects.filter(request__in=[one.request for one in states]).order_by("event_seq")
+    kept = {write: one for write, one in drafts_of(user, run).items() if write in rows}
+    following = drafted_outcome(registry.find_graph(run.fingerprint), states, list(made), kept, user.pk)
+    context = {"next": following, "moved": " ".join(moved), "may_sign": True}
+    return HttpResponse(render_to_string("approvals/_next.html", context), headers={"Cache-Control": "no-store"})

@@ -1,0 +1,114 @@
+"""What happens when you sign: computed from what was chosen, write by write, with the edited values."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from approvals.views.drafted_outcome import Next
+from checkpoints.models import Run
+from tests.support import claims
+from tests.support.cast import People
+from tests.support.review_forms import choose, slip_of
+
+Browse = Callable[[User], Client]
+Following = Callable[..., Next]
+
+
+@pytest.fixture
+def two_steps(db: None) -> Iterator[None]:
+    eyed, pair = claims.in_two_steps("eyed", four_eyes=True), claims.in_two_steps("pair", quorum=2)
+    with claims.registered(claims.in_two_steps(), eyed, pair, claims.in_two_steps("whole", all_or_nothing=True)):
+        yield
+
+
+@pytest.fixture
+def following(two_steps: None, people: People, browse: Browse) -> Following:
+    """What the page says after these choices; `amount` is what the edit of the payout says."""
+
+    def after(graph: str = "two_steps", amount: str = "1800.00", **verdicts: str) -> Next:
+        run: Run = claims.paused(f"CLM-{graph}", people.starter, graph=graph)
+        client = browse(people.reviewer)
+        page = client.get(reverse("review", args=[run.id]))
+        posted = {**choose(page, **verdicts), "number": "1"}
+        if verdicts.get("payout") == "edit":
+            posted[f"e-{slip_of(page, 'payout').write}.amount"] = amount
+        answer = client.post(reverse("draft", args=[run.id]), posted, headers={"X-Fragment": "1"})
+        assert answer.status_code == 200
+        found: Any = client.get(reverse("review", args=[run.id])).context["page"].next
+        for line in found.now:
+            assert line.more.split(".")[0] in answer.content.decode()
+        return found  # type: ignore[no-any-return]
+
+    return after
+
+
+def lines_of(found: Next) -> list[tuple[str, str, str]]:
+    return [(line.node, line.text, line.more) for _, lines in found.then for line in lines if line.node]
+
+
+def test_with_nothing_chosen_nothing_happens_yet(two_steps: None, people: People, browse: Browse) -> None:
+    run = claims.paused("CLM-1", people.starter, graph="two_steps")
+    html = browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    assert "Nothing yet. The run waits until each write is settled." in html
+
+
+def test_with_the_letter_rejected_the_node_that_sends_it_may_find_nothing_to_do(following: Following) -> None:
+    found = following(payout="approve", letter="reject")
+    assert [(line.text, line.more) for line in found.now] == [
+        ("Pay EUR 1900.00", "Approved. Amount: 1900.00."),
+        ("Send the letter", "Rejected: it does not happen."),
+    ]
+    transfer, post = lines_of(found)
+    assert transfer[:2] == ("transfer", "acts outside")
+    assert transfer[2].startswith("With: Pay EUR 1900.00.")
+    assert post[:2] == ("post", "may find nothing to do")
+    assert post[2].startswith("Rejected: Send the letter.")
+
+
+def test_an_edited_amount_is_what_is_said_to_happen(following: Following) -> None:
+    found = following(payout="edit", letter="approve")
+    assert (found.now[0].text, found.now[0].more) == (
+        "Pay EUR 1800.00",
+        "Approved as you edit it. Amount: 1800.00 instead of 1900.00.",
+    )
+    assert "With: Pay EUR 1800.00." in lines_of(found)[0][2]
+
+
+def test_an_edit_that_fits_no_type_is_said_to_be_unsignable(following: Following) -> None:
+    found = following(payout="edit", letter="approve", amount="a lot")
+    assert found.now[0].more.startswith("Your edit cannot be signed yet")
+    assert (found.then, found.waits) == ([], True)
+
+
+def test_with_a_write_left_open_the_run_waits(following: Following) -> None:
+    found = following(payout="approve")
+    assert ([line.text for line in found.now], found.then, found.waits) == (["Pay EUR 1900.00"], [], True)
+
+
+def test_with_all_rejected_nothing_follows(following: Following) -> None:
+    found = following(payout="reject", letter="reject")
+    assert [[line.text for line in lines] for _, lines in found.then] == [["Nothing follows on this path"]]
+
+
+def test_under_four_eyes_an_edit_waits_for_somebody_else(following: Following) -> None:
+    found = following("eyed", payout="edit", letter="approve")
+    assert found.now[0].more.startswith("Your edit is proposed; somebody else must sign it.")
+    assert found.waits
+
+
+def test_of_two_signatures_one_is_said_to_be_lacking(following: Following) -> None:
+    found = following("pair", payout="approve", letter="approve")
+    assert found.now[0].more.startswith("1 of 2 signatures; it waits for 1 more.")
+    assert found.waits
+
+
+def test_all_or_nothing_one_rejection_takes_the_others_along(following: Following) -> None:
+    found = following("whole", letter="reject")
+    assert [(line.text, line.more) for line in found.now] == [
+        ("Pay EUR 1900.00", "Rejected with it: all or nothing."),
+        ("Send the letter", "Rejected: it does not happen."),
+    ]
