@@ -10,9 +10,10 @@ from django.shortcuts import render as render_template
 
 from approvals import permissions
 from checkpoints import audit_log
+from checkpoints.db.outage import RETRY_SECONDS
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unreadable_reason
-from orchestrator.engine.errors import UNREADABLE, UnknownThing
+from orchestrator.engine.errors import AWAY, UNREADABLE, UnknownThing
 
 FRAME = "orchestrator/base.html"
 PARTS = "orchestrator/part.html"
@@ -59,7 +60,10 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             return view(request, *args, **kwargs)
         except UNREADABLE as error:
             text = f"{error.facts.get('row', 'A record')} {unreadable_reason(error)}. Nothing was changed."
-            return error_page(request, "This cannot be shown", text, status=409)
+            answer = error_page(request, "This cannot be shown", text, status=503 if isinstance(error, AWAY) else 409)
+            if answer.status_code == 503:
+                answer.headers["Retry-After"] = str(RETRY_SECONDS)
+            return answer
 
     return page
 

@@ -30,6 +30,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
+    REFUSALS,
     AlreadyDecided,
     CountersignError,
     InvalidValue,
@@ -176,7 +177,7 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     try:
         decisions, by = [choice.decision() for choice in chosen.values()], cast(AbstractBaseUser, request.user)
         receipt = reviews.sign(run.id, decisions, by=by, idempotency_key=shown.key or None)
-    except CountersignError as error:
+    except REFUSALS as error:
         return _refused(request, run, chosen, error)
     return redirect("receipt", receipt.id)
 

@@ -16,7 +16,7 @@ from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator import runs
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
         return _shown(request, run, may, status=422, message="Say why: the reason stands in the log.")
     try:
         runs.cancel(run.id, by=request.user, reason=reason)  # type: ignore[arg-type]
-    except CountersignError as error:
+    except REFUSALS as error:
         messages.warning(request, f"Not cancelled: {error.message}.", extra_tags="bad")
     return redirect("run", run.id)
 

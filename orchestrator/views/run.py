@@ -25,7 +25,7 @@ from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import UNREADABLE, CountersignError
+from orchestrator.engine.errors import REFUSALS, UNREADABLE
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.views import run_details, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
@@ -73,7 +73,7 @@ def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
     try:
         runs.resume(run.id, by=request.user)  # type: ignore[arg-type]
-    except CountersignError as error:
+    except REFUSALS as error:
         messages.warning(request, f"Not resumed: {error.message}.", extra_tags="bad")
     return redirect("run", run.id)
 

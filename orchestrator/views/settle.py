@@ -17,7 +17,7 @@ from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from orchestrator.engine import Task, identity, registry
-from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.errors import REFUSALS, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.runs import unknown_outcomes
 
 
@@ -73,7 +73,7 @@ def _settle(request: HttpRequest, run: Run) -> HttpResponse:
             by=request.user,  # type: ignore[arg-type]
             reason=posted["reason"].strip(),
         )
-    except CountersignError as error:
+    except REFUSALS as error:
         status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
         run = visible_run(request.user, run.id)
         return _shown(request, run, True, status=status, message=error.message, **posted)

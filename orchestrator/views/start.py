@@ -19,7 +19,15 @@ from approvals.views.page import needs_role, render
 from checkpoints import uploads
 from checkpoints.models import Upload
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge, WrongKey
+from orchestrator.engine.errors import (
+    REFUSALS,
+    CountersignError,
+    Forbidden,
+    InvalidValue,
+    KeyConflict,
+    PayloadTooLarge,
+    WrongKey,
+)
 from orchestrator.runs import StartRequest
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.views.graphs import current, sentence_of
@@ -61,7 +69,7 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
     try:
         with transaction.atomic():
             run, new = start_for(StartRequest(compiled.name, form.value, form.key or None, by=request.user))
-    except CountersignError as error:
+    except REFUSALS as error:
         return _shown(request, compiled, form, status=_refused(form, error))
     if not new:
         messages.info(request, "A run with this key and this input was there already. This is it.")
