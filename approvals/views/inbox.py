@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views.page import render
+from approvals.views.page import read_number, render
 from checkpoints.sealing.sealed_columns import read_or_reason
 
 PAGE = 50
@@ -49,7 +49,7 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     folder = request.GET.get("folder", "mine")
     folder = folder if folder in FOLDERS else "mine"
     words = request.GET.get("q", "").strip()[:200]
-    number = max(1, int(request.GET["page"])) if request.GET.get("page", "").isdecimal() else 1
+    number = max(1, read_number(request.GET.get("page", "")) or 1)
     requests = _matching(_folder(request.user, folder), words)
     signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
     requests = requests.prefetch_related("reviewers", Prefetch("decisions", signed, to_attr="signed"))

@@ -17,6 +17,7 @@ from orchestrator.engine.errors import AWAY, UNREADABLE, UnknownThing
 
 FRAME = "orchestrator/base.html"
 PARTS = "orchestrator/part.html"
+MOST_NUMBER = 2**31 - 1
 
 
 def render(
@@ -37,6 +38,13 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
         return permissions.visible_run(user, ref)
     except UnknownThing as error:
         raise Http404(error.message) from error
+
+
+def read_number(text: str) -> int | None:
+    """The whole number that an address says, in plain digits and no larger than a column holds; else None."""
+    # The length first: Python reads no number of thousands of digits.
+    plain = text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MOST_NUMBER
+    return int(text) if plain else None
 
 
 def needs_role(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import asked_of
-from approvals.views.page import may_post, opens_payloads, render, visible_run
+from approvals.views.page import may_post, opens_payloads, read_number, render, visible_run
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
@@ -84,15 +84,16 @@ def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
     if not rows:
         raise Http404("the run has no checkpoint")
     newest = rows[0]
-    if wanted.isdecimal() and int(wanted) < rows[-1].seq:
-        rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=int(wanted) + WINDOW // 2)
+    number = read_number(wanted)
+    if number is not None and number < rows[-1].seq:
+        rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=number + WINDOW // 2)
     return rows, newest
 
 
 def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
     if not wanted:
         return rows[0]
-    found = next((row for row in rows if wanted.isdecimal() and row.seq == int(wanted)), None)
+    found = next((row for row in rows if row.seq == read_number(wanted)), None)
     if found is None:
         raise Http404(f"the run has no checkpoint {wanted[:20]}")
     return found
