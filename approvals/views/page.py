@@ -1,6 +1,6 @@
 """What every page shares: its frame (none for scripts that ask for parts), and what it says where it is not shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sized
 from functools import wraps
 from typing import Any
 from uuid import UUID
@@ -10,10 +10,13 @@ from django.shortcuts import render as render_template
 
 from approvals import permissions
 from checkpoints import audit_log
+from checkpoints.core.strict_json import NotStrict, refuse_repeated
 from checkpoints.db.outage import RETRY_SECONDS
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unreadable_reason
 from orchestrator.engine.errors import AWAY, UNREADABLE, UnknownThing
+
+View = Callable[..., HttpResponse]
 
 FRAME = "orchestrator/base.html"
 PARTS = "orchestrator/part.html"
@@ -38,6 +41,27 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
         return permissions.visible_run(user, ref)
     except UnknownThing as error:
         raise Http404(error.message) from error
+
+
+def single_fields(*, repeated: Collection[str] = ()) -> Callable[[View], View]:
+    """A page whose posted form says each thing once: one that says it twice, in fields or files, is refused by name.
+
+    Else the last would count, which a proxy or a person reading the first did not see. `repeated` are lists.
+    """
+
+    def wrap(view: View) -> View:
+        @wraps(view)
+        def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            given: list[tuple[str, Sized]] = [*request.POST.lists(), *request.FILES.lists()]
+            try:
+                refuse_repeated(name for name, each in given if name not in repeated for _ in range(len(each)))
+            except NotStrict as error:
+                return error_page(request, "Sent twice", f"The field {error}. Nothing was changed.", status=400)
+            return view(request, *args, **kwargs)
+
+        return page
+
+    return wrap
 
 
 def read_number(text: str) -> int | None:

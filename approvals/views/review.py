@@ -21,7 +21,7 @@ from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, consequences, review_form, write_cards
 from approvals.views.card_pages import CardPages
 from approvals.views.inbox import asked_of
-from approvals.views.page import opens_payloads, render, visible_run
+from approvals.views.page import opens_payloads, render, single_fields, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.write_cards import Drawing, Question, Slot, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -162,6 +162,7 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
+@single_fields(repeated={"write"})
 @opens_payloads
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.views.page import may_post, render, visible_run
+from approvals.views.page import may_post, render, single_fields, visible_run
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -45,6 +45,7 @@ def cancelled(run: Run) -> Cancelled | None:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
 def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What cancelling means for this run now; posted, it is cancelled."""
     run = visible_run(request.user, ref)

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import asked_of
-from approvals.views.page import may_post, opens_payloads, read_number, render, visible_run
+from approvals.views.page import may_post, opens_payloads, read_number, render, single_fields, visible_run
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
@@ -66,6 +66,7 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
+@single_fields()
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Queue a stopped run again."""
     run = visible_run(request.user, ref)

@@ -1,6 +1,5 @@
 """Settling unknown outcomes: a person says of each task whether it happened. Two equal answers, both with a reason."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals.views.page import may_post, opens_payloads, render, visible_run
+from approvals.views.page import may_post, opens_payloads, render, single_fields, visible_run
+from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
@@ -48,6 +48,7 @@ class Open:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
 @opens_payloads
 def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Every unknown outcome of the run; posted, one of them is settled."""
@@ -86,9 +87,9 @@ def _output(text: str) -> Any:
     if not text.strip():
         return None
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidValue(f"The output is no JSON: {error.msg}, line {error.lineno}, column {error.colno}.") from error
+        return parse_strict(text)
+    except NotStrict as error:
+        raise InvalidValue(f"The output is no JSON: {error}.", path="output") from error
 
 
 def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, **posted: str) -> HttpResponse:

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from approvals import permissions
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
-from approvals.views.page import needs_role, render
+from approvals.views.page import needs_role, render, single_fields
 from checkpoints import uploads
 from checkpoints.models import Upload
 from orchestrator.engine.compile import Compiled
@@ -54,6 +54,7 @@ class StartForm:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
 @needs_role
 def start_page(request: HttpRequest, name: str) -> HttpResponse:
     """The form; posted, the run, or the form again with every error at its field."""

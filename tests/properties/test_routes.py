@@ -50,8 +50,8 @@ QUERY = {
 """What pages read from their address."""
 FORM = {
     "key", "mode", "json", "reason", "task", "answer", "output", "accept_risk", "theme", "next", "write", "v-", "h-",
-    "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept", "user",
-    "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
+    "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
+    "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
 }  # fmt: skip
 """What pages and the admin read from forms."""
 ADMIN = {
