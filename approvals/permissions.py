@@ -22,11 +22,12 @@ RIGHTS = {
     "export_run": "checkpoints.export_run",
     "import_run": "checkpoints.import_run",
     "manage_retention": "checkpoints.manage_retention",
-    "decide": "approvals.decide",
     "reassign": "approvals.reassign",
     "view_audit": "approvals.view_audit",
 }
-"""Our word for a right -> the Django permission that grants it."""
+"""Our word for a right -> the Django permission that grants it. Deciding is none: a gate's `reviewers` say who may,
+and `approvals.decide`, which the group reviewer holds, is a name that they may use: `perm:approvals.decide`.
+"""
 
 
 class Allowed(NamedTuple):

@@ -21,7 +21,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
 from orchestrator.engine.reduce import HeldWrite
@@ -168,7 +168,7 @@ def _reviewers(compiled: Compiled, gate: Gate, state: dict[str, dict[str, Any]])
     if callable(named):
         try:
             named = named(compiled.state_for(state))
-        except Exception as error:
+        except BROKEN as error:
             raise InvalidValue(f"the reviewers function of a gate failed: {type(error).__name__}: {error}") from error
     return _checked(named)
 

@@ -4,14 +4,14 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from checkpoints.core.strict_json import parse_strict
 from orchestrator import runs
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Settle a task with an unknown outcome: it happened, with this output, or it did not and runs again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

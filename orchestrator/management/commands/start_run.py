@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from checkpoints import uploads
 from checkpoints.core.strict_json import NotStrict, parse_strict, refuse_repeated
@@ -23,7 +23,7 @@ _PATIENCE = 5.0
 """Seconds that a queued run may wait before somebody is told that no worker is alive."""
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Start a run. Exit codes: 0 started (--wait: completed or at rest), 1 refused, 3 ended otherwise, 4 stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
