@@ -18,7 +18,10 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def parse_strict(text: str | bytes) -> Any:
-    """The value of a JSON text: no key twice in one object, no NaN or Infinity. Raises `NotStrict`."""
+    """The value of a JSON text: no key twice in one object, no NaN or Infinity, no half of a surrogate pair.
+
+    Raises `NotStrict`.
+    """
     try:
         given = text.decode() if isinstance(text, bytes) else text
         found = json.loads(given, object_pairs_hook=_Pairs, parse_constant=_no)
@@ -59,10 +62,18 @@ def _plain(value: Any, path: str) -> Any:
         found: dict[str, Any] = {}
         for name, inner in value:
             here = f"{path}.{shown_key(name)}" if path else shown_key(name)
+            _require_whole(name, here)
             if name in found:
                 raise NotStrict(f"{here} is given more than once", path=here)
             found[name] = _plain(inner, here)
         return found
     if isinstance(value, list):
         return [_plain(inner, f"{path}[{n}]") for n, inner in enumerate(value)]
+    if isinstance(value, str):
+        _require_whole(value, path)
     return value
+
+
+def _require_whole(text: str, path: str) -> None:
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise NotStrict(f"{path or 'it'} holds half of a surrogate pair")

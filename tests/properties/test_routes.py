@@ -10,14 +10,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import quote, quote_from_bytes
 
 import pytest
-from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import connection, transaction
@@ -33,11 +31,9 @@ from tests.properties.drawing import EXAMPLES, SEED
 from tests.properties.nonsense import BODIES, EDGE, LATE, SOME_ID, TEXTS, VALUES
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.table_contents import OURS, contents
 
 ROOT = Path(sealed_columns.__file__).parents[2]
-OURS = ("checkpoints", "approvals", "orchestrator")
-LEFT = {"auditline", "failedauthentication"}
-"""Tables in which a refusal leaves a line."""
 PER_EXAMPLE = 40
 """Requests for each example of COUNTERSIGN_EXAMPLES."""
 
@@ -148,7 +144,7 @@ def site(people: People) -> Iterator[dict[str, Any]]:
         yield {
             "cookies": {name: _cookies(user) for name, user in who.items()} | {"anonymous": {}},
             "known": _known(run, receipt, row.write),
-            "contents": _contents(),
+            "contents": contents(),
         }
 
 
@@ -322,7 +318,7 @@ def _tried(case: Case, site: dict[str, Any]) -> str | None:
             answer = _answer(client, case, path, site["known"])
         for _ in getattr(answer, "streaming_content", ()):
             pass
-        changed = writes and 400 <= answer.status_code < 500 and site["contents"] != _contents()
+        changed = writes and 400 <= answer.status_code < 500 and site["contents"] != contents()
         transaction.set_rollback(True)
     what = f"{case.method} {path[:200]} {case.place}={str(case.value)[:60]!r} {case.body[:60] if case.body else ''!r}"
     if answer.status_code >= 500 and case.route.view != ":readyz":  # no worker is alive here
@@ -364,13 +360,3 @@ def _as_json(case: Case) -> bytes:
     if case.place in ("write", "hash", "verdict", "value", "decisions"):
         whole = {"decisions": [item | {case.place: case.value}] if case.place != "decisions" else case.value}
     return json.dumps(whole).encode("utf-8", "surrogatepass")
-
-
-def _contents() -> str:
-    """A digest of what our tables hold, but for what refusals leave."""
-    found = sha256()
-    for label in OURS:
-        for model in apps.get_app_config(label).get_models():
-            if model._meta.model_name not in LEFT:
-                found.update(repr(list(model._base_manager.order_by("pk").values_list())).encode())
-    return found.hexdigest()
