@@ -10,9 +10,9 @@ from django.contrib.auth.models import Permission
 from django.db.models import Q, QuerySet
 
 from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
+from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import Run, TaskResult
-from orchestrator.engine.errors import UnknownThing
 
 RIGHTS = {
     "view_run": "checkpoints.view_run",
@@ -22,11 +22,12 @@ RIGHTS = {
     "export_run": "checkpoints.export_run",
     "import_run": "checkpoints.import_run",
     "manage_retention": "checkpoints.manage_retention",
-    "decide": "approvals.decide",
     "reassign": "approvals.reassign",
     "view_audit": "approvals.view_audit",
 }
-"""Our word for a right -> the Django permission that grants it."""
+"""Our word for a right -> the Django permission that grants it. Deciding is none: a gate's `reviewers` say who may,
+and `approvals.decide`, which the group reviewer holds, is a name that they may use: `perm:approvals.decide`.
+"""
 
 
 class Allowed(NamedTuple):
@@ -84,11 +85,11 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
         wanted = Q(id=UUID(str(id_or_key)))
     except ValueError:
         wanted = Q(key=str(id_or_key))
-    if "\x00" in str(id_or_key):  # PostgreSQL would not even compare it
+    if not is_storable(str(id_or_key)):
         wanted = Q(pk=None)
     run = visible_runs(user).filter(wanted).select_related("started_by", "on_behalf_of").defer("input", "seal").first()
     if run is None:
-        raise UnknownThing(f"there is no run {id_or_key}", run=str(id_or_key))
+        raise unknown_thing("run", id_or_key)
     return run
 
 

@@ -19,6 +19,8 @@ from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.signing import Item, Signing
 from checkpoints import audit_log
+from checkpoints.core.arguments import checked_person, checked_text
+from checkpoints.core.ids import uuid_of
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import statements
 from checkpoints.ledger import locked_run
@@ -53,7 +55,9 @@ def sign(
     (and leaves an audit line), `WrongStatus`, `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then
     on, with an audit line); and where nothing counted `StaleProposal` or `AlreadyDecided`.
     """
-    run_uuid = signing.uuid_of(run_id, "run")
+    run_uuid, by = uuid_of(run_id, "run"), checked_person(by, "by")
+    if idempotency_key is not None:
+        checked_text(idempotency_key, "idempotency_key", least=1, most=200)
     items = signing.parse_decisions(decisions)
     try:
         with transaction.atomic():
@@ -80,7 +84,8 @@ def decide(
     idempotency_key: str | None = None,
 ) -> Receipt:
     """`sign` for the writes of one request. Raises `InvalidValue` where a write belongs to another request."""
-    request = ApprovalRequest.objects.filter(id=signing.uuid_of(request_id, "request")).first()
+    checked_person(by, "by")
+    request = ApprovalRequest.objects.filter(id=uuid_of(request_id, "request")).first()
     if request is None:
         raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
     of_task = {"line": request.line, "node": request.node, "visit": request.visit, "index": request.index}

@@ -14,7 +14,8 @@ from approvals.gates.edited_texts import request_texts, shown_after_edit
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.conf import conf
-from checkpoints.core.ids import uuid7
+from checkpoints.core.ids import uuid7, uuid_of
+from checkpoints.core.strict_json import shown_key
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
@@ -73,14 +74,6 @@ class Signing:
         return protection_of(self.run)
 
 
-def uuid_of(value: Any, what: str) -> UUID:
-    """The id, or `UnknownThing`: what is no id names nothing."""
-    try:
-        return value if isinstance(value, UUID) else UUID(str(value))
-    except ValueError as error:
-        raise UnknownThing(f"there is no {what} {str(value)[:80]!r}", **{what: str(value)[:80]}) from error
-
-
 def parse_decisions(decisions: Sequence[Mapping[str, Any]]) -> list[Item]:
     """What was posted, checked for form. Raises `InvalidValue` naming the place, e.g. `decisions[2].verdict`."""
     if not isinstance(decisions, Sequence) or isinstance(decisions, str | bytes) or not decisions:
@@ -94,7 +87,7 @@ def parse_decisions(decisions: Sequence[Mapping[str, Any]]) -> list[Item]:
 def _item(path: str, posted: Any) -> Item:
     if not isinstance(posted, Mapping):
         raise InvalidValue(f"{path} must be an object", path=path)
-    unknown = sorted(set(posted) - _FIELDS)
+    unknown = sorted(shown_key(str(name)) for name in set(posted) - _FIELDS)
     if unknown:
         raise InvalidValue(f"{path} has unknown fields: {', '.join(unknown)}", path=f"{path}.{unknown[0]}")
     verdict, seen, reason = posted.get("verdict"), posted.get("hash"), posted.get("reason") or ""

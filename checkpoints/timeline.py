@@ -15,7 +15,9 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, Q, QuerySet
 
 from checkpoints.core.alias import parsed
+from checkpoints.core.arguments import checked_number
 from checkpoints.core.diff import differences, written
+from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db import rows as db_rows
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
@@ -58,13 +60,15 @@ def checkpoint_lines(run: Run) -> "QuerySet[Checkpoint]":
     return found.only(*_LISTED).order_by("-seq")
 
 
-def list_checkpoints(run_id: UUID, *, limit: int = 200, before: int | None = None) -> list[Checkpoint]:
+def list_checkpoints(run_id: UUID | str, *, limit: int = 200, before: int | None = None) -> list[Checkpoint]:
     """Up to `limit` kept checkpoints below seq `before` (None: from the newest on), newest first. One query.
 
     They have one run in common, of which id, key and line were read.
     """
-    last = _LAST if before is None else before - 1
-    found: list[Any] = db_rows.fetch_rows(Checkpoint, (*_LISTED, "key", "now"), _list_sql(), [run_id, last, limit])
+    run_id, most = uuid_of(run_id, "run"), checked_number(limit, "limit", most=_LAST)
+    last = _LAST if before is None else checked_number(before, "before", least=-_LAST) - 1
+    values = [run_id, min(last, _LAST), most]
+    found: list[Any] = db_rows.fetch_rows(Checkpoint, (*_LISTED, "key", "now"), _list_sql(), values)
     run = Run.from_db(DEFAULT_DB_ALIAS, ["id", "key", "line"], [run_id, found[0].key, found[0].now]) if found else None
     for row in found:
         row._state.fields_cache["run"] = run
@@ -89,7 +93,7 @@ def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
     kept = Checkpoint.objects.filter(kept=True).select_related("run").defer("change", "snapshot")
     found = _of_id(kept, str(id_or_alias)) or _of_alias(kept, str(id_or_alias))
     if found is None:
-        raise UnknownThing(f"there is no checkpoint {id_or_alias}", checkpoint=str(id_or_alias))
+        raise unknown_thing("checkpoint", id_or_alias)
     return found
 
 
@@ -135,14 +139,14 @@ def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
     return document
 
 
-def state_at(checkpoint_id: UUID) -> dict[str, Any]:
+def state_at(checkpoint_id: UUID | str) -> dict[str, Any]:
     """{input, scratch, artifacts, diagnostics} as they were at that checkpoint. One query. Raises `UnknownThing`."""
-    return _read(checkpoint_id).state()
+    return _read(uuid_of(checkpoint_id, "checkpoint")).state()
 
 
-def head_state(run_id: UUID) -> dict[str, Any]:
+def head_state(run_id: UUID | str) -> dict[str, Any]:
     """{input, scratch, artifacts, diagnostics} as they are now, recovery point or not. Raises `UnknownThing`."""
-    head = Run.objects.filter(id=run_id).values_list("head", flat=True).first()
+    head = Run.objects.filter(id=uuid_of(run_id, "run")).values_list("head", flat=True).first()
     if head is None:
         raise UnknownThing(f"run {run_id} has no checkpoint", run=str(run_id))
     return _read(head, kept=False).state()
@@ -157,9 +161,9 @@ def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Chang
     return list(islice(_changes(before, read), at_most))
 
 
-def diff(a: UUID, b: UUID) -> list[Change]:
+def diff(a: UUID | str, b: UUID | str) -> list[Change]:
     """What differs in the state at `b` against that at `a`, of any two runs. Three queries. Raises `UnknownThing`."""
-    return list(_changes(_read(a).state(), _read(b)))
+    return list(_changes(_read(uuid_of(a, "checkpoint")).state(), _read(uuid_of(b, "checkpoint"))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +231,15 @@ def results_at(checkpoint: Checkpoint) -> "QuerySet[TaskResult]":
     return done.defer("output", "error", "seal").order_by("seq", "id")
 
 
-def events(run_id: UUID, *, after: int = 0) -> "QuerySet[RunEvent]":
+def events(run_id: UUID | str, *, after: int = 0) -> "QuerySet[RunEvent]":
     """The lines of a run's log that follow line `after` (0: from the first), in order."""
-    return RunEvent.objects.filter(run=run_id, seq__gt=after).defer("seal").order_by("seq")
+    checked_number(after, "after")
+    return RunEvent.objects.filter(run=uuid_of(run_id, "run"), seq__gt=after).defer("seal").order_by("seq")
 
 
-def events_after(run_id: UUID, seq: int, *, limit: int = 500) -> list[RunEvent]:
+def events_after(run_id: UUID | str, seq: int, *, limit: int = 500) -> list[RunEvent]:
     """Up to `limit` lines of the run's log that follow line `seq`, in order. One query."""
-    return list(events(run_id, after=seq)[:limit])
+    return list(events(run_id, after=checked_number(seq, "seq"))[: checked_number(limit, "limit", most=_LAST)])
 
 
 def payload_of(event: RunEvent) -> dict[str, Any]:

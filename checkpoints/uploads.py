@@ -16,6 +16,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from checkpoints.conf import conf
+from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Upload
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, UnknownThing
@@ -33,8 +34,11 @@ class Readable(Protocol):
 def save_upload(file: Readable, *, name: str, by: Any) -> dict[str, Any]:
     """Copy an open binary file into storage and give the reference to it. `by` None means the system.
 
-    `name` is shown to people; of a path only its last part is kept. Raises `PayloadTooLarge`.
+    `name` is shown to people; of a path only its last part is kept. Raises `PayloadTooLarge`, `InvalidValue`.
     """
+    checked_text(name, "name", most=10_000)
+    if by is not None:
+        checked_person(by, "by")
     shown = PurePath(name.replace("\\", "/")).name[:255] or "file"
     upload = Upload(id=uuid7(), name=shown, by=by, at=timezone.now())
     # What was hashed is what is stored, also where somebody writes to the source meanwhile.
@@ -111,7 +115,7 @@ class Reference(Protocol):
 
 def open_ref(ref: Reference | Mapping[str, Any]) -> "File[bytes]":
     """Open the file that a reference names, for reading bytes; the caller closes it. Raises `UnknownThing`."""
-    name = ref["file"] if isinstance(ref, Mapping) else ref.file
+    name = ref.get("file") if isinstance(ref, Mapping) else getattr(ref, "file", None)
     upload = Upload.objects.filter(id=_id_of(name)).first()
     if upload is None or not default_storage.exists(upload.stored_as):
         raise UnknownThing(f"the uploaded file {name} is gone", file=str(name))

@@ -3,7 +3,6 @@
 Called by `orchestrator.settings` and `manage.py`. It never reads Django's settings, which do not exist yet then.
 """
 
-import json
 import os
 import secrets
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+
+from checkpoints.core.strict_json import parse_strict
 
 ROOT = Path(__file__).resolve().parent.parent
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -77,7 +78,7 @@ def objects(name: str) -> dict[str, dict[str, Any]]:
 def _json_object(name: str, kind: type, what: str) -> dict[str, Any]:
     wanted = ImproperlyConfigured(f"{name} must be a JSON object whose values are {what}")
     try:
-        value = json.loads(text(name, "{}"))
+        value = parse_strict(text(name, "{}"))
     except ValueError:
         raise wanted from None
     if not isinstance(value, dict) or not all(isinstance(each, kind) for each in value.values()):

@@ -3,11 +3,11 @@
 Only what has no meaning at all is refused here (no number, no JSON); everything else is the business of the real type.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from approvals.forms.controls import Control
+from checkpoints.core.strict_json import NotStrict, parse_strict
 
 ABSENT: Any = object()
 """A field that was left empty and is not required: it takes its default."""
@@ -105,9 +105,9 @@ def _lines(control: Control, text: str) -> Any:
 def parse_json(control: Control, text: str) -> Any:
     """A JSON text. Raises `ValueError` with a sentence that says where it breaks."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"This is no JSON: {error.msg}, line {error.lineno}, column {error.colno}.") from None
+        return parse_strict(text)
+    except NotStrict as error:
+        raise ValueError(f"This is no JSON: {error}.") from None
 
 
 _READERS = {

@@ -15,7 +15,7 @@ from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
 from approvals.views import review_form
 from approvals.views.drafted_outcome import drafted_outcome
-from approvals.views.page import opens_payloads, posted_from_review, visible_run
+from approvals.views.page import LISTS, opens_payloads, posted_from_review, single_fields, visible_run
 from approvals.views.review import as_posted, reasons_not_to_sign, requests_of, review_of, show_again
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_rows import protection_of
@@ -29,6 +29,7 @@ NEWER = "Not kept: another page of yours has newer choices. Keep these again to 
 
 
 @posted_from_review
+@single_fields(repeated=LISTS)
 @opens_payloads
 def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Keep the posted choices. A script is told what happens when they are signed, or by 409 that another page has

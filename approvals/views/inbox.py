@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views.page import render
+from approvals.views.page import read_number, render
 from checkpoints.sealing.sealed_columns import read_or_reason
 
 PAGE = 50
@@ -54,7 +54,7 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     folder = request.GET.get("folder", "mine")
     folder = folder if folder in FOLDERS else "mine"
     words = request.GET.get("q", "").strip()[:200]
-    number = max(1, int(request.GET["page"])) if request.GET.get("page", "").isdecimal() else 1
+    number = max(1, read_number(request.GET.get("page", "")) or 1)
     # Before the rows: what changes meanwhile changes the mark, and the page asks for it.
     mark = inbox.mark_of(request.user)
     found = list(_with_people(_matching(_folder(request.user, folder), words))[(number - 1) * PAGE : number * PAGE + 1])

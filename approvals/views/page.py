@@ -1,6 +1,6 @@
 """What every page shares: its frame (none for scripts that ask for parts), and what it says where it is not shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sized
 from functools import wraps
 from typing import Any
 from uuid import UUID
@@ -12,12 +12,17 @@ from django.urls import reverse
 
 from approvals import permissions
 from checkpoints import audit_log
+from checkpoints.core.strict_json import NotStrict, refuse_repeated
+from checkpoints.db.outage import RETRY_SECONDS
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unreadable_reason
-from orchestrator.engine.errors import UNREADABLE, UnknownThing
+from orchestrator.engine.errors import AWAY, UNREADABLE, UnknownThing
+
+View = Callable[..., HttpResponse]
 
 FRAME = "orchestrator/base.html"
 PARTS = "orchestrator/part.html"
+MOST_NUMBER = 2**31 - 1
 
 
 def render(
@@ -38,6 +43,38 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
         return permissions.visible_run(user, ref)
     except UnknownThing as error:
         raise Http404(error.message) from error
+
+
+LISTS = frozenset({"write", "seen"})
+"""What the form of a review says several times: its writes, and the requests that stand on it."""
+
+
+def single_fields(*, repeated: Collection[str] = ()) -> Callable[[View], View]:
+    """A page whose posted form says each thing once: one that says it twice, in fields or files, is refused by name.
+
+    Else the last would count, which a proxy or a person reading the first did not see. `repeated` are lists.
+    """
+
+    def wrap(view: View) -> View:
+        @wraps(view)
+        def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            given: list[tuple[str, Sized]] = [*request.POST.lists(), *request.FILES.lists()]
+            try:
+                refuse_repeated(name for name, each in given if name not in repeated for _ in range(len(each)))
+            except NotStrict as error:
+                return error_page(request, "Sent twice", f"The field {error}. Nothing was changed.", status=400)
+            return view(request, *args, **kwargs)
+
+        return page
+
+    return wrap
+
+
+def read_number(text: str) -> int | None:
+    """The whole number that an address says, in plain digits and no larger than a column holds; else None."""
+    # The length first: Python reads no number of thousands of digits.
+    plain = text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MOST_NUMBER
+    return int(text) if plain else None
 
 
 def needs_role(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -89,7 +126,10 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             return view(request, *args, **kwargs)
         except UNREADABLE as error:
             text = f"{error.facts.get('row', 'A record')} {unreadable_reason(error)}. Nothing was changed."
-            return error_page(request, "This cannot be shown", text, status=409)
+            answer = error_page(request, "This cannot be shown", text, status=503 if isinstance(error, AWAY) else 409)
+            if answer.status_code == 503:
+                answer.headers["Retry-After"] = str(RETRY_SECONDS)
+            return answer
 
     return page
 

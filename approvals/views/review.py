@@ -23,7 +23,7 @@ from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, consequences, inbox, review_form, signatures, write_cards
 from approvals.views.card_pages import CardPages
 from approvals.views.drafted_outcome import Next, drafted_outcome
-from approvals.views.page import opens_payloads, posted_from_review, render, visible_run
+from approvals.views.page import LISTS, opens_payloads, posted_from_review, render, single_fields, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Drawing, Question, Viewer, WriteCard
@@ -33,6 +33,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
+    REFUSALS,
     AlreadyDecided,
     CountersignError,
     InvalidValue,
@@ -172,6 +173,7 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
 
 
 @posted_from_review
+@single_fields(repeated=LISTS)
 @opens_payloads
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
@@ -188,7 +190,7 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     try:
         decisions, by = [choice.decision() for choice in chosen.values()], cast(AbstractBaseUser, request.user)
         receipt = reviews.sign(run.id, decisions, by=by, idempotency_key=shown.key or None)
-    except CountersignError as error:
+    except REFUSALS as error:
         return _refused(request, run, chosen, error)
     return redirect("receipt", receipt.id)
 

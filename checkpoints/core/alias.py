@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 _ALIAS = re.compile(
-    r"(?P<key>[^/:\x00]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
+    r"(?P<key>[^/:\x00\ud800-\udfff]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
     r"|(?:line-(?P<line>\d{1,9}):)?step-(?P<step>\d{1,9}))"
 )
 

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from checkpoints.core.arguments import checked_text
+from checkpoints.core.ids import is_storable, unknown_thing
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import InvalidValue, UnknownThing
 
@@ -50,7 +52,7 @@ def run_id(run: UUID | str) -> UUID:
     """
     if isinstance(run, UUID):
         return run
-    if not isinstance(run, str) or not 1 <= len(run) <= 200 or any(sign in run for sign in "/:\x00"):
+    if not isinstance(run, str) or not 1 <= len(run) <= 200 or set(run) & {"/", ":"} or not is_storable(run):
         raise InvalidValue("a run is named by its id, or by a key of 1 to 200 characters without / and :", path="run")
     try:
         return UUID(run)
@@ -88,9 +90,10 @@ class About:
     def __post_init__(self) -> None:
         for name, most in (("graph", 200), ("version", 50), ("fingerprint", 64)):
             text = getattr(self, name)
-            if not isinstance(text, str) or len(text) > most or "\x00" in text:
-                raise InvalidValue(f"{name} is a text of up to {most} characters", path=name)
-        if not all(isinstance(one, str) for one in self.nodes):
+            checked_text(text, name, most=most)
+        if not isinstance(self.node, Sequence) or not all(
+            isinstance(one, str) and is_storable(one) for one in self.nodes
+        ):
             raise InvalidValue("node is a name or a list of names", path="node")
         number = self.superstep
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31):
@@ -104,4 +107,4 @@ class About:
 
 def unknown(checkpoint: object) -> UnknownThing:
     """That there is no such checkpoint."""
-    return UnknownThing(f"there is no checkpoint {str(checkpoint)[:200]}", checkpoint=str(checkpoint)[:200])
+    return unknown_thing("checkpoint", checkpoint)

@@ -13,13 +13,16 @@ from uuid import UUID
 from django.db.models import F, Q
 
 from checkpoints.conf import conf
-from checkpoints.core.ids import uuid7
+from checkpoints.core.arguments import checked_moment, checked_number, checked_seconds, checked_text
+from checkpoints.core.ids import uuid7, uuid_of
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import notify
 from checkpoints.queue.queue import BACK, Queue
 from orchestrator.engine.errors import StaleLease
 
+LONGEST = 100 * 366 * 86_400
+"""Seconds."""
 MOST_ATTEMPTS = 5
 """Begun without a slice that ended well; then the job has failed, and stays failed."""
 _HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts"]
@@ -59,16 +62,20 @@ def add_job(
     *,
     due_at: datetime | None = None,
     due_in: float = 0.0,
-    run: UUID | None = None,
+    run: UUID | str | None = None,
     name: str | None = None,
     priority: int = 0,
     **facts: Any,
 ) -> UUID:
-    """Queue a job in the caller's transaction, and give its id. `due_in` is in seconds.
+    """Queue a job in the caller's transaction, and give its id. `due_in` is in seconds. Raises `InvalidValue`.
 
     Where a job of that `name` is queued or running already, that one's id is given, and nothing is added.
     """
-    due = due_at if due_at is not None else db_in(due_in)
+    due = db_in(checked_seconds(due_in, "due_in", most=LONGEST)) if due_at is None else checked_moment(due_at, "due_at")
+    checked_text(kind, "kind", least=1, most=60)
+    checked_number(priority, "priority", least=-(2**31), most=2**31 - 1)
+    name = None if name is None else checked_text(name, "name", least=1, most=200)
+    run = None if run is None else uuid_of(run, "run")
     row = Job(
         id=uuid7(), kind=kind, name=name, facts=facts, run=run, priority=priority, due_at=due, created_at=db_now()
     )
@@ -153,14 +160,14 @@ def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None
         _change(lease, **values | {"status": JobStatus.FAILED, "ended_at": db_now()})
 
 
-def cancel_job(job_id: UUID) -> bool:
+def cancel_job(job_id: UUID | str) -> bool:
     """End a job that is queued or running; who works on it finds his lease lost. False: it had ended before."""
-    return bool(_cancel(Job.objects.filter(id=job_id)))
+    return bool(_cancel(Job.objects.filter(id=uuid_of(job_id, "job"))))
 
 
-def cancel_jobs_of(run_id: UUID) -> int:
+def cancel_jobs_of(run_id: UUID | str) -> int:
     """The same for all jobs of a run. Gives how many there were."""
-    return _cancel(Job.objects.filter(run=run_id))
+    return _cancel(Job.objects.filter(run=uuid_of(run_id, "run")))
 
 
 def _cancel(rows: Any) -> int:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from checkpoints import payloads
 from checkpoints.core import records
 from checkpoints.core.alias import parsed
+from checkpoints.core.arguments import checked_number, checked_text
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import About, Snapshot, State, Stored
 from checkpoints.event_log import LogEnd
@@ -31,6 +32,9 @@ from orchestrator.engine.errors import UnknownThing, WrongStatus
 from orchestrator.engine.patch import patched
 
 _META = [field.name for field in Checkpoint._meta.concrete_fields if field.name not in ("change", "snapshot", "seal")]
+
+
+MOST_TEXT = 10_000
 
 
 class CheckpointStore:
@@ -64,15 +68,21 @@ class CheckpointStore:
                 continue
 
     def get(self, checkpoint: UUID | str) -> Snapshot:
-        """A checkpoint by id or alias. Raises `UnknownThing`, `TamperedRow`, `WrongKey`."""
-        return _loaded(_found(checkpoint))
+        """A checkpoint by id or alias. Raises `UnknownThing`, `TamperedRow`, `WrongKey`. Two queries for an id."""
+        id = _as_id(checkpoint)
+        rows = reader.range_of(_found(checkpoint).id if id is None else id)
+        if not rows or not rows[-1].kept:
+            raise records.unknown(checkpoint)
+        return _loaded(rows)
 
     def load(self, run: UUID | str, node: str | None = None, superstep: int | None = None) -> Snapshot:
         """The newest checkpoint of a run: of those that a node made, or of a superstep. Raises as `get` does."""
         rows = _of(_run_id(run))
+        if superstep is not None:
+            checked_number(superstep, "superstep")
         for row in (rows if superstep is None else rows.filter(superstep=superstep)).iterator(chunk_size=100):
             if node is None or node in _nodes(row):
-                return _loaded(row)
+                return _loaded(reader.range_of(row.id))
         raise UnknownThing(f"run {run} has no such checkpoint", run=str(run), node=node, superstep=superstep)
 
     def latest(self, run: UUID | str) -> Stored | None:
@@ -88,6 +98,8 @@ class CheckpointStore:
         No payload is read. Raises `InvalidValue` for a limit that is none, `UnknownThing` for an unknown `before`.
         """
         most = records.checked_limit(limit)
+        if graph is not None:
+            checked_text(graph, "graph", most=MOST_TEXT)
         rows = _of(_run_id(run)) if run is not None else _rows().order_by("-id")
         if before is not None:
             last = _found(before)
@@ -114,8 +126,9 @@ class CheckpointStore:
         where that is registered here, and `SaveFailed`.
         """
         row = _found(checkpoint)
-        document = _document(row)
-        origin = _origin(row, document)
+        own = Run.objects.filter(id=row.run_id).first()
+        document = _document(reader.range_of(row.id), own)
+        origin = own or _origin(document)
         before = {name: document[name] for name in ("scratch", "artifacts")}
         state = patched(before, patch, graph=registry.find_graph(row.fingerprint)) if patch else before
         about = _lineage(row, document, origin) | {"patched": _changed(before, state)}
@@ -190,13 +203,18 @@ def _found(checkpoint: UUID | str) -> Checkpoint:
     return row
 
 
+def _as_id(checkpoint: UUID | str) -> UUID | None:
+    try:
+        return checkpoint if isinstance(checkpoint, UUID) else UUID(str(checkpoint))
+    except ValueError:
+        return None
+
+
 def _find(checkpoint: UUID | str) -> Checkpoint | None:
     alias = parsed(str(checkpoint))
     if alias is None:
-        try:
-            return _rows().filter(id=UUID(str(checkpoint))).first()
-        except ValueError:
-            return None
+        id = _as_id(checkpoint)
+        return _rows().filter(id=id).first() if id is not None else None
     rows = _of(_run_id(alias.key))
     if alias.seq is not None:
         return rows.filter(seq=alias.seq).first()
@@ -206,35 +224,33 @@ def _find(checkpoint: UUID | str) -> Checkpoint | None:
     return rows.filter(superstep=alias.superstep or 0, line=line).first()
 
 
-def _loaded(row: Checkpoint) -> Snapshot:
-    document = _document(row)
+def _loaded(rows: Sequence[Checkpoint]) -> Snapshot:
+    run = Run.objects.filter(id=rows[-1].run_id).first() if rows else None
+    document = _document(rows, run)
     state = {name: document[name] for name in ("scratch", "artifacts", "diagnostics")}
-    return Snapshot(_meta(row), {"input": _input(row, document), **state})
+    return Snapshot(_meta(rows[-1]), {"input": _input(run, document), **state})
 
 
-def _document(row: Checkpoint) -> dict[str, Any]:
+def _document(rows: Sequence[Checkpoint], run: Run | None) -> dict[str, Any]:
     """Proven, for a fork seals it anew: what was tampered with must not come out of it as if it were sound."""
-    rows = list(reader.range_of(row.id))
     if not rows:
-        raise records.unknown(row.id)
+        raise UnknownThing("the checkpoint has been deleted meanwhile")
     # A fork without a row is protected like the run that it comes from.
-    run = Run.objects.filter(id=row.run_id).first() or _origin(row, reader.folded(reader.parts_of(rows)))
+    run = run or _origin(reader.folded(reader.parts_of(rows)))
     return reader.proven(rows, protection_of(run) if run else Protection())
 
 
-def _input(row: Checkpoint, document: dict[str, Any]) -> dict[str, Any]:
+def _input(run: Run | None, document: dict[str, Any]) -> dict[str, Any]:
     """A fork carries its input; that of other rows is their run's."""
     about = document["open"].get("stored")
-    run = Run.objects.filter(id=row.run_id).first() if about is None else None
     found: dict[str, Any] = about["input"] if about is not None else (read_value(run, "input") if run else {})
     return found
 
 
-def _origin(row: Checkpoint, document: dict[str, Any]) -> Run | None:
-    """The run with a row that the checkpoint comes from: its own, or, in forks of forks, that of the first origin."""
-    own = Run.objects.filter(id=row.run_id).first()
+def _origin(document: dict[str, Any]) -> Run | None:
+    """The run with a row that a checkpoint without one comes from: in forks of forks, that of the first origin."""
     first = document["open"].get("stored", {}).get("run")
-    return own or (Run.objects.filter(id=first).first() if first else None)
+    return Run.objects.filter(id=first).first() if first else None
 
 
 def _lineage(row: Checkpoint, document: dict[str, Any], origin: Run | None) -> dict[str, Any]:
@@ -242,7 +258,7 @@ def _lineage(row: Checkpoint, document: dict[str, Any], origin: Run | None) -> d
     about = document["open"].get("stored", {})
     own = origin is not None and origin.id == row.run_id
     return {
-        "input": _input(row, document),
+        "input": _input(origin if own else None, document),
         "run": str(origin.id) if origin else None,
         "seq": row.seq if own else about.get("seq", 0),
         "before": [] if own else [*about.get("before", []), *about.get("patched", [])],

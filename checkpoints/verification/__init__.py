@@ -10,6 +10,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
+from checkpoints.core.arguments import checked_number
+from checkpoints.core.ids import uuid_of
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
@@ -30,11 +32,13 @@ EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remem
 """Who looks at a run, in order: the first fault found is the one that is named."""
 
 
-def verify_run(run_id: UUID, *, most: int = MOST_FAULTS) -> list[Fault]:
+def verify_run(run_id: UUID | str, *, most: int = MOST_FAULTS) -> list[Fault]:
     """What is wrong with a run, the first place first, at most so many; empty where all is as it was written.
 
     Raises `UnknownThing`. A run that goes on meanwhile is looked at again, in the end under its lock.
     """
+    run_id = uuid_of(run_id, "run")
+    checked_number(most, "most", least=1)
     for _ in range(TRIES):
         run = _row(Run.objects.all(), run_id)
         faults = _examined(run, most)

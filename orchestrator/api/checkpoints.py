@@ -10,17 +10,17 @@ from rest_framework.views import APIView
 from approvals.api.base import person, read_body
 from approvals.permissions import may_see_run
 from checkpoints import timeline
+from checkpoints.core.ids import unknown_thing
 from checkpoints.models import Checkpoint
 from orchestrator.api.checkpoint_out import CheckpointOut
 from orchestrator.api.serializers import DiffOut, DiffQuery, StateOut
-from orchestrator.engine.errors import UnknownThing
 
 
 def visible_checkpoint(user: Any, id_or_alias: str) -> Checkpoint:
     """The checkpoint with its run. Raises `UnknownThing` also where the caller may not see the run."""
     found = timeline.get_checkpoint(id_or_alias)
     if not may_see_run(user, found.run):
-        raise UnknownThing(f"there is no checkpoint {id_or_alias}", checkpoint=id_or_alias)
+        raise unknown_thing("checkpoint", id_or_alias)
     return found
 
 

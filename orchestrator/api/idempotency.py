@@ -21,6 +21,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from checkpoints.conf import keyring
+from checkpoints.db.outage import is_outage
 from checkpoints.sealing import sealed_rows
 from orchestrator.api.problems import MEDIA_TYPE
 from orchestrator.models import IdempotencyRecord
@@ -94,6 +95,8 @@ def _answered(view: Any, post: Post, request: Request, *args: Any, **kwargs: Any
     try:
         return post(view, request, *args, **kwargs)
     except Exception as error:
+        if is_outage(error):
+            raise  # what was begun in this transaction cannot be committed any more
         response: Response = view.handle_exception(error)  # raises what is no answer, and the transaction is undone
         return response
 

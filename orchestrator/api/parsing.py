@@ -1,13 +1,13 @@
 """Reading bodies: JSON objects of bounded size, and nothing else."""
 
-import json
 from collections.abc import Mapping
 from typing import IO, Any
 
 from django.conf import settings
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.parsers import BaseParser
 
+from checkpoints.core.strict_json import NotStrict, parse_strict
 from orchestrator.engine.errors import PayloadTooLarge
 
 
@@ -22,9 +22,10 @@ class JSONObjects(BaseParser):
         if len(data) > most:
             raise too_large(most)
         try:
-            # Python's own reader: integers stay whole, so one that is too large is refused rather than rounded.
-            value = json.loads(data.decode(), parse_constant=_refuse)
-        except (ValueError, RecursionError) as error:
+            value = parse_strict(data)
+        except NotStrict as error:
+            if error.path:
+                raise ValidationError({error.path: ["This is given more than once."]}) from error
             raise ParseError(f"malformed JSON: {error}") from error
         if not isinstance(value, dict):
             raise ParseError("the body must be a JSON object")
@@ -46,10 +47,6 @@ def check_length(meta: Mapping[str, Any], *, most: int) -> None:
         raise LengthRequired
     if announced.isdecimal() and int(announced) > most:
         raise too_large(most)
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
 
 
 def most_bytes() -> int:

@@ -11,6 +11,7 @@ from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from checkpoints.db.outage import RETRY_SECONDS, is_outage
 from orchestrator.engine import errors
 
 STATUS: dict[type[errors.CountersignError], int] = {
@@ -38,13 +39,16 @@ STATUS: dict[type[errors.CountersignError], int] = {
 """A class that is not named here answers as the nearest class above it; the base itself as 409."""
 
 MEDIA_TYPE = "application/problem+json"
+OUTAGE = "the database or the disk does not serve now; nothing was changed, so send it again in a moment"
 _MEMBERS = frozenset({"type", "title", "status", "code", "detail"})
 
 
 def answer(error: Exception, context: dict[str, Any] | None = None) -> Response | None:
-    """The problem that answers this exception; None where it is none of ours and none of DRF's."""
+    """The problem that answers this exception; None where it is a defect."""
     if isinstance(error, errors.CountersignError):
         return _problem(status_of(type(error)), error.code, error.message, facts=error.facts)
+    if is_outage(error):
+        return _problem(503, "unavailable", OUTAGE, facts={})
     if isinstance(error, Http404):
         error = exceptions.NotFound()
     elif isinstance(error, PermissionDenied):
@@ -67,7 +71,8 @@ def _problem(status: int, code: str, detail: str, *, facts: dict[str, Any]) -> R
         "code": code,
         "detail": detail,
     }
-    return Response(problem | named, status=status, content_type=MEDIA_TYPE)
+    headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None
+    return Response(problem | named, status=status, headers=headers, content_type=MEDIA_TYPE)
 
 
 def _of_framework(error: exceptions.APIException) -> Response:

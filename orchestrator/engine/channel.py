@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine import ops, values
 from orchestrator.engine.canonical import Json, encode, normalised
-from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge
 from orchestrator.engine.exact import Exact
 from orchestrator.engine.ops import Op
 from orchestrator.engine.reducer import Custom, First, Reducer
@@ -91,7 +91,7 @@ class Channel:
         assert isinstance(self.reducer, Custom)
         try:
             value = fold(self.reducer.fn, [self.load(update) for update in updates], self.load(old))
-        except Exception as error:
+        except BROKEN as error:
             message = f"the reducer {self.reducer.name} of {self.name} failed: {type(error).__name__}: {error}"
             raise InvalidValue(message, channel=self.name, reducer=self.reducer.name) from error
         staged = self.stage(value, limit=None)

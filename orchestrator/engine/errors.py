@@ -172,3 +172,12 @@ class NotDone(Exception):
 
 UNREADABLE = (TamperedRow, WrongKey, PayloadsUnavailable, UnknownBackend)
 """Why a record that is there cannot be read."""
+
+BROKEN = (Exception, SystemExit, GeneratorExit)
+"""What a function of an author raises when it breaks: `sys.exit` in a router ends the node, not the worker."""
+
+AWAY = (PayloadsUnavailable, SaveFailed)
+"""Nothing is wrong with what was asked: what is needed for it does not answer now."""
+
+REFUSALS = tuple(kind for kind in _Named.__subclasses__() if kind not in AWAY)
+"""What says no to what was asked, so that whoever asked can mend it or look again."""

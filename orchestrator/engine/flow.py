@@ -9,7 +9,7 @@ from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.definition import label_text
 from orchestrator.engine.effect import APPROVED, ERROR, REJECTED
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, visit_key
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import outcome_of
@@ -98,7 +98,7 @@ class Flow:
                 raise _failed(node, branch, error) from error
             message = f"router {branch.name} of node {node} answered {answer!r}, which is none of {known}"
             raise InvalidValue(message, node=node, router=branch.name, label=str(answer)) from error
-        except Exception as error:
+        except BROKEN as error:
             raise _failed(node, branch, error) from error
 
     def _put(self, edges: tuple[Edge, ...], *, error: ErrorInfo | None = None) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Flow:
         return tuple([edge.id for edge in edges])
 
 
-def _failed(node: str, branch: Branch, error: Exception) -> InvalidValue:
+def _failed(node: str, branch: Branch, error: BaseException) -> InvalidValue:
     message = f"router {branch.name} of node {node} failed: {type(error).__name__}: {error}"
     return InvalidValue(message, node=node, router=branch.name)
 

@@ -17,7 +17,7 @@ from orchestrator.engine.compile import Compiled, State, compile
 from orchestrator.engine.context import Context
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.effect import APPROVED
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import BROKEN, CountersignError
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
@@ -217,7 +217,7 @@ class _Player:
         for attempt in itertools.count(1):
             try:
                 return self._output(node, start, attempt), None, ""
-            except (Exception, SystemExit) as error:
+            except BROKEN as error:
                 found = ErrorInfo(node.name, type(error).__name__, str(error), attempt)
                 if node.unknown_after(error):
                     return Output(), found, "unknown"

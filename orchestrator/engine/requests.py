@@ -12,7 +12,7 @@ from uuid import UUID
 from orchestrator.engine.base import Base
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.effect import APPROVED, REJECTED
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval
 from orchestrator.engine.identity import Task
@@ -120,7 +120,7 @@ def principals_of(compiled: Compiled, gate: Gate, state: State) -> list[str]:
     if callable(named):
         try:
             named = named(compiled.state_for(state))
-        except Exception as error:
+        except BROKEN as error:
             raise InvalidValue(f"the reviewers function of a gate failed: {type(error).__name__}: {error}") from error
     return _checked(named)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from orchestrator.engine import values
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import Channel
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.exact import exact
 from orchestrator.engine.reducer import Append, ArtifactMark, Custom, Reducer, Replace, reducer_in
 from orchestrator.engine.view import can_be_viewed, viewed
@@ -46,7 +46,7 @@ def channels_of(model: type[BaseModel]) -> tuple[dict[str, Channel], list[str]]:
         return {}, faults
     try:
         schema, fresh = schema_of(model), model()
-    except Exception as error:  # a default factory is user code
+    except BROKEN as error:  # a default factory is user code
         return {}, [f"state {model.__name__}: {error}"]
     found, faults = {}, []
     for name in model.model_fields:

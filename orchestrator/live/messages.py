@@ -1,10 +1,10 @@
 """What a client may say to a socket, read strictly: the number it has seen last, and the rows it wants to watch."""
 
-import json
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
+
+from checkpoints.core.strict_json import parse_strict
 
 ROWS = 100
 """Rows of a list that one socket may watch."""
@@ -45,20 +45,14 @@ def read_watch(text: str | None) -> dict[UUID, int]:
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise TooLarge
     try:
-        content = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        content = parse_strict(text)
+    except ValueError as error:
         raise NotUnderstood from error
     if not isinstance(content, dict) or set(content) != {"watch"} or not isinstance(content["watch"], dict):
         raise NotUnderstood
     if len(content["watch"]) > ROWS:
         raise NotUnderstood
     return {_run(run): _seq(seq) for run, seq in content["watch"].items()}
-
-
-def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    listed = list(pairs)
-    found = dict(listed)
-    return found if len(found) == len(listed) else _refuse(listed)
 
 
 def _run(text: str) -> UUID:

@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS, Error, connection
+from django.db.migrations.executor import MigrationExecutor
 
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.core.visible_text import visible_text
+from checkpoints.db.outage import is_outage
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.errors import CountersignError
@@ -19,6 +22,26 @@ from orchestrator.runs.labels import display_error, progress_of
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
 ENDED_OTHERWISE, STOPPED_CODE = 3, 4
 """Exit codes: 0 completed or at rest, 3 ended without completing, 4 stopped until a person acts; 1 is a refusal."""
+
+
+class DatabaseCommand(BaseCommand):
+    """A command that needs the tables: where they are not there, or the database does not serve, one line says so."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except Error as error:
+            if not is_outage(error):
+                refuse_unmigrated()
+                raise
+            raise CommandError(f"the database does not serve now, nothing was changed; try again: {error}") from error
+
+
+def refuse_unmigrated() -> None:
+    """Raises `CommandError` naming the cure where the database lacks migrations."""
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError(f"The database {DEFAULT_DB_ALIAS!r} lacks migrations: run `manage.py migrate` first")
 
 
 def add_by(parser: ArgumentParser) -> None:

@@ -18,7 +18,8 @@ from django.db.models import QuerySet
 
 from checkpoints import audit_log, payloads, uploads
 from checkpoints.conf import conf
-from checkpoints.core.ids import uuid7
+from checkpoints.core.arguments import checked_moment, checked_number, checked_person, checked_seconds, checked_text
+from checkpoints.core.ids import is_storable, unknown_thing, uuid7
 from checkpoints.core.status import Status
 from checkpoints.db import query_cache
 from checkpoints.db.clock import db_in
@@ -42,7 +43,6 @@ from orchestrator.engine.errors import (
     PayloadsUnavailable,
     TamperedRow,
     UnknownBackend,
-    UnknownThing,
     WrongKey,
     WrongStatus,
 )
@@ -51,8 +51,9 @@ from orchestrator.execution import cancellation, diagnostics, loop
 from orchestrator.runs import fork_adoption, labels, unknown_outcomes
 
 MOST_PRIORITY = 1000
+LONGEST_REASON = 10_000
 LONGEST_DELAY = 10 * 366 * 86_400
-_KEY = re.compile(r"[^/:\x00]{1,200}")
+_KEY = re.compile(r"[^/:\x00\ud800-\udfff]{1,200}")
 _LIKE_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -91,12 +92,10 @@ class Queued:
     due_in: float = 0.0
 
     def __post_init__(self) -> None:
-        if not -MOST_PRIORITY <= self.priority <= MOST_PRIORITY:
-            raise InvalidValue(f"a priority is a number from -{MOST_PRIORITY} to {MOST_PRIORITY}", path="priority")
-        if self.due_at is not None and self.due_at.tzinfo is None:
-            raise InvalidValue("a due time needs a time zone", path="due_at")
-        if not 0 <= self.due_in <= LONGEST_DELAY:
-            raise InvalidValue(f"a delay is a number of seconds up to {LONGEST_DELAY}", path="due_in")
+        checked_number(self.priority, "priority", least=-MOST_PRIORITY, most=MOST_PRIORITY)
+        if self.due_at is not None:
+            checked_moment(self.due_at, "due_at")
+        checked_seconds(self.due_in, "due_in", most=LONGEST_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +109,12 @@ class StartRequest:
     on_behalf_of: Any = None
     resume_failed: bool = False
     queued: Queued = Queued()
+
+    def __post_init__(self) -> None:
+        for path, person in (("by", self.by), ("on_behalf_of", self.on_behalf_of)):
+            _check_person(person, path)
+        if self.key is not None and not isinstance(self.key, str):
+            raise InvalidValue("a key is a text", path="key")
 
 
 def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
@@ -181,6 +186,7 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
     Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
     `TamperedRow` or `WrongKey`, naming the first fault.
     """
+    _check_person(by, "by")
     if (fork := fork_adoption.adopt_fork(run_id, by=by)) is not None:
         return fork
     run = get(run_id)
@@ -215,6 +221,7 @@ def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: st
     An effect that may have happened makes it unknown first; it is cancelled when that is settled. Cancelling twice
     changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
     """
+    checked_text(reason, "reason", most=LONGEST_REASON)
     with _locked(get(run_id).id, by=by) as run:
         cancellation.request_cancel(run, by=by, reason=reason)
     return run
@@ -236,6 +243,8 @@ def settle(
     no reason), `WrongStatus` ("it did not" while the attempt may still be going on; `accept_risk` is the extra yes
     where only time speaks for its end). The last settling queues the run.
     """
+    checked_text(reason, "reason", most=LONGEST_REASON)
+    checked_text(task, "task", most=1000)
     said: dict[str, Any] = {"happened": happened, "output": output, "accept_risk": accept_risk, "reason": reason}
     with _locked(get(run_id).id, by=by) as run:
         unknown_outcomes.settle_task(run, task, by=by, **said)
@@ -247,6 +256,7 @@ def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
     """The run's row, locked for one act of one transaction, then read anew. Where a row is met that is not as it was
     sealed, the run is tampered from then on, with an audit line, and that is raised.
     """
+    _check_person(by, "by")
     try:
         with transaction.atomic():
             run = locked_run.lock_run(run_id)
@@ -262,9 +272,12 @@ def get(run_id: UUID | str) -> Run:
     """The run of that id or key. Raises `UnknownThing`."""
     text = str(run_id)
     like_uuid = _LIKE_UUID.fullmatch(text)
-    found = query_cache.select(Run, _of_id, UUID(text)) if like_uuid else query_cache.select(Run, _of_key, text)
+    if like_uuid:
+        found = query_cache.select(Run, _of_id, UUID(text))
+    else:
+        found = query_cache.select(Run, _of_key, text) if is_storable(text) else []
     if not found:
-        raise UnknownThing(f"there is no run {text[:80]!r}", run=text[:80])
+        raise unknown_thing("run", text)
     return found[0]
 
 
@@ -279,6 +292,12 @@ def _of_key(key: str) -> "QuerySet[Run]":
 def input_of(run: Run) -> Any:
     """The run's input, as it was staged."""
     return read_value(run, "input")
+
+
+def _check_person(by: Any, path: str) -> None:
+    """None is the system."""
+    if by is not None:
+        checked_person(by, path)
 
 
 def _name(by: AbstractBaseUser | None) -> str:

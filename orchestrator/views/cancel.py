@@ -11,13 +11,13 @@ from django.views.decorators.http import require_http_methods
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.inbox import names_of
-from approvals.views.page import may_post, render, visible_run
+from approvals.views.page import may_post, render, single_fields, visible_run
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator import runs
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ def cancelled(run: Run) -> Cancelled | None:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
 def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
     """What cancelling means for this run now; posted, it is cancelled."""
     run = visible_run(request.user, ref)
@@ -58,7 +59,7 @@ def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
         return _shown(request, run, may, status=422, message="Say why: the reason stands in the log.")
     try:
         runs.cancel(run.id, by=request.user, reason=reason)  # type: ignore[arg-type]
-    except CountersignError as error:
+    except REFUSALS as error:
         messages.warning(request, f"Not cancelled: {error.message}.", extra_tags="bad")
     return redirect("run", run.id)
 

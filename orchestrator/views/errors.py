@@ -1,6 +1,7 @@
 """The error pages, in the console's look. They say what happened, what is safe, and where to go."""
 
 import secrets
+import sys
 from typing import Any
 
 import structlog
@@ -8,6 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
 from approvals.views.page import FRAME, error_page
+from checkpoints.db.outage import RETRY_SECONDS, is_outage
+from orchestrator.engine.errors import AWAY
 
 log = structlog.get_logger(__name__)
 
@@ -33,13 +36,33 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
+    """Django calls it while the exception is handled that no view and no middleware has answered."""
+    return unavailable(request, sys.exc_info()[1]) or _page(
+        request,
+        "Something broke on our side",
+        "Nothing was changed. Try again; if it happens again, give this reference to whoever runs Countersign.",
+        status=500,
+    )
+
+
+def unavailable(request: HttpRequest, error: BaseException | None) -> HttpResponse | None:
+    """The page where the database, a disk or the place of payloads does not serve now; None for any other error."""
+    if not (is_outage(error) or isinstance(error, AWAY)):
+        return None
+    text = (
+        "The database or the place where data is kept does not answer now. Nothing was changed: go back, "
+        "wait a moment, and send again. If it goes on, give this reference to whoever runs Countersign."
+    )
+    answer = _page(request, "Not available at the moment", text, status=503, reason=str(error))
+    answer.headers["Retry-After"] = str(RETRY_SECONDS)
+    return answer
+
+
+def _page(request: HttpRequest, title: str, text: str, *, status: int, reason: str = "") -> HttpResponse:
     """Without the request in its context: whatever broke, perhaps the database, must not break this page too."""
     reference = f"err_{secrets.token_hex(6)}"
-    log.error("server_error", reference=reference, path=request.path)
-    facts: dict[str, Any] = {
-        "base": FRAME,
-        "title": "Something broke on our side",
-        "text": "Nothing was changed. Try again; if it happens again, give this reference to whoever runs Countersign.",
-        "reference": reference,
-    }
-    return HttpResponse(render_to_string("orchestrator/error.html", facts), status=500)
+    log.error("unavailable" if reason else "server_error", reference=reference, path=request.path, reason=reason)
+    facts: dict[str, Any] = {"base": FRAME, "title": title, "text": text, "reference": reference}
+    answer = HttpResponse(render_to_string("orchestrator/error.html", facts), status=status)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

@@ -7,18 +7,20 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import inbox
 from approvals.views.draft import keep_after_sign_in
-from approvals.views.page import carried
+from approvals.views.page import LISTS, carried, single_fields
 from orchestrator.models import Preference
 from orchestrator.templatetags.console import THEME_COOKIE, THEMES
 
 YEAR = 365 * 24 * 3600
 
 
+@method_decorator(single_fields(repeated=LISTS), name="post")  # type: ignore[arg-type]  # its stubs know base responses only
 class SignIn(LoginView):
     """Django's own, in our look. It brings the person's theme along, and what he had chosen in a review when his
     session ended.
@@ -50,6 +52,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
+@single_fields()
 def theme(request: HttpRequest) -> HttpResponse:
     """Keep the chosen theme with the account, and in a cookie so that the first paint is right."""
     chosen = request.POST.get("theme", "")

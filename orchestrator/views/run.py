@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
 from approvals.views.inbox import asked_of
-from approvals.views.page import may_post, opens_payloads, render, visible_run
+from approvals.views.page import may_post, opens_payloads, read_number, render, single_fields, visible_run
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
@@ -25,7 +25,7 @@ from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import UNREADABLE, CountersignError
+from orchestrator.engine.errors import REFUSALS, UNREADABLE
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.views import run_details, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
@@ -68,6 +68,7 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 
 @login_required
 @require_POST
+@single_fields()
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Queue a stopped run again."""
     run = visible_run(request.user, ref)
@@ -75,7 +76,7 @@ def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
     try:
         runs.resume(run.id, by=request.user)  # type: ignore[arg-type]
-    except CountersignError as error:
+    except REFUSALS as error:
         messages.warning(request, f"Not resumed: {error.message}.", extra_tags="bad")
     return redirect("run", run.id)
 
@@ -86,15 +87,16 @@ def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
     if not rows:
         raise Http404("the run has no checkpoint")
     newest = rows[0]
-    if wanted.isdecimal() and int(wanted) < rows[-1].seq:
-        rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=int(wanted) + WINDOW // 2)
+    number = read_number(wanted)
+    if number is not None and number < rows[-1].seq:
+        rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=number + WINDOW // 2)
     return rows, newest
 
 
 def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
     if not wanted:
         return rows[0]
-    found = next((row for row in rows if wanted.isdecimal() and row.seq == int(wanted)), None)
+    found = next((row for row in rows if row.seq == read_number(wanted)), None)
     if found is None:
         raise Http404(f"the run has no checkpoint {wanted[:20]}")
     return found

@@ -5,6 +5,7 @@ from typing import Any
 
 from approvals.views.edit_script import Steps, shared_start
 from approvals.views.inbox import name_of, names_of
+from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
@@ -173,10 +174,10 @@ def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
 
 def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """Two hundred lines of the log, from the number asked for."""
-    given = query.get("e", "")
-    start = int(given) if given.isdecimal() else max(0, checkpoint.run.event_seq - EVENTS)
+    given = read_number(query.get("e", ""))
+    start = max(0, checkpoint.run.event_seq - EVENTS) if given is None else given
     rows = around(timeline.events_after(checkpoint.run_id, start, limit=EVENTS))
-    at = int(query["at"]) if query.get("at", "").isdecimal() else None
+    at = read_number(query.get("at", ""))
     last = rows[-1].seq if rows else start
     return {
         "rows": rows,

@@ -1,7 +1,7 @@
 """The list of runs: tabs by status, filters, pages by key. Reads columns of the run's row only, never a checkpoint."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -118,9 +118,11 @@ def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
     text, _, ident = cursor.partition("~")
     try:
         at, last = parse_datetime(text), UUID(ident)
-    except ValueError:
-        return runs
-    if not isinstance(at, datetime) or timezone.is_naive(at):
+        if not isinstance(at, datetime) or timezone.is_naive(at):
+            return runs
+        # A moment near the first or the last may have none in the time zone of the database.
+        at = at.astimezone(UTC)
+    except (ValueError, OverflowError):
         return runs
     return runs.filter(Q(created_at__lt=at) | Q(created_at=at, id__lt=last))
 

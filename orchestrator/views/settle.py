@@ -1,9 +1,8 @@
 """Settling unknown outcomes: a person says of each task whether it happened. Two equal answers, both with a reason."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -12,13 +11,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals.views.inbox import names_of
-from approvals.views.page import may_post, opens_payloads, render, visible_run
+from approvals.views.page import may_post, opens_payloads, render, single_fields, visible_run
+from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.models import LateResult, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from orchestrator.engine import Task, identity, registry
-from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.runs import unknown_outcomes
 
 
@@ -49,6 +49,7 @@ class Open:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
 @opens_payloads
 def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Every unknown outcome of the run; posted, one of them is settled."""
@@ -74,10 +75,10 @@ def _settle(request: HttpRequest, run: Run) -> HttpResponse:
             by=request.user,  # type: ignore[arg-type]
             reason=posted["reason"].strip(),
         )
-    except CountersignError as error:
+    except REFUSALS as error:
         status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
         run = visible_run(request.user, run.id)
-        return _shown(request, run, True, status=status, message=_message(error), **posted)
+        return _shown(request, run, True, status=status, message=_message(cast(CountersignError, error)), **posted)
     what = "it happened" if happened else "it did not, so it runs again"
     messages.success(request, f"{posted['task']} is settled: {what}.")
     return redirect("settle" if unknown_outcomes.unknown_tasks(run) else "run", run.id)
@@ -95,9 +96,9 @@ def _output(text: str) -> Any:
     if not text.strip():
         return None
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidValue(f"The output is no JSON: {error.msg}, line {error.lineno}, column {error.colno}.") from error
+        return parse_strict(text)
+    except NotStrict as error:
+        raise InvalidValue(f"The output is no JSON: {error}.", path="output") from error
 
 
 def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, **posted: str) -> HttpResponse:

@@ -15,11 +15,19 @@ from django.views.decorators.http import require_http_methods
 from approvals import permissions
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
-from approvals.views.page import needs_role, render
+from approvals.views.page import needs_role, render, single_fields
 from checkpoints import uploads
 from checkpoints.models import Upload
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, Forbidden, InvalidValue, KeyConflict, PayloadTooLarge, WrongKey
+from orchestrator.engine.errors import (
+    REFUSALS,
+    CountersignError,
+    Forbidden,
+    InvalidValue,
+    KeyConflict,
+    PayloadTooLarge,
+    WrongKey,
+)
 from orchestrator.runs import StartRequest
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.templatetags.console import size
@@ -47,6 +55,7 @@ class StartForm:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
 @needs_role
 def start_page(request: HttpRequest, name: str) -> HttpResponse:
     """The form; posted, the run, or the form again with every error at its field."""
@@ -62,7 +71,7 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
     try:
         with transaction.atomic():
             run, new = start_for(StartRequest(compiled.name, form.value, form.key or None, by=request.user))
-    except CountersignError as error:
+    except REFUSALS as error:
         return _shown(request, compiled, form, status=_refused(form, error))
     if not new:
         messages.info(request, "A run with this key and this input was there already. This is it.")

@@ -157,3 +157,18 @@ def test_the_log_goes_on_after_the_line_that_was_seen(run: Run) -> None:
 def test_the_full_payload_can_be_read(run: Run) -> None:
     checkpoint = Checkpoint.objects.get(run=run, seq=1)
     assert timeline.snapshot_of(checkpoint)["versions"] == {"notes": 1}
+
+
+def test_an_id_and_its_text_find_the_same_and_nonsense_finds_nothing_by_name(run: Run) -> None:
+    head = timeline.list_checkpoints(run.id)[0].id
+    for text in (str(run.id), run.id.hex, str(run.id).upper()):
+        assert [c.seq for c in timeline.list_checkpoints(text)] == [2, 1, 0]
+        assert timeline.head_state(text) == timeline.head_state(run.id)
+        assert list(timeline.events(text)) == list(timeline.events(run.id)) == timeline.events_after(text, 0)
+    assert timeline.state_at(str(head)) == timeline.state_at(head)
+    assert timeline.diff(str(head), str(head)) == []
+    assert timeline.get_checkpoint(str(head)).id == head
+    for nothing in ("CLM-7", "", "\x00", "\ud800", 7, None):
+        for ask in (timeline.list_checkpoints, timeline.head_state, timeline.events, timeline.state_at):
+            with pytest.raises(UnknownThing):
+                ask(nothing)  # type: ignore[operator]

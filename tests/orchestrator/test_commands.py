@@ -168,7 +168,7 @@ def test_a_run_is_started_with_a_priority_and_for_later() -> None:
     call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--priority", "5", "--in", "3600")
     run = Run.objects.get(key="A")
     assert (run.priority, (run.due_at - run.created_at).total_seconds()) == (5, pytest.approx(3600, abs=5))
-    with pytest.raises(CommandError, match="a priority is a number"):
+    with pytest.raises(CommandError, match="priority is a whole number"):
         call("start_run", "gated", "--set", "claim_id=C", "--priority", "5000")
 
 

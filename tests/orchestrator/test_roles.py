@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db
 
 TABLE = {
     "starter": {"view_run", "start_run", "steer_run", "settle_task"},
-    "reviewer": {"decide"},
+    "reviewer": set(),
     "steward": {
         "view_run", "start_run", "steer_run", "settle_task", "import_run", "manage_retention", "reassign", "view_audit"
     },

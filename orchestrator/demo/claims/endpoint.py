@@ -3,7 +3,6 @@
 It keeps every call, and holds one payment per idempotency key: the same key with the same order gets the same answer.
 """
 
-import json
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
+from checkpoints.core.strict_json import parse_strict
 from orchestrator.demo.claims.models import Payment, PaymentCall
 from orchestrator.demo.claims.payments import TOKEN_HEADER, token
 from orchestrator.demo.claims.values import PaymentOrder
@@ -72,11 +72,11 @@ def _order(request: HttpRequest, key: str) -> PaymentOrder:
     if len(request.body) > LARGEST:
         raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body must have at most {LARGEST} bytes")
     try:
-        return PaymentOrder.model_validate(json.loads(request.body))
+        return PaymentOrder.model_validate(parse_strict(request.body))
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, wrong[:1000]) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
 
 

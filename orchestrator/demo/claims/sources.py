@@ -1,11 +1,11 @@
 """Where a claim comes from: an uploaded claim file, or only an amount. The graph's reading node calls it."""
 
-import json
 from datetime import date
 from decimal import Decimal
 
 from pydantic import ValidationError
 
+from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.uploads import open_ref
 from orchestrator.demo.claims.values import ClaimFile, Damage, Policy
 from orchestrator.engine import FileRef
@@ -32,12 +32,9 @@ def from_file(ref: FileRef, *, claim_id: str) -> ClaimFile:
 
 def _parsed(content: bytes, *, name: str) -> ClaimFile:
     try:
-        return ClaimFile.model_validate(json.loads(content))
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise BrokenClaimFile(f"{name} is not JSON ({where}: {error.msg}): export the claim again") from None
-    except UnicodeDecodeError:
-        raise BrokenClaimFile(f"{name} is not UTF-8 text: export the claim again") from None
+        return ClaimFile.model_validate(parse_strict(content))
+    except NotStrict as error:
+        raise BrokenClaimFile(f"{name} is not JSON ({error}): export the claim again") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the document"

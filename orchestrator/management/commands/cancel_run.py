@@ -3,13 +3,11 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from orchestrator import runs
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Cancel a run: at once, or where a worker has it, after the superstep in hand. What it asks is withdrawn."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

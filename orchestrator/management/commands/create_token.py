@@ -4,13 +4,13 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from orchestrator import tokens
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Make a token that acts as a user. It is printed once; only its digest is kept."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -3,13 +3,11 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from orchestrator import runs
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Queue a failed run again; only tasks without a result run. A paused run goes on when people sign."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from checkpoints import key_rotation
 from checkpoints.conf import keyring
@@ -21,7 +21,7 @@ KIND = "rotate_keys"
 LOOK_SECONDS = 0.5
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     """Ends with 1 where a row does not open, or the job failed."""
 
     help = "Encrypt anew, under the newest key, every payload that an older key encrypts. Seals and hashes stay."

@@ -3,13 +3,11 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from orchestrator import runs
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Tell where a run stands. Exit codes: 0 completed or going on, 1 no such run, 3 ended otherwise, 4 stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

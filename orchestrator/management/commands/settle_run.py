@@ -1,17 +1,17 @@
 """`manage.py settle_run RUN TASK`: say whether an effect with an unknown outcome happened."""
 
-import json
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from checkpoints.core.strict_json import parse_strict
 from orchestrator import runs
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Settle a task with an unknown outcome: it happened, with this output, or it did not and runs again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -46,6 +46,6 @@ def _output(path: str | None) -> Any:
     if path is None:
         return None
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_strict(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot read the output from {path}: {error}") from error

@@ -1,17 +1,17 @@
 """`manage.py start_run GRAPH [INPUT.json]`: start a run, and with --wait follow it until it rests or ends."""
 
-import json
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from checkpoints import uploads
+from checkpoints.core.strict_json import NotStrict, parse_strict, refuse_repeated
 from checkpoints.core.visible_text import visible_text
 from checkpoints.models import Run
 from checkpoints.queue import workers
@@ -23,7 +23,7 @@ _PATIENCE = 5.0
 """Seconds that a queued run may wait before somebody is told that no worker is alive."""
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     help = "Start a run. Exit codes: 0 started (--wait: completed or at rest), 1 refused, 3 ended otherwise, 4 stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -41,8 +41,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         by = command_line.person(options["by"])
         with command_line.one_clear_line():
-            given = _input(options["input"]) | dict(_pair(text) for text in options["set"])
-            given |= {name: _upload(path, by) for name, path in map(_named, options["file"])}
+            pairs, files = [_pair(text) for text in options["set"]], [_named(text) for text in options["file"]]
+            _refuse_repeated([name for name, _ in (*pairs, *files)])
+            given = _input(options["input"]) | dict(pairs)
+            given |= {name: _upload(path, by) for name, path in files}
             later = {"priority": options["priority"], "due_in": options["due_in"]}
             run = runs.start(options["graph"], given, key=options["key"], by=by, **later)
         if not options["wait"]:
@@ -64,12 +66,19 @@ def _input(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        given = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
+        given = parse_strict(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot read the input from {path}: {error}") from error
     if not isinstance(given, dict):
         raise CommandError(f"the input in {path} is no JSON object")
     return given
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    try:
+        refuse_repeated(names)
+    except NotStrict as error:
+        raise CommandError(f"the field {error}") from None
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -85,7 +94,7 @@ def _pair(text: str) -> tuple[str, Any]:
     if not value.startswith(("{", "[")) and value != "null":
         return name, value
     try:
-        return name, json.loads(value)
+        return name, parse_strict(value)
     except ValueError as error:
         raise CommandError(f"the value of {name} begins like JSON and is none: {error}") from error
 

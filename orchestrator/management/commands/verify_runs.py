@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from checkpoints.queue import jobs
@@ -18,7 +18,7 @@ EVERY = 100
 """Runs between two lines of progress."""
 
 
-class Command(BaseCommand):
+class Command(command_line.DatabaseCommand):
     """Ends with 1 where a run is not as it was written."""
 
     help = (

@@ -1,14 +1,15 @@
 """`manage.py worker`: takes runs and works on them, until it is asked to stop."""
 
+import contextlib
 import logging
 import sys
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import OperationalError
 
+from orchestrator.management.command_line import refuse_unmigrated
 from orchestrator.worker.configuration import configure
 from orchestrator.worker.supervisor import supervise
 
@@ -24,17 +25,10 @@ class Command(BaseCommand):
             configure()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
-        _refuse_unmigrated()
+        # The database may still be starting: the supervisor waits for it.
+        with contextlib.suppress(OperationalError):
+            refuse_unmigrated()
         # One line for each slice is more than anybody reads.
         logging.getLogger("django-q").setLevel(logging.WARNING)
         if code := supervise():
             sys.exit(code)
-
-
-def _refuse_unmigrated() -> None:
-    try:
-        executor = MigrationExecutor(connection)
-    except OperationalError:
-        return  # The database may still be starting: the supervisor waits for it.
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        raise CommandError(f"The database {DEFAULT_DB_ALIAS!r} lacks migrations: run `manage.py migrate` first")

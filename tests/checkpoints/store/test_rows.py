@@ -193,3 +193,15 @@ def _done(store: Any, acts: list[Any]) -> list[Any]:
             content.append(error.code)
     keys = ("a", "a%", "a_", "A")
     return [content, [[(one.seq, store.get(one.id).state) for one in store.list(run=key)] for key in keys]]
+
+
+def test_a_checkpoint_is_read_by_its_id_in_two_queries() -> None:
+    store = CheckpointStore()
+    saved = store.save("read", {"scratch": {"n": 1}})
+    for ident in (saved.id, str(saved.id), saved.id.hex):
+        with CaptureQueriesContext(connection) as queries:
+            assert store.get(ident).state["scratch"] == {"n": 1}
+        assert len(queries) == 2
+    with CaptureQueriesContext(connection) as queries:
+        assert store.get("read:initial").meta.id == saved.id
+    assert len(queries) <= 4

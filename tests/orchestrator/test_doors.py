@@ -1,0 +1,177 @@
+"""What is said twice at a door that changes something is refused by name, and nothing is changed."""
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
+from django.test import Client as Browser
+from django.urls import URLPattern, URLResolver, get_resolver
+
+import checkpoints
+from approvals.models import Decision
+from checkpoints.models import PendingWrite, Run, Upload
+from orchestrator.models import IdempotencyRecord
+from tests.support import claims
+from tests.support.api_people import Client
+from tests.support.cast import People
+from tests.support.page_people import claim_graph, run
+
+__all__ = ["claim_graph", "run"]
+
+ROOT = Path(checkpoints.__file__).parents[1]
+OWN_WORDS = {"checkpoints/core/strict_json.py", "orchestrator/api/idempotency.py"}
+"""The one reader; and who reads back what he wrote himself."""
+JSON_DOORS = ("runs/", "runs/CLM-1/cancel/", "runs/CLM-1/resume/", "runs/CLM-1/settle/", "runs/CLM-1/signatures/")
+FORMS = {
+    ":home.theme": "/account/theme/",
+    ":login": "/login/",
+    ":resume": "/runs/CLM-1/resume/",
+    ":cancel": "/runs/CLM-1/cancel/",
+    ":settle": "/runs/CLM-1/settle/",
+    ":start": "/graphs/page_claim/start/",
+    ":sign": "/reviews/CLM-1/sign/",
+}
+NOTHING_POSTED = {"/logout/", "/demo/payments/"}
+"""Pages that take a POST and read no form: signing out, and the demo's service, which takes JSON."""
+
+
+@pytest.fixture
+def browser(people: People) -> Browser:
+    made = Browser()
+    made.force_login(User.objects.create_superuser("root"))
+    return made
+
+
+def test_json_is_read_by_one_reader_alone() -> None:
+    readers = {
+        str(path.relative_to(ROOT))
+        for app in ("orchestrator", "approvals", "checkpoints")
+        for path in (ROOT / app).rglob("*.py")
+        if re.search(r"\bjson\.loads?\(|JSONParser\b|JSONDecoder\b", path.read_text())
+    }
+    assert readers - {"orchestrator/settings.py"} == OWN_WORDS
+
+
+def test_the_api_refuses_a_key_that_is_given_twice_and_names_its_path(run: Run, people: People) -> None:
+    rita, olive = Client(people.reviewer), Client(people.starter)
+    row = PendingWrite.objects.filter(run=run).first()
+    assert row is not None
+    item = f'{{"write": "{row.write}", "hash": "{row.hash}", "verdict": "reject", "verdict": "approve"}}'
+    request = run.requests.get()
+    before = Run.objects.count()
+    for path in ("runs/CLM-1/signatures/", f"requests/{request.id}/decisions/"):
+        answer = _posted(rita, path, f'{{"decisions": [{item}]}}')
+        assert answer.json()["errors"] == [{"path": "decisions[0].verdict", "message": "This is given more than once."}]
+    assert not Decision.objects.exists()
+    for path in JSON_DOORS:
+        answer = _posted(olive, path, '{"reason": "a", "reason": "b"}')
+        assert answer.json()["errors"][0]["path"] == "reason"
+    nested = _posted(
+        olive, "runs/", '{"graph": "page_claim", "input": {"claim_id": "A", "amount": "1", "amount": "2"}}'
+    )
+    assert nested.json()["errors"][0]["path"] == "input.amount"
+    run.refresh_from_db()
+    assert (Run.objects.count(), run.cancel_at, IdempotencyRecord.objects.count()) == (before, None, 0)
+
+
+def _posted(client: Client, path: str, body: str) -> Any:
+    headers = {"Idempotency-Key": "once"}
+    answer = client.http.generic("POST", f"/api/v1/{path}", body, content_type="application/json", headers=headers)
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json"), answer.content
+    assert answer.json()["code"] == "invalid_body"
+    return answer
+
+
+def test_an_upload_brings_one_file(people: People) -> None:
+    files = [SimpleUploadedFile("a.txt", b"a"), SimpleUploadedFile("b.txt", b"b")]
+    answer = Client(people.starter).http.post("/api/v1/uploads/", {"file": files}, format="multipart")
+    assert answer.status_code == 400
+    assert not Upload.objects.exists()
+
+
+def test_every_page_that_takes_a_form_refuses_a_field_that_is_given_twice(run: Run, browser: Browser) -> None:
+    for path in FORMS.values():
+        answer = browser.post(path, "verdict=reject&verdict=approve", content_type="application/x-www-form-urlencoded")
+        assert answer.status_code == 400, path
+        assert "verdict is given more than once" in answer.content.decode()
+    run.refresh_from_db()
+    assert (run.cancel_at, Run.objects.count(), Decision.objects.count()) == (None, 1, 0)
+
+
+def test_the_list_of_pages_that_take_a_form_is_complete(run: Run, browser: Browser) -> None:
+    """Every address of ours but those of API and admin: whoever takes a POST is in the list."""
+    takes = set()
+    for pattern in _pages(get_resolver(), ""):
+        path = "/" + re.sub(r"<(\w+:)?(\w+)>", _fill, pattern)
+        if browser.post(path, "x=1&x=2", content_type="application/x-www-form-urlencoded").status_code not in (
+            404,
+            405,
+        ):
+            takes.add(path)
+        browser.force_login(User.objects.get(username="root"))
+    assert takes == {*FORMS.values()} | NOTHING_POSTED
+
+
+def _fill(found: re.Match[str]) -> str:
+    values = {"ref": "CLM-1", "name": "page_claim", "run": "01a20375-2ef5-7e6f-835d-4878671b73ec"}
+    return values.get(found[2], "01a20375-2ef5-7e6f-835d-4878671b73ec")
+
+
+def _pages(resolver: URLResolver, before: str) -> list[str]:
+    found = []
+    for one in resolver.url_patterns:
+        pattern = before + str(one.pattern)
+        if isinstance(one, URLResolver) and not pattern.startswith(("admin/", "api/")):
+            found += _pages(one, pattern)
+        elif isinstance(one, URLPattern):
+            found.append(pattern)
+    return found
+
+
+def test_files_of_a_form_count_as_fields(claim_graph: None, browser: Browser) -> None:
+    files = [SimpleUploadedFile("a.txt", b"a"), SimpleUploadedFile("b.txt", b"b")]
+    answer = browser.post("/graphs/page_claim/start/", {"i.letter": files})
+    assert answer.status_code == 400
+    assert not Upload.objects.exists()
+
+
+def test_json_in_a_field_of_a_form_refuses_a_key_that_is_given_twice(claim_graph: None, browser: Browser) -> None:
+    text = '{"claim_id": "A", "amount": "1", "amount": "2"}'
+    answer = browser.post("/graphs/page_claim/start/", {"mode": "json", "json": text})
+    assert answer.status_code == 422
+    assert "amount is given more than once" in answer.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_json_of_an_edit_refuses_a_key_that_is_given_twice(people: People) -> None:
+    browser = Browser()
+    browser.force_login(people.reviewer)
+    with claims.registered(claims.long_list("loose", 1, value={"a": 1})):
+        run = claims.paused("CLM-9", people.starter, graph="loose")
+        [row] = PendingWrite.objects.filter(run=run)
+        form = {"write": str(row.write), f"h-{row.write}": row.hash, f"v-{row.write}": "edit"}
+        answer = browser.post(f"/reviews/{run.id}/sign/", form | {f"e-{row.write}": '{"a": 1, "a": 2}'})
+    assert answer.status_code == 422
+    assert "a is given more than once" in answer.content.decode()
+    assert not Decision.objects.exists()
+
+
+def test_commands_refuse_a_key_and_an_option_that_are_given_twice(claim_graph: None, tmp_path: Path) -> None:
+    twice = tmp_path / "twice.json"
+    twice.write_text('{"claim_id": "A", "amount": "1", "amount": "2"}')
+    for args in (
+        ["start_run", "page_claim", str(twice)],
+        ["start_run", "page_claim", "--set", "claim_id=A", "--set", "amount=1", "--set", "amount=2"],
+        ["start_run", "page_claim", "--set", "letter={}", "--file", f"letter={twice}"],
+        ["start_run", "page_claim", "--set", 'holder={"name": "A", "name": "B"}'],
+        ["settle_run", "CLM-1", "pay:1:0", "--happened", "--reason", "r", "--output", str(twice)],
+    ):
+        with pytest.raises(CommandError, match="given more than once"):
+            call_command(*args, stdout=io.StringIO())
+    assert not Run.objects.exists()
+    assert not Upload.objects.exists()

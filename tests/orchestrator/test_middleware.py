@@ -1,0 +1,198 @@
+"""An outage is answered 503, with the time to wait and in words; a defect is not."""
+
+import errno
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.db import DataError, Error, InternalError, OperationalError, ProgrammingError, connection
+from django.test import Client as Browser
+
+from checkpoints.models import AuditLine, Run
+from orchestrator.engine import END, START
+from orchestrator.models import IdempotencyRecord
+from tests.support.api_people import Client
+from tests.support.cast import People
+from tests.support.payload_backends import Full
+from tests.support.small_graphs import graph, registered
+
+
+def _sqlite(code: int) -> Error:
+    error, cause = OperationalError(), sqlite3.OperationalError()
+    cause.sqlite_errorcode = code
+    error.__cause__ = cause
+    return error
+
+
+def _postgresql(kind: type[Error], state: str | None) -> Error:
+    error = kind()
+    cause = psycopg.OperationalError() if state is None else psycopg.errors.lookup(state)()
+    error.__cause__ = cause
+    return error
+
+
+OUTAGES: dict[str, Callable[[], Exception]] = {
+    "database is locked": lambda: _sqlite(sqlite3.SQLITE_BUSY),
+    "database is locked by a snapshot": lambda: _sqlite(sqlite3.SQLITE_BUSY_SNAPSHOT),
+    "disk I/O error": lambda: _sqlite(sqlite3.SQLITE_IOERR_FSYNC),
+    "database or disk is full": lambda: _sqlite(sqlite3.SQLITE_FULL),
+    "server gone": lambda: _postgresql(OperationalError, None),
+    "too many connections": lambda: _postgresql(OperationalError, "53300"),
+    "disk full": lambda: _postgresql(OperationalError, "53100"),
+    "lock timeout": lambda: _postgresql(OperationalError, "55P03"),
+    "statement timeout": lambda: _postgresql(OperationalError, "57014"),
+    "shutdown": lambda: _postgresql(OperationalError, "57P01"),
+    "read only": lambda: _postgresql(InternalError, "25006"),
+    "a full disk below uploads": lambda: OSError(errno.ENOSPC, "No space left on device"),
+}
+DEFECTS: dict[str, Callable[[], Exception]] = {
+    "no such table": lambda: _sqlite(sqlite3.SQLITE_ERROR),
+    "syntax": lambda: _postgresql(ProgrammingError, "42601"),
+    "out of range": lambda: _postgresql(DataError, "22003"),
+    "aborted": lambda: _postgresql(InternalError, "25P02"),
+    "no file": lambda: FileNotFoundError(errno.ENOENT, "No such file"),
+}
+
+
+@contextmanager
+def every_statement_raises(make: Callable[[], Exception]) -> Iterator[None]:
+    def refuse(*_: Any) -> Any:
+        raise make()
+
+    with connection.execute_wrapper(refuse):
+        yield
+
+
+@pytest.fixture
+def browser(people: People) -> Browser:
+    made = Browser(raise_request_exception=False)
+    made.force_login(people.starter)
+    return made
+
+
+@pytest.fixture
+def caller(people: People) -> Client:
+    made = Client(people.starter)
+    made.http.raise_request_exception = False
+    return made
+
+
+def _is_problem(answer: Any) -> None:
+    assert answer.status_code == 503, answer.content[:500]
+    assert answer["Content-Type"] == "application/problem+json"
+    assert int(answer["Retry-After"]) > 0
+    facts = answer.json()
+    assert (facts["status"], facts["code"]) == (503, "unavailable")
+    assert "again" in facts["detail"]
+
+
+def _is_page(answer: Any) -> None:
+    text = answer.content.decode()
+    assert answer.status_code == 503, text[:500]
+    assert answer["Content-Type"].startswith("text/html")
+    assert int(answer["Retry-After"]) > 0
+    assert "Nothing was changed" in text
+    assert "wait a moment, and send again" in text
+
+
+@pytest.mark.parametrize("kind", OUTAGES)
+def test_an_outage_of_the_database_is_a_problem_503_with_the_time_to_wait(kind: str, caller: Client) -> None:
+    with every_statement_raises(OUTAGES[kind]):
+        _is_problem(caller.get("runs/"))
+        _is_problem(caller.post("runs/", {"graph": "gated", "input": {}}))
+
+
+@pytest.mark.parametrize("kind", OUTAGES)
+def test_an_outage_of_the_database_is_a_page_that_needs_no_database(kind: str, browser: Browser) -> None:
+    with every_statement_raises(OUTAGES[kind]):
+        for path in ("/runs/", "/reviews/", "/admin/"):
+            _is_page(browser.get(path))
+        _is_page(browser.post("/graphs/gated/start/", {"mode": "json", "json": "{}"}))
+
+
+@pytest.mark.parametrize("kind", DEFECTS)
+def test_a_defect_is_no_outage(kind: str, caller: Client, browser: Browser) -> None:
+    with every_statement_raises(DEFECTS[kind]):
+        assert caller.get("runs/").status_code == 500
+        answer = browser.get("/runs/")
+        assert answer.status_code == 500
+        assert "Something broke on our side" in answer.content.decode()
+
+
+def test_an_outage_while_the_session_is_saved_is_the_same_page(browser: Browser, people: People) -> None:
+    people.starter.set_password("a long pass phrase")
+    people.starter.save()
+
+    def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+        if "django_session" in sql and not sql.startswith("SELECT"):
+            raise OUTAGES["database is locked"]()
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(refuse):
+        _is_page(Browser(raise_request_exception=False).post("/login/", _password(people.starter)))
+
+
+def _password(user: User) -> dict[str, str]:
+    return {"username": user.get_username(), "password": "a long pass phrase"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_refuses_in_earnest_is_answered_503_and_nothing_is_changed(
+    caller: Client, browser: Browser
+) -> None:
+    """Not simulated: the database itself is made read-only. The tokens and sessions are read all the same."""
+    _one_node()
+    on, off = (
+        ("PRAGMA query_only = ON", "PRAGMA query_only = OFF")
+        if connection.vendor == "sqlite"
+        else ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off")
+    )
+    body = {"graph": "one", "input": {}, "key": "K"}
+    with connection.cursor() as cursor:
+        cursor.execute(on)
+    try:
+        answers = [caller.post("runs/", body), caller.post("runs/", body, **{"Idempotency-Key": "once"})]
+        page = browser.post("/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"})
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(off)
+    for answer in answers:
+        _is_problem(answer)
+    _is_page(page)
+    assert not Run.objects.exists()
+    assert not IdempotencyRecord.objects.exists()
+    assert not AuditLine.objects.exists()
+    assert caller.post("runs/", body, **{"Idempotency-Key": "once"}).status_code == 201
+
+
+def _one_node(**options: Any) -> None:
+    made = graph("one", **options)
+    made.node("only")(lambda state, ctx: None)
+    made.edge(START, "only")
+    made.edge("only", END)
+    registered(made)
+
+
+def test_a_place_of_payloads_that_is_full_or_away_is_answered_503(
+    cellar: Path, caller: Client, browser: Browser, people: People
+) -> None:
+    _one_node(payloads="cellar")
+    run = caller.post("runs/", {"graph": "one", "input": {}, "key": "there"}).json()
+    Full.left = 0
+    refused = caller.post("runs/", {"graph": "one", "input": {}, "key": "K"})
+    assert (refused.status_code, refused.json()["code"]) == (503, "save_failed")
+    assert int(refused["Retry-After"]) > 0
+    _is_page(browser.post("/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"}))
+    assert [one.key for one in Run.objects.all()] == ["there"]
+    Full.away = True
+    away = caller.get("checkpoints/there:initial/")
+    assert (away.status_code, away.json()["code"]) == (503, "payloads_unavailable")
+    assert int(away["Retry-After"]) > 0
+    shown = browser.get(f"/runs/{run['id']}/")
+    assert shown.status_code == 200  # the page of a run says at the checkpoint what cannot be read
+    assert "the cellar is closed" in shown.content.decode()
