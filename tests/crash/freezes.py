@@ -19,7 +19,7 @@ from tests.crash import lost
 from tests.crash.abort import Watch, watching
 
 REFUSED = 3
-ALONE = {"claim", "begin", "give back", "heartbeat"}
+ALONE = {"claim", "begin", "give back", "heartbeat", "memory record"}
 """Kinds that are one statement, which is its own transaction: after it nothing is locked."""
 
 
