@@ -33,6 +33,7 @@ class IdempotencyRecord(models.Model):
     PAYLOADS = ("answer",)
     IDENTITY = ("user_id", "method", "path", "key")
     UNSEALED = ()
+    ADDED = ()
     MOMENT = "created_at"
 
     id = models.BigAutoField(primary_key=True)

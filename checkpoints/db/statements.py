@@ -84,6 +84,28 @@ def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
             cursor.execute(text, params)
 
 
+def insert_while(row: Model, held: type[Model], where: Mapping[str, Any], *, lock: bool = True) -> bool:
+    """Insert a new row if there is one of `held` whose fields equal `where`, which stays so until the transaction ends:
+    on PostgreSQL that row is locked against changes, without `lock` it is not; on SQLite whoever inserts is the only
+    one who writes. One statement. False: there is none, and nothing was inserted.
+    """
+    now, model = connections[DEFAULT_DB_ALIAS], type(row)
+    params = params_of(model, [row], now.vendor) + [to_driver(value, now.vendor) for value in where.values()]
+    with now.cursor() as cursor:
+        cursor.execute(_insert_while_sql(model, held, tuple(where), now.vendor, lock), params)
+        return bool(cursor.rowcount)
+
+
+@lru_cache(maxsize=500)
+def _insert_while_sql(model: type[Model], held: type[Model], names: tuple[str, ...], vendor: str, lock: bool) -> str:
+    # In a SELECT nothing but a cast tells the type of a parameter.
+    places = [f"%s::{one.cast}" if vendor == "postgresql" else "%s" for one in columns_of(model)]
+    met = " AND ".join(f"{column(held, name)} = %s" for name in names)
+    locked = " FOR SHARE" if lock and vendor == "postgresql" else ""
+    into = f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)})"
+    return f"{into} SELECT {', '.join(places)} FROM {quoted(held._meta.db_table)} WHERE {met}{locked}"  # noqa: S608
+
+
 def insert_statements(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Statement]:
     parts = [rows[begin : begin + MOST_ROWS] for begin in range(0, len(rows), MOST_ROWS)]
     return [(_insert_sql(model, len(part)), params_of(model, part, vendor)) for part in parts]

@@ -156,6 +156,7 @@ def _intent_rows(lease: Lease, intents: Sequence[Intent]) -> Sequence[TaskResult
         "epoch": lease.epoch,
         "worker": lease.worker,
         "host": me.host,
+        "pid_space": me.pid_space,
         "pid": me.pid,
         "process_started": me.started,
         "superstep": lease.superstep + 1,

@@ -16,6 +16,7 @@ from django.utils import timezone
 from checkpoints import event_log
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db.clock import db_now
+from checkpoints.db.limits import within_limits
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Checkpoint, Run
@@ -28,9 +29,9 @@ from orchestrator.engine.errors import CountersignError, UnknownThing, WrongStat
 def lock_run(run_id: UUID) -> Run:
     """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
     lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
-    would cover that up.
+    would cover that up; `OperationalError` where somebody else keeps it locked.
     """
-    run = Run.objects.select_for_update().filter(id=run_id).first()
+    run = within_limits(Run.objects.select_for_update().filter(id=run_id)).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
     run_row.verify_run_row(run)

@@ -5,17 +5,20 @@ that must run again because memory changed loses its records first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from checkpoints.core.status import Status
+from checkpoints.db import statements
 from checkpoints.memory.shelf import Shelf, off_the_loop
-from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
@@ -23,7 +26,7 @@ from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Task
 from orchestrator.engine.canonical import Json
-from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
+from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.memory import Answer, Standing
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.trace import LIVE, Trace
@@ -40,6 +43,7 @@ class ReplayingShelf:
     mode: str
     live: Shelf
     masked: Callable[[Json], Json] = lambda value: value
+    atomic: bool = False
     refused: CountersignError | None = None
     _records: list[MemoryRecord] | None = None
     _given: set[int] = field(default_factory=set)
@@ -94,21 +98,33 @@ class ReplayingShelf:
         return rows
 
     def _keep(self, kind: str, asked: Json, found: Json) -> bool:
-        """Write a record down. False: somebody else wrote one in its place, and the records were read anew."""
+        """Write a record down. False: somebody else wrote one in its place, and the records were read anew. Raises
+        `StaleLease`: a record that comes after the lease was lost would stand in a run that goes on without it.
+        """
         records = self._loaded()
         n = max((row.n for row in records), default=-1) + 1
         row = _record(self.lease, self.task, n, kind=kind, mode=self.mode, asked=asked, found=found, at=timezone.now())
         row.unrecorded = self._resumed and kind != JOURNAL
         sealed_rows.seal_and_encrypt([row], self.lease.protection)
         try:
-            with transaction.atomic():
-                row.save(force_insert=True)
+            self._insert(row)
         except IntegrityError:
             self._records = self._read()
             return False
         records.append(row)
         self._given.add(n)
         return True
+
+    def _insert(self, row: MemoryRecord) -> None:
+        """Under the fence, in one statement. Raises `IntegrityError`, `StaleLease`."""
+        lease = self.lease
+        held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
+        # An atomic task has its own fence, last; two that held the run's row until then would wait for each other. In
+        # a transaction that the node began by itself the row stays locked until its end.
+        with transaction.atomic() if connection.in_atomic_block else nullcontext():
+            inserted = statements.insert_while(row, Run, held, lock=not self.atomic)
+        if not inserted:
+            raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
 
     def _journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
         kept = self._journaled()

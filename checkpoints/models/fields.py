@@ -37,6 +37,13 @@ class RowId(BigAutoField):
         return None if connection.vendor == "sqlite" else super().db_type_suffix(connection)
 
 
+def pid_space_field() -> "models.CharField[str, str]":
+    """Where a pid counts: see `checkpoints.queue.processes`."""
+    return models.CharField(
+        max_length=80, blank=True, default="", help_text="Boot of the host and pid namespace: where the pid counts."
+    )
+
+
 class Sealed(models.Model):
     """A row that is sealed by the process that writes it: an HMAC-SHA256 over all its fields and the id of its key."""
 
@@ -46,6 +53,8 @@ class Sealed(models.Model):
     """The fields that name a row before it is inserted."""
     UNSEALED: ClassVar[tuple[str, ...]] = ()
     """Fields that may change after the row was sealed."""
+    ADDED: ClassVar[tuple[str, ...]] = ()
+    """Fields that came when rows were sealed already: a seal covers them where one of them is not empty."""
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
 

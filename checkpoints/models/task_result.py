@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.db import models
 
-from checkpoints.models.fields import OfTask, Sealed, hash_field
+from checkpoints.models.fields import OfTask, Sealed, hash_field, pid_space_field
 from checkpoints.models.run import Run
 
 
@@ -24,6 +24,7 @@ class TaskResult(OfTask, Sealed):
     IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt")
     # The checkpoint that lists a result is sealed itself, and says which tasks it lists.
     UNSEALED = ("seq", "thread_ended_at")
+    ADDED = ("pid_space",)
     MOMENT = "intent_at"
 
     id = models.BigAutoField(primary_key=True)
@@ -33,6 +34,7 @@ class TaskResult(OfTask, Sealed):
     epoch = models.BigIntegerField()
     worker = models.UUIDField(null=True, blank=True)
     host = models.CharField(max_length=255, blank=True, default="")
+    pid_space = pid_space_field()
     pid = models.IntegerField(default=0)
     process_started = models.BigIntegerField(default=0, help_text="Clock ticks: tells a reused pid.")
     superstep = models.IntegerField(help_text="The superstep in whose course it ran.")

@@ -3,13 +3,15 @@
 from django.db import models
 
 from checkpoints.core.ids import uuid7
+from checkpoints.models.fields import pid_space_field
 
 
 class Worker(models.Model):
-    """One cluster. Gone is proven by `stopped_at`, or by its process no longer existing on its own host."""
+    """One cluster. Gone is proven by `stopped_at` only; host, pid space, pid and start name its sentinel to people."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     host = models.CharField(max_length=255)
+    pid_space = pid_space_field()
     pid = models.IntegerField()
     process_started = models.BigIntegerField(
         default=0, help_text="Start time of the process in clock ticks: tells a reused pid."

@@ -2,7 +2,7 @@
 
 A seal is an HMAC over all fields of a row, with the payload columns as they are before encryption; so encrypting anew
 changes neither seals nor hashes. A model says what its payload columns are (`PAYLOADS`), which fields name its rows
-(`IDENTITY`), and what changes later and is left out (`UNSEALED`).
+(`IDENTITY`), what changes later and is left out (`UNSEALED`), and what older rows did not have (`ADDED`).
 """
 
 import hmac
@@ -174,10 +174,11 @@ def require_protection(row: Model, column: str, kept: bytes, protection: Protect
 
 @frozen
 class _Shape:
-    """What sealing needs to know of a model. `values` gives all sealed fields but the payload columns."""
+    """What sealing needs to know of a model. `values` gives all sealed fields but the payload columns and `added`."""
 
     head: bytes
     values: Callable[[Any], tuple[Any, ...]]
+    added: tuple[str, ...]
     payloads: tuple[str, ...]
     identity: tuple[str, ...]
     moment: str
@@ -187,11 +188,11 @@ class _Shape:
 def _shape(model: type[Model]) -> _Shape:
     given: Any = model
     payloads = tuple(given.PAYLOADS)
-    left_out = _NEVER | frozenset(given.UNSEALED) | frozenset(payloads)
+    left_out = _NEVER | frozenset(given.UNSEALED) | frozenset(given.ADDED) | frozenset(payloads)
     kept = [f for f in model._meta.concrete_fields if f.name not in left_out and not _numbered(f)]
     table, names = model._meta.db_table, [f.attname for f in kept]
     head = canonical.framed("countersign row 1", table, *names, "payloads", *payloads)
-    return _Shape(head, attrgetter(*names), payloads, tuple(given.IDENTITY), given.MOMENT)
+    return _Shape(head, attrgetter(*names), given.ADDED, payloads, tuple(given.IDENTITY), given.MOMENT)
 
 
 def _numbered(field: Any) -> bool:
@@ -203,6 +204,9 @@ def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> by
     """What a seal is made of: the model's names, one JSON list of values and of lengths of payloads, the payloads."""
     shape = _shape(type(row))
     values = [protection.encrypted, protection.hash_key, *shape.values(row), *map(len, payloads)]
+    # One value more than a row has that was sealed before these fields were there: neither passes for the other.
+    if shape.added and any(added := [getattr(row, name) for name in shape.added]):
+        values.append(added)
     return b"".join((shape.head, orjson.dumps(values, _plain, _OPTIONS), *payloads))
 
 

@@ -27,6 +27,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.TamperedRow: 409,
     errors.WrongKey: 409,
     errors.MemoryConflict: 409,
+    errors.OpenTransaction: 409,
     errors.PayloadTooLarge: 413,
     errors.InvalidValue: 422,
     errors.InvalidGraph: 422,

@@ -154,6 +154,14 @@ class SaveFailed(_Named):
     code_of_class = "save_failed"
 
 
+class OpenTransaction(_Named):
+    """Nodes were to run inside a transaction of their caller, which could undo the record of what they did. Call the
+    verb after the commit, or outside the atomic block.
+    """
+
+    code_of_class = "open_transaction"
+
+
 class MemoryConflict(_Named):
     """The memory trace was changed by another run meanwhile. The task runs again on what is there now."""
 

@@ -17,6 +17,7 @@ from django.db import Error, IntegrityError, connection
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
+from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
@@ -60,14 +61,18 @@ def never() -> bool:
 
 
 def run_slice(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
-    """Execute one slice of one run. Does nothing where this epoch does not, or no longer, hold the lease."""
+    """Execute one slice of one run. Does nothing where this epoch does not, or no longer, hold the lease. Raises
+    `OpenTransaction`.
+    """
+    refuse_open_transaction("run_slice")
     lease = leases.begin_lease(run_id, epoch, worker=worker)
     if lease is not None:
         run_begun_slice(lease, draining=draining)
 
 
 def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> None:
-    """One slice of a run that was begun."""
+    """One slice of a run that was begun. Raises `OpenTransaction`; the lease then runs out by itself."""
+    refuse_open_transaction("run_begun_slice")
     try:
         with Heartbeat(lease) as heart:
             _slice(lease, heart, draining)

@@ -30,9 +30,9 @@ State = dict[str, dict[str, Any]]
 
 def open_memory(lease: Lease, graph: Compiled, task: Task) -> Memory:
     """The memory of one attempt."""
-    mode, live = graph.memory_mode(task.node), memory_shelf.Shelf(lease.protection)
-    shelf: Shelf = live if mode == LIVE else read_records.ReplayingShelf(lease, task, mode, live, _masked)
-    journals = mode == JOURNALED and not graph.nodes[task.node].journaled
+    mode, live, node = graph.memory_mode(task.node), memory_shelf.Shelf(lease.protection), graph.nodes[task.node]
+    shelf: Shelf = live if mode == LIVE else read_records.ReplayingShelf(lease, task, mode, live, _masked, node.atomic)
+    journals = mode == JOURNALED and not node.journaled
     limit = conf().max_value_bytes
     return Memory(shelf, mode=mode, journals=journals, limit=limit, run=lease.id, node=task.node, masked=_masked)
 

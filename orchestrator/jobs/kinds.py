@@ -14,6 +14,7 @@ from django.db import Error, connection
 
 from checkpoints import retention
 from checkpoints.conf import conf
+from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
@@ -49,7 +50,8 @@ def ensure_standing() -> None:
 
 
 def run_job(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -> None:
-    """One slice of one job. Leaves quietly where the lease is not, or no longer, his."""
+    """One slice of one job. Leaves quietly where the lease is not, or no longer, his. Raises `OpenTransaction`."""
+    refuse_open_transaction("run_job")
     lease = jobs.begin_job(job_id, epoch)
     if lease is None:
         return
@@ -65,7 +67,10 @@ def run_job(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -
 
 
 def advance(job_id: UUID) -> Job:
-    """Claim the job and work on it here and now, until it ends or is not due. For commands and tests."""
+    """Claim the job and work on it here and now, until it ends or is not due. For commands and tests. Raises
+    `OpenTransaction` inside a transaction of the caller, before anything is claimed.
+    """
+    refuse_open_transaction("jobs.advance")
     while epoch := jobs.claim_one(job_id):
         run_job(job_id, epoch)
     return Job.objects.get(id=job_id)

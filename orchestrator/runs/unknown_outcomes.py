@@ -114,7 +114,9 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
 
 
 def _gone(row: TaskResult) -> bool:
-    """Whether the attempt's worker is proven gone: its cluster said so, or its process is not there any more."""
+    """Whether the attempt's worker is proven gone: its cluster said so, or its process is not there any more
+    where this one would see it.
+    """
     if row.worker and Worker.objects.filter(id=row.worker, stopped_at__isnull=False).exists():
         return True
-    return Process(row.host, row.pid, row.process_started).is_gone()
+    return Process(row.host, row.pid_space, row.pid, row.process_started).is_gone()

@@ -1,7 +1,7 @@
 """What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call nothing else.
 
-Each verb is one transaction, or joins the caller's. `by=None` means the system (commands without --by). Permissions are
-asked by the faces; what is refused here is refused to everybody.
+Each verb is one transaction, or joins the caller's; but `advance` runs nodes, and refuses inside one. `by=None` means
+the system (commands without --by). Permissions are asked by the faces; what is refused here is refused to everybody.
 """
 
 import re
@@ -22,6 +22,7 @@ from checkpoints.core.arguments import checked_moment, checked_number, checked_p
 from checkpoints.core.ids import is_storable, unknown_thing, uuid7
 from checkpoints.core.status import Status
 from checkpoints.db import query_cache
+from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.db.clock import db_in
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
@@ -170,8 +171,10 @@ def advance(run_id: UUID | str) -> Run:
     """Claim the run and work on it here and now, until it is paused, ended, stopped or waits. For commands and tests.
 
     Does nothing while another lease is live; takes over an expired one. Like a worker it leaves alone what this process
-    has no version for, unless it has the graph's newest and can say that the run's is gone.
+    has no version for, unless it has the graph's newest and can say that the run's is gone. Raises `UnknownThing`, and
+    `OpenTransaction` inside a transaction of the caller, before anything is claimed.
     """
+    refuse_open_transaction("runs.advance")
     run = get(run_id)
     while is_ours(run.graph, run.fingerprint) and (claim := leases.claim_one(run.id)):
         loop.run_slice(claim.id, claim.epoch)

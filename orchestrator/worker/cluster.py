@@ -17,6 +17,7 @@ from django.db import Error, connections
 from django_q import cluster as stock
 
 from checkpoints.conf import conf
+from checkpoints.db.limits import limit_connections
 from orchestrator.worker import registration
 from orchestrator.worker.broker import RunBroker
 from orchestrator.worker.signals import StopRequest
@@ -42,9 +43,12 @@ class RunSentinel(stock.Sentinel):
     """Guards the pool; where a death may have left a lock behind, it gives the whole cluster up."""
 
     def start(self) -> None:
-        """Spawn and guard, in a process group of its own, deaf to signals meant for the main process."""
+        """Spawn and guard, in a process group of its own, deaf to signals meant for the main process. What it forks has
+        connections with limits.
+        """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.setpgid(0, 0)
+        limit_connections()
         super().start()
 
     def reincarnate(self, process: Any) -> None:

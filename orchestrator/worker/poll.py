@@ -4,6 +4,7 @@ Named in the settings of such a project: its doorbell puts `look` into its queue
 for the rows say what is due and each is claimed first.
 """
 
+from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.queue import jobs, leases
 from orchestrator.execution import loop
 from orchestrator.jobs import kinds
@@ -14,7 +15,10 @@ MOST = 100
 
 
 def look(most: int = MOST) -> int:
-    """Take what is due, one slice after the other, until nothing is or `most` were worked on. Gives how many."""
+    """Take what is due, one slice after the other, until nothing is or `most` were worked on. Gives how many. Raises
+    `OpenTransaction` inside a transaction of the caller, before anything is claimed.
+    """
+    refuse_open_transaction("look")
     kinds.ensure_standing()
     can, done = claimable.claimable(), 0
     while done < most:

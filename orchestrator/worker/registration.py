@@ -11,7 +11,7 @@ from uuid import UUID
 from checkpoints.db.clock import db_now
 from checkpoints.db.statements import update_returning
 from checkpoints.models import Worker
-from checkpoints.queue.processes import started_ticks
+from checkpoints.queue.processes import pid_space, started_ticks
 from orchestrator import discovery
 from orchestrator.jobs import kinds
 from orchestrator.worker import claimable
@@ -52,6 +52,7 @@ class Registration:
         Worker.objects.create(
             id=self._state.worker,
             host=socket.gethostname(),
+            pid_space=pid_space(),
             pid=sentinel,
             process_started=started_ticks(sentinel),
             started_at=db_now(),

@@ -1,4 +1,4 @@
-"""Arms the kill points where COUNTERSIGN_KILL asks for one."""
+"""Arms the kill points where COUNTERSIGN_KILL asks for one, and a freeze where COUNTERSIGN_FREEZE does."""
 
 import os
 
@@ -14,3 +14,7 @@ class CrashConfig(AppConfig):
             from tests.crash import faults
 
             faults.arm()
+        if os.environ.get("COUNTERSIGN_FREEZE"):
+            from tests.crash import freezes
+
+            freezes.arm()

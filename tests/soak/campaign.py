@@ -22,7 +22,7 @@ from django.db import Error, connection
 
 from checkpoints.core.status import ENDS
 from checkpoints.models import Run
-from tests.soak import judging, people, service
+from tests.soak import freezes, judging, people, service
 from tests.soak.chaos import Chaos, Target, percentile
 from tests.soak.judging import Verdict
 from tests.support.processes import ROOT, environment
@@ -85,20 +85,21 @@ class Campaign:
     def _chaos(self) -> Chaos:
         dice = random.Random(self.options.seed)
         made = [self._cluster() for _ in range(self.options.clusters)]
-        chaos = Chaos(made, self._cluster, dice, LEASE_SECONDS, self.restart)
+        chaos = Chaos(made, self._cluster, dice, LEASE_SECONDS, self.restart, self.folder)
         if self.options.only_workers:
-            chaos.roles, chaos.signals, chaos.restart = ("worker",), (signal.SIGKILL,), None
+            chaos.roles, chaos.signals, chaos.restart, chaos.freezes = ("worker",), (signal.SIGKILL,), None, None
         return chaos
 
     def _cluster(self) -> Target:
         log = self.folder / f"worker-{uuid4().hex}.log"
         times = {"COUNTERSIGN_LEASE_SECONDS": str(LEASE_SECONDS), "COUNTERSIGN_SLICE_SECONDS": "1"}
+        env = times if self.options.only_workers else {**times, freezes.FOLDER: str(self.folder)}
         return Target(
             log,
             workers=self.options.workers,
             DJANGO_SETTINGS_MODULE=SETTINGS,
             COUNTERSIGN_LOG_LEVEL="WARNING",
-            **times,
+            **env,
         )
 
     def _trouble(self, chaos: Chaos, begun: float) -> None:

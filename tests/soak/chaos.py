@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import Error, connection
 
 from checkpoints.models import Run, Worker
+from tests.soak import freezes
 from tests.support.clusters import Cluster, children, send
 
 ROLES = ("main", "sentinel", "pusher", "monitor", "worker", "worker", "all")
@@ -23,7 +24,8 @@ ROLES = ("main", "sentinel", "pusher", "monitor", "worker", "worker", "all")
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP, signal.SIGTERM)
 MEASURED = 0.5
 """Share of the kills of a whole cluster after which there is peace until its runs are taken over, which is timed."""
-
+IN_TRANSACTION = 0.25
+"""Share of the troubles that are freezes inside a transaction."""
 
 PEACE_SECONDS = 15.0
 
@@ -74,13 +76,16 @@ class Orphan:
 
 @dataclass
 class Chaos:
-    """The troubles of one soak. `lease` in seconds; `restart` restarts the database, where that can be done."""
+    """The troubles of one soak. `lease` in seconds; `restart` restarts the database, where that can be done; `freezes`
+    is the folder in which its clusters are asked to freeze inside a transaction.
+    """
 
     clusters: list[Target]
     make: Callable[[], Target]
     dice: random.Random
     lease: float
     restart: Callable[[], None] | None = None
+    freezes: Path | None = None
     roles: tuple[str, ...] = ROLES
     signals: tuple[signal.Signals, ...] = SIGNALS
     counted: Counter[str] = field(default_factory=Counter)
@@ -96,6 +101,9 @@ class Chaos:
         if self.restart and self.dice.random() < 0.04:
             self.restart()
             self.counted["database restart"] += 1
+            return
+        if self.freezes and self.dice.random() < IN_TRANSACTION:
+            freezes.ask(self.freezes)
             return
         target, role, number = map(self.dice.choice, (self.clusters, self.roles, self.signals))
         pids = target.role(role, self.dice)
@@ -124,6 +132,7 @@ class Chaos:
 
     def care(self) -> None:
         """Wake what was frozen long enough, start clusters that have ended, and note takeovers."""
+        self._note_freezes()
         self._thaw(time.monotonic())
         for n, target in enumerate(self.clusters):
             if target.main.poll() is not None:
@@ -131,6 +140,12 @@ class Chaos:
                 self.clusters[n] = self.make()
             target.look()
         self._note_takeovers()
+
+    def _note_freezes(self) -> None:
+        frozen = freezes.taken(self.freezes) if self.freezes else []
+        if frozen:
+            self.counted["SIGSTOP inside a transaction"] += len(frozen)
+            self._frozen.append((time.monotonic() + self.lease * self.dice.uniform(1.2, 2.0), frozen))
 
     def _thaw(self, now: float) -> None:
         for until, pids in self._frozen:
@@ -154,6 +169,10 @@ class Chaos:
 
     def end(self) -> None:
         """No more troubles: wake everybody."""
+        if self.freezes:
+            freezes.take_back(self.freezes)
+            time.sleep(0.1)  # whoever has taken it by now stands still by then
+        self._note_freezes()
         self._thaw(float("inf"))
 
     def stop(self) -> None:

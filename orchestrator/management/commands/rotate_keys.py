@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from checkpoints import key_rotation
 from checkpoints.conf import keyring
+from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs as job_queue
@@ -38,6 +39,9 @@ class Command(command_line.DatabaseCommand):
             newest, behind = keyring().encrypter, key_rotation.behind()
         if options["dry_run"]:
             return self._end(options, {"key": newest, "behind": behind}, _counts(behind) or "Nothing is behind.")
+        if not options["job"]:
+            with command_line.one_clear_line():
+                refuse_open_transaction("rotate_keys")
         person = command_line.person(options["by"])
         job = job_queue.add_job(KIND, name=KIND, by=person.get_username() if person else "")
         if options["job"]:

@@ -1,22 +1,25 @@
 """Kept texts: a later call has values of its own; and a fan-out's journal costs a bounded number of statements."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from checkpoints.db import query_cache
+from checkpoints.db import bulk, query_cache
 from checkpoints.db.clock import db_in
 from checkpoints.db.statements import update_returning
+from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
-from checkpoints.models import LateResult, Run, TaskResult
+from checkpoints.ledger import commit as ledger
+from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Claimable
+from checkpoints.queue.leases import Claimable, Lease
 from orchestrator import runs
 from orchestrator.engine import END, START, Send, Task
 from orchestrator.execution import loop
@@ -176,3 +179,32 @@ def test_a_process_that_can_do_nothing_finds_nothing() -> None:
 
 def test_a_query_that_can_have_no_row_has_none() -> None:
     assert not query_cache.exists(lambda: Run.objects.filter(pk__in=[]).values("id"))
+
+
+def _few_events(lease: Lease) -> None:
+    ledger.append_events(lease, [NewEvent("x" * 41)])
+
+
+def _many_events(lease: Lease) -> None:
+    ledger.append_events(lease, [NewEvent("x" * 41) for _ in range(20)])
+
+
+def _intents_of_one_host(lease: Lease) -> None:
+    rows = [journal._intent_rows(lease, _intents(_leaf(n)))[0] for n in range(2)]
+    for row in rows:
+        row.host = "h" * 256
+    bulk.insert_all(rows, ("index", "seal"))
+
+
+def _intents_of_other_effects(lease: Lease) -> None:
+    journal.write_intents(lease, [replace(one, effect="e" * 11) for one in _intents(_leaf(0), _leaf(1))])
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no lengths")
+@pytest.mark.parametrize("write", [_few_events, _many_events, _intents_of_one_host, _intents_of_other_effects])
+def test_a_text_that_is_too_long_is_refused_and_never_cut(write: Any) -> None:
+    lease = held(_run(3))
+    events = RunEvent.objects.count()
+    with pytest.raises(DataError, match="too long"):
+        write(lease)
+    assert (RunEvent.objects.count(), TaskResult.objects.count()) == (events, 0)

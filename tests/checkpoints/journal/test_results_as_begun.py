@@ -78,7 +78,8 @@ def test_what_begin_gives_is_what_is_in_the_table(lease: Lease) -> None:
 
 CHANGED: dict[str, Any] = {
     "node": "other", "visit": 2, "index": 7, "attempt": 2, "effect": "write", "epoch": 99, "worker": uuid4(),
-    "host": "elsewhere", "pid": 1, "process_started": 1, "superstep": 9, "input_hash": "f" * 64,
+    "host": "elsewhere", "pid_space": "elsewhere", "pid": 1, "process_started": 1, "superstep": 9,
+    "input_hash": "f" * 64,
     "intent_at": timezone.now() - timedelta(days=1), "over_at": timezone.now(), "outcome": "not_done",
     "output": b"\x01{}", "error": b"\x01{}", "result_at": timezone.now(), "took_ms": 5, "settled_reason": b"\x01\"x\"",
     "seal": b"0" * 32, "seal_key": "another",

@@ -10,7 +10,8 @@ from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Retry, Send, Write
+from orchestrator.engine import END, START, Gate, Retry, Send, Task, Write
+from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.runs.labels import progress_of
 from tests.support import cast, run_actions
 from tests.support.run_actions import event_payloads, pending, sign, state
@@ -257,3 +258,14 @@ def test_what_siblings_returned_is_kept_where_a_gate_cannot_be_opened_and_the_re
     runs.resume(run.id)
     run = runs.advance(run.id)
     assert (run.status, ran) == (Status.PAUSED, ["beside"])
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.25, 1.0])
+def test_pauses_between_attempts_are_spread_by_the_share_that_was_asked_for(jitter: float) -> None:
+    retry, task, middle = Retry(backoff=2.0, factor=3.0, jitter=jitter), Task("node", 1), 6.0
+    context = SuperstepContext.__new__(SuperstepContext)
+    pauses = [context.pause(retry, 2, task) for _ in range(1000)]
+    least, most = middle * (1 - jitter), middle * (1 + jitter)
+    assert least <= min(pauses) <= least + jitter
+    assert most - jitter <= max(pauses) <= most
+    assert len(set(pauses)) == (1 if jitter == 0 else 1000)

@@ -1,6 +1,7 @@
 """Effects whose outcome nobody knows, results for another input, and keys that are taken."""
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.models import Run, TaskResult, Worker
+from checkpoints.queue.processes import pid_space
 from orchestrator import runs
 from orchestrator.engine import END, START, Graph, NotDone, Retry, Task
 from orchestrator.engine.errors import KeyConflict, WrongStatus
@@ -98,6 +100,29 @@ def test_a_worker_that_is_alive_elsewhere_proves_nothing(calls: list[int], peopl
     rewrite(TaskResult.objects.get(run=run), worker=worker.id, host="elsewhere", process_started=1)
     with pytest.raises(WrongStatus):
         _did_not(run, people)
+
+
+NOWHERE_NEAR = {
+    "a row from before": {"pid_space": ""},
+    "another container with this host name": {"pid_space": f"{pid_space().split(':')[0]}:1"},
+    "another boot of this host": {"pid_space": f"0:{pid_space().split(':')[1]}"},
+}
+
+
+@pytest.mark.parametrize("place", NOWHERE_NEAR.values(), ids=NOWHERE_NEAR)
+def test_a_pid_that_counts_elsewhere_proves_nothing_and_when_its_time_is_over_an_extra_yes_is_asked_for(
+    place: dict[str, str], calls: list[int], people: cast.People
+) -> None:
+    run = _unknown(calls)
+    rewrite(TaskResult.objects.get(run=run), process_started=1, **place)
+    with pytest.raises(WrongStatus) as refused:
+        _did_not(run, people, accept_risk=True)
+    assert "until" in refused.value.facts
+    rewrite(TaskResult.objects.get(run=run), over_at=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(WrongStatus) as refused:
+        _did_not(run, people)
+    assert refused.value.facts["needs"] == "accept_risk"
+    assert _did_not(run, people, accept_risk=True).status == Status.QUEUED
 
 
 def test_an_unknown_effect_is_not_made_again_though_its_run_is_queued_without_a_settling(calls: list[int]) -> None:
