@@ -10,6 +10,8 @@ from django.views.decorators.http import require_safe
 from approvals import inbox, permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
 from approvals.views.page import render
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import protection_of
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
 CAME_BACK = {
@@ -32,6 +34,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     still_open = ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
         "receipt": receipt,
+        "fault": fault_of(receipt, protection_of(receipt.run)),
         "run": receipt.run,
         "lines": lines,
         "title": _title(len(counted), len(came_back), len(lines)),

@@ -130,7 +130,7 @@ def verify_row(row: Model, protection: Protection, *, at: datetime | None = None
     if not kept:
         raise TamperedRow(f"{name_of(row)} has no seal", row=name_of(row))
     plain = [_decrypted_in(row, name, protection) for name in shape.payloads]
-    if not hmac.compare_digest(mac_of(key_id, _sealed(row, protection, plain), name_of(row)), kept):
+    if not hmac.compare_digest(mac_of(key_id, _sealed(row, protection, plain), lambda: name_of(row)), kept):
         raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
     if keyring().compromised:
         refuse_compromised(key_id, at or getattr(row, shape.moment, None), name_of(row))
@@ -142,11 +142,12 @@ def verify_rows(rows: Iterable[Model], protection: Protection) -> None:
         verify_row(row, protection)
 
 
-def mac_of(key_id: str, data: bytes, what: str) -> bytes:
-    """The HMAC that a seal is compared with. Raises `WrongKey`, naming `what`, where the key is unknown."""
+def mac_of(key_id: str, data: bytes, name: Callable[[], str]) -> bytes:
+    """The HMAC that a seal is compared with. Raises `WrongKey`, with the row's `name`, where the key is unknown."""
     try:
         return keyring().mac(key_id, data)
     except WrongKey as error:
+        what = name()
         raise WrongKey(f"{what} cannot be verified: {error.message}", row=what, key=key_id) from error
 
 

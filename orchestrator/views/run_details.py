@@ -7,8 +7,9 @@ from approvals.views.edit_script import Steps, shared_start
 from checkpoints import timeline
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
-from checkpoints.sealing.sealed_columns import read_value as value_of
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.frontier import visit_of
@@ -86,7 +87,7 @@ def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     """The whole state by partition, long values folded."""
     parts = []
     for name in PARTITIONS:
-        value = value_of(checkpoint.run, "input") if name == "input" else snapshot[name]
+        value = timeline.input_of(checkpoint.run) if name == "input" else snapshot[name]
         rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) else []
         parts.append({"name": name, "rows": rows, "size": sum(row["size"] for row in rows)})
     order = ("scratch", "artifacts", "input", "diagnostics")
@@ -119,7 +120,9 @@ def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
                 rows[row.write] = row
     shown = [row for row in rows.values() if (row.node, row.visit) in visits]
     for row in shown:
-        row.text = compact(value_of(row, "value"))  # type: ignore[attr-defined]
+        row.fault = fault_of(row, protection_of(checkpoint.run))  # type: ignore[attr-defined]
+        value = read_or_reason(row, "value")
+        row.text = compact(value)  # type: ignore[attr-defined]
     return {"rows": shown, "count": len(shown)}
 
 
@@ -137,13 +140,13 @@ def result_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[st
     ).select_related("settled_by")
     kept = [row for row in journal if any((e["node"], e.get("visit", 1)) == (row.node, row.visit) for e in entries)]
     done = {(row.node, row.visit) for row in kept}
-    rows = [_result(row) for row in kept]
+    rows = [_result(row, protection_of(checkpoint.run)) for row in kept]
     rows += [_unkept(entry) for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
     return {"rows": rows, "count": len(rows)}
 
 
-def _result(row: TaskResult) -> dict[str, Any]:
-    output = value_of(row, "output")
+def _result(row: TaskResult, protection: Protection) -> dict[str, Any]:
+    output = read_or_reason(row, "output")
     return {
         "task": row.task,
         "effect": row.effect,
@@ -153,6 +156,7 @@ def _result(row: TaskResult) -> dict[str, Any]:
         "ms": row.took_ms,
         "output": "" if output is None else _cut(output),
         "kept": "nothing recorded",
+        "fault": fault_of(row, protection),
     }
 
 
@@ -174,7 +178,8 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     """Two hundred lines of the log, from the number asked for."""
     given = query.get("e", "")
     start = int(given) if given.isdecimal() else max(0, checkpoint.run.event_seq - EVENTS)
-    rows = [facts(row) for row in timeline.events_after(checkpoint.run_id, start, limit=EVENTS)]
+    found = timeline.events_after(checkpoint.run_id, start, limit=EVENTS)
+    rows = around(found, protection_of(checkpoint.run))
     at = int(query["at"]) if query.get("at", "").isdecimal() else None
     last = rows[-1].seq if rows else start
     return {
@@ -185,8 +190,9 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     }
 
 
-def facts(event: RunEvent) -> RunEvent:
-    """The line with a few words of its payload."""
+def _facts(event: RunEvent, protection: Protection) -> RunEvent:
+    """The line with a few words of its payload, and whether it is as it was sealed."""
+    event.fault = fault_of(event, protection)  # type: ignore[attr-defined]
     payload = read_or_reason(event, "payload") or {}
     words = payload if isinstance(payload, str) else _words(event.type, payload)
     event.more = words if len(words) <= 200 else f"{words[:200]}…"  # type: ignore[attr-defined]
@@ -217,6 +223,6 @@ TABS: dict[str, tuple[str, Detail]] = {
 }
 
 
-def around(events_: Iterable[RunEvent]) -> list[RunEvent]:
-    """Lines for the side column."""
-    return [facts(event) for event in events_]
+def around(events_: Iterable[RunEvent], protection: Protection) -> list[RunEvent]:
+    """Lines of a log as pages show them."""
+    return [_facts(event, protection) for event in events_]
