@@ -19,6 +19,7 @@ from checkpoints.verification.memory import remembered
 from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.run import ended, run_row
 from checkpoints.verification.timeline import timeline
+from checkpoints.verification.uploads import uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
 __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "verify_run"]
@@ -26,7 +27,7 @@ __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "verify_run"
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, ended]
+EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, uploaded, ended]
 """Who looks at a run, in order: the first fault found is the one that is named."""
 
 
