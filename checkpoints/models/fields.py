@@ -46,6 +46,8 @@ class Sealed(models.Model):
     """The fields that name a row before it is inserted."""
     UNSEALED: ClassVar[tuple[str, ...]] = ()
     """Fields that may change after the row was sealed."""
+    SEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
+    """Fields that seals of the first format left out. What is written now is sealed with them."""
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
 

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 from checkpoints import uploads
 from checkpoints.models import Upload
+from checkpoints.sealing import sealed_columns
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, PayloadLost, PayloadsUnavailable, UnknownThing
 
 
 def uploaded(subject: Subject) -> Iterator[Fault]:
     """Each file is read chunk by chunk, whatever its size."""
     try:
-        data = subject.payload(subject.run, "input")
+        given = sealed_columns.read_value(subject.run, "input")
     except CountersignError:
         return  # which the examiner of the run's row has named
-    for ref in uploads.refs_in(canonical.loads(data) if data else None):
+    for ref in uploads.refs_in(given):
         what = f"{Upload._meta.db_table} {ref['file']}"
         try:
             uploads.verify_ref(ref)
