@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.audit import audit
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
@@ -22,7 +23,7 @@ from checkpoints.verification.timeline import timeline
 from checkpoints.verification.uploads import uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
-__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "verify_run"]
+__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "verify_run"]
 
 MOST_FAULTS = 100
 TRIES = 3
