@@ -47,8 +47,8 @@ def signed_by(user: Any) -> "QuerySet[ApprovalRequest]":
 
 
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """The same rows with their run, as lists want them: no input, no error, no seals."""
-    return requests.select_related("run").defer("seal", "run__input", "run__error", "run__seal", "run__facts")
+    """The same rows with their run, as lists want them: of the run no input, no error."""
+    return requests.select_related("run").defer("run__input", "run__error", "run__progress", "run__tape")
 
 
 def mark_of(user: Any) -> Mark:

@@ -25,7 +25,8 @@ class ApprovalRequest(OfTask, Sealed):
 
     PAYLOADS = ("title", "facts", "why")
     IDENTITY = ("run_id", "id")
-    UNSEALED = ("status", "outcome", "settled_at", "settled_seq", "deadline")
+    UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
+    SEALED_SINCE_2 = ("deadline",)
     MOMENT = "opened_at"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -119,13 +120,22 @@ class Receipt(Sealed):
 
 
 class Decision(Sealed):
-    """One person's verdict on one revision of one write. Append-only: the ORM refuses, and so does the database."""
+    """One person's verdict on one revision of one write, or the system's that it needs none (`not_needed`).
+
+    Append-only: the ORM refuses, and so does the database.
+    """
 
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     IDENTITY = ("run", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    request = models.ForeignKey(ApprovalRequest, on_delete=models.PROTECT, related_name="decisions")
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="decisions",
+        help_text="Empty where the gate needed nobody, so that nobody was asked.",
+    )
     receipt = models.ForeignKey(Receipt, on_delete=models.PROTECT, null=True, related_name="decisions")
     run = models.UUIDField()
     line = models.PositiveIntegerField()
@@ -134,10 +144,12 @@ class Decision(Sealed):
     position = models.PositiveIntegerField()
     channel = models.CharField(max_length=200)
     revision = models.PositiveIntegerField(
-        help_text="The revision it counts for: after an edit, the one that the edit made."
+        help_text="The revision it counts for: after an edit, the one that the edit made; 0 where nothing was held."
     )
-    seen_hash = models.CharField(max_length=64, help_text="The hash of what was on the screen.")
-    verdict = models.CharField(max_length=8, choices=[(v, v) for v in ("approve", "reject", "edit")])
+    seen_hash = models.CharField(
+        max_length=64, help_text="The hash of what was on the screen; empty where nobody was asked."
+    )
+    verdict = models.CharField(max_length=10, choices=[(v, v) for v in ("approve", "reject", "edit", "not_needed")])
     old_value = models.BinaryField(help_text="Packed canonical JSON: the channel's value when it was decided.")
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(default=b"", help_text="Packed canonical JSON; empty for a rejection.")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Model
 
-from approvals.gates import request_state
+from approvals.gates import request_state, waivers
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer, RequestStatus
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
@@ -18,9 +18,11 @@ from checkpoints.verification import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
-_LINES = ("request_opened", "decision_signed", "write_rebased", "request_settled")
+_LINES = ("request_opened", "decision_signed", waivers.LINE, "write_rebased", "request_settled")
 _CLOSED = {"applied": "gate_applied", "withdrawn": "request_withdrawn", "expired": "request_expired"}
 """The line that says what became of a request, by its status."""
+_DECIDED = {False: "decision_signed", True: waivers.LINE}
+"""The line that a decision names, by whether it says that none was needed."""
 _JUDGED = (RequestStatus.OPEN, RequestStatus.SETTLED, RequestStatus.APPLIED)
 """Statuses that follow from the decisions; the others say that nobody decides any more."""
 
@@ -37,11 +39,11 @@ def _decisions(subject: Subject) -> Iterator[Fault]:
     run, count = subject.run, 0
     for page in pages(Decision.objects.filter(run=run.id), "id"):
         count += len(page)
-        signed = RunEvent.objects.filter(run=run.id, type="decision_signed", seq__in={row.event_seq for row in page})
-        lines = set(signed.values_list("seq", flat=True))
+        made = RunEvent.objects.filter(run=run.id, type__in=_DECIDED.values(), seq__in={row.event_seq for row in page})
+        lines = set(made.values_list("seq", "type"))
         for row in page:
             fault = subject.seal_of(row)
-            if fault is None and row.event_seq not in lines:
+            if fault is None and (row.event_seq, _DECIDED[row.verdict == waivers.VERDICT]) not in lines:
                 fault = subject.fault(row, f"has no line {row.event_seq} in the log")
             if fault is not None:
                 yield fault
@@ -61,6 +63,8 @@ def _lines(subject: Subject) -> Iterator[Fault]:
     for page in pages(RunEvent.objects.filter(run=subject.run.id, type__in=_LINES), "seq"):
         logged = [(line, facts) for line in page if (facts := _facts(subject, line)) is not None]
         yield from _signed(subject, [line for line, _ in logged if line.type == "decision_signed"])
+        unasked = {UUID(one) for _, facts in logged for one in facts.get("decisions", ())}
+        yield from _missing(subject, Decision, unasked)
         requests = {UUID(facts["request"]) for _, facts in logged if "request" in facts}
         yield from _missing(subject, ApprovalRequest, requests)
         yield from _revised(subject, [one for line, facts in logged for one in _revisions(line, facts)])

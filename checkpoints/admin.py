@@ -16,7 +16,10 @@ from checkpoints import models
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
+from checkpoints.models.fields import Sealed
+from checkpoints.sealing.seal_fault import fault_of, fault_of_run
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
 
@@ -68,10 +71,28 @@ def _binary(model: type[Model]) -> list[str]:
 
 
 def shown_fields(model: type[Model]) -> tuple[Field, ...]:
-    """Every column: payloads unpacked, seals left out, which say nothing to a reader."""
+    """Every column: payloads unpacked, and in the place of the seal whether the row is as it was sealed."""
     binary = set(_binary(model))
     names = [field.name for field in model._meta.concrete_fields if field.name != "seal"]
-    return tuple(_unpacked(name) if name in binary else name for name in names)
+    sealed: tuple[Field, ...] = (as_sealed,) if issubclass(model, Sealed) else ()
+    return (*sealed, *(_unpacked(name) if name in binary else name for name in names))
+
+
+@admin.display(description="as it was sealed")
+def as_sealed(row: Any) -> str:
+    """Whether a row is as it was sealed; else what is wrong with it."""
+    fault = fault_of_run(row) if isinstance(row, models.Run) else fault_of(row, _protection_of(row))
+    return "yes" if fault is None else f"{'tampered' if fault.tampered else 'not verified'}: {fault.reason}"
+
+
+def _protection_of(row: Any) -> Protection:
+    """That of the row's run; rows of the installation say themselves whether they are encrypted."""
+    if isinstance(row, models.MemoryTrace):
+        return Protection(row.encrypted)
+    run = getattr(row, "run_id", None) or getattr(row, "run", None)
+    if run is None or isinstance(row, models.AuditLine):
+        return PLAIN
+    return protection_of(models.Run.objects.only("encrypted", "hash_key").get(id=run))
 
 
 def _unpacked(name: str) -> Callable[[Any], SafeString]:
@@ -142,10 +163,14 @@ class RunEventAdmin(ReadOnlyRows):
 class MemoryTraceAdmin(ReadOnlyRows):
     """What is remembered. Whoever may delete it has it forgotten: its content goes, its version stays."""
 
-    list_display = ("namespace", "key", "version", "strength", "deleted", "run", "node", "at")
+    list_display = ("namespace", "key", "version", "strength", "deleted", "run", "node", "at", as_sealed)
     list_filter = ("deleted",)
     search_fields = ("namespace", "key")
     actions = ()
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
+        """With what their seals cover, for the list says whether each is as it was sealed."""
+        return admin.ModelAdmin.get_queryset(self, request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         allowed = bool(request.user.has_perm("checkpoints.delete_memorytrace"))

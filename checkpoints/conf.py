@@ -52,6 +52,7 @@ class Conf:
     payloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_payloads: str = "database"
     direct_statements: bool = True
+    audit_head_file: str = ""
 
     def __post_init__(self) -> None:
         for name in _ABOVE_NOTHING:

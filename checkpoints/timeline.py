@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.db import DEFAULT_DB_ALIAS
 from django.db.models import F, Q, QuerySet
 
 from checkpoints.core.alias import parsed
@@ -22,16 +21,13 @@ from checkpoints.db import rows as db_rows
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
-from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_columns import read_value, unpack_json
+from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _BY_ADDRESS = ("node", "visit", "index", "position")
-_LISTED = (
-    "id", "run_id", "seq", "superstep", "line", "source", "parent", "created_at", "committed", "format", "graph",
-    "version", "fingerprint", "stored_size", "state_size", "nodes", "changed", "event_seq", "took_ms",
-)  # fmt: skip
+_LISTED = tuple(f.attname for f in Checkpoint._meta.concrete_fields if f.attname not in ("change", "snapshot"))
 _LAST = 2**31 - 1
 """No seq is greater."""
 _WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
@@ -57,22 +53,28 @@ class Change:
 def checkpoint_lines(run: Run) -> "QuerySet[Checkpoint]":
     """The kept checkpoints of a run, newest first, with what lists show of them. Each has this very run as its own."""
     found: QuerySet[Checkpoint] = run.checkpoints.filter(kept=True)
-    return found.only(*_LISTED).order_by("-seq")
+    return found.defer("change", "snapshot").order_by("-seq")
 
 
 def list_checkpoints(run_id: UUID | str, *, limit: int = 200, before: int | None = None) -> list[Checkpoint]:
     """Up to `limit` kept checkpoints below seq `before` (None: from the newest on), newest first. One query.
 
-    They have one run in common, of which id, key and line were read.
+    They have one run in common, of which id, key, line and protection were read.
     """
     run_id, most = uuid_of(run_id, "run"), checked_number(limit, "limit", most=_LAST)
     last = _LAST if before is None else checked_number(before, "before", least=-_LAST) - 1
     values = [run_id, min(last, _LAST), most]
-    found: list[Any] = db_rows.fetch_rows(Checkpoint, (*_LISTED, "key", "now"), _list_sql(), values)
-    run = Run.from_db(DEFAULT_DB_ALIAS, ["id", "key", "line"], [run_id, found[0].key, found[0].now]) if found else None
+    names = (*_LISTED, "key", "now", "encrypted", "hash_key")
+    found: list[Any] = db_rows.fetch_rows(Checkpoint, names, _list_sql(), values)
+    run = _run_of(run_id, found[0]) if found else None
     for row in found:
         row._state.fields_cache["run"] = run
     return found
+
+
+def _run_of(run_id: UUID, row: Any) -> Run:
+    known = {"id": run_id, "key": row.key, "line": row.now, "encrypted": row.encrypted, "hash_key": row.hash_key}
+    return db_rows.new_row(Run, known)
 
 
 @cache
@@ -81,7 +83,7 @@ def _list_sql() -> str:
     columns = db_rows.named_columns(Checkpoint, _LISTED, "c")
     joined = f"FROM {table} c JOIN {runs} r ON r.id = c.run_id"
     wanted = "WHERE c.run_id = %s AND c.kept AND c.seq <= %s ORDER BY c.seq DESC LIMIT %s"
-    return f"SELECT {columns}, r.key, r.line {joined} {wanted}"
+    return f"SELECT {columns}, r.key, r.line, r.encrypted, r.hash_key {joined} {wanted}"
 
 
 def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
@@ -131,7 +133,10 @@ def aliases(checkpoint: Checkpoint) -> list[str]:
 
 
 def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The whole payload: scratch, artifacts, diagnostics, frontier, versions, open. One query, the first time."""
+    """The whole payload: scratch, artifacts, diagnostics, frontier, versions, open. One query, the first time.
+
+    It is what was sealed, proven from the nearest snapshot on. Raises `TamperedRow`, which names the row, `WrongKey`.
+    """
     known = checkpoint.__dict__
     if "document" not in known:
         known["document"] = _read(checkpoint.id).document
@@ -139,8 +144,17 @@ def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
     return document
 
 
+def input_of(run: Run) -> Any:
+    """The run's input. Raises `TamperedRow` where it is not what the run was started with, `WrongKey`."""
+    return run_row.input_of(run)
+
+
 def state_at(checkpoint_id: UUID | str) -> dict[str, Any]:
-    """{input, scratch, artifacts, diagnostics} as they were at that checkpoint. One query. Raises `UnknownThing`."""
+    """{input, scratch, artifacts, diagnostics} as they were at that checkpoint. One query.
+
+    It is proven to be what was sealed. Raises `UnknownThing`, `TamperedRow`, which names the row, `WrongKey`; so do all
+    that follow here.
+    """
     return _read(uuid_of(checkpoint_id, "checkpoint")).state()
 
 
@@ -157,7 +171,7 @@ def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Chang
     `at_most` of it. Three queries.
     """
     read = _read(checkpoint.id)
-    before = _read(checkpoint.parent).state() if checkpoint.parent else {"input": read.input}
+    before = _read(checkpoint.parent).state() if checkpoint.parent else {"input": read.input()}
     return list(islice(_changes(before, read), at_most))
 
 
@@ -168,24 +182,25 @@ def diff(a: UUID | str, b: UUID | str) -> list[Change]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A checkpoint with what was read for it: its run's input and its document."""
+    """A checkpoint with what was read for it: its run and its document."""
 
     row: Checkpoint
-    input: Any
+    run: Run
     document: dict[str, Any]
 
+    def input(self) -> Any:
+        return run_row.input_of(self.run)
+
     def state(self) -> dict[str, Any]:
-        return {name: self.input if name == "input" else self.document[name] for name in PARTITIONS}
+        return {name: self.input() if name == "input" else self.document[name] for name in PARTITIONS}
 
 
 def _read(checkpoint_id: UUID, *, kept: bool = True) -> _Read:
-    """One query. The run's input comes with the last row only. Raises `UnknownThing`."""
-    rows = reader.range_with_input(checkpoint_id)
-    if not rows or (kept and not rows[-1].kept):
+    """One query. Raises `UnknownThing`; `TamperedRow` and `WrongKey` where the rows are not as they were sealed."""
+    rows, run = reader.range_with_run(checkpoint_id)
+    if run is None or (kept and not rows[-1].kept):
         raise UnknownThing(f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id))
-    last = rows[-1]
-    run_input = unpack_json(sealed_rows.decrypted(Run(id=last.run_id), "input", bytes(last.given)))
-    return _Read(last, run_input, reader.folded(reader.parts_of(rows)))
+    return _Read(rows[-1], run, reader.proven(rows, sealed_rows.protection_of(run)))
 
 
 def _changes(before: dict[str, Any], read: _Read) -> Iterator[Change]:
@@ -200,7 +215,9 @@ def _authors(read: _Read) -> dict[str, str]:
     """Channel -> names of the nodes in the checkpoint that last set it. One query."""
     versions: dict[str, int] = read.document["versions"]
     setting = Checkpoint.objects.filter(run=read.row.run_id, seq__in=set(versions.values()))
-    names = {seq: ", ".join(_setters(nodes)) for seq, nodes in setting.values_list("seq", "nodes")}
+    rows = list(setting.defer("change", "snapshot"))
+    sealed_rows.verify_rows(rows, sealed_rows.protection_of(read.run))
+    names = {row.seq: ", ".join(_setters(row.nodes)) for row in rows}
     return {channel: names.get(seq, "") for channel, seq in versions.items()}
 
 
@@ -226,15 +243,15 @@ def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:
 
 
 def results_at(checkpoint: Checkpoint) -> "QuerySet[TaskResult]":
-    """The recorded results that count at that checkpoint, without their outputs, in the order they came to count."""
+    """The recorded results that count at that checkpoint, in the order they came to count."""
     done = TaskResult.objects.filter(run=checkpoint.run_id, outcome=Outcome.DONE, seq__lte=checkpoint.seq)
-    return done.defer("output", "error", "seal").order_by("seq", "id")
+    return done.order_by("seq", "id")
 
 
 def events(run_id: UUID | str, *, after: int = 0) -> "QuerySet[RunEvent]":
     """The lines of a run's log that follow line `after` (0: from the first), in order."""
     checked_number(after, "after")
-    return RunEvent.objects.filter(run=uuid_of(run_id, "run"), seq__gt=after).defer("seal").order_by("seq")
+    return RunEvent.objects.filter(run=uuid_of(run_id, "run"), seq__gt=after).order_by("seq")
 
 
 def events_after(run_id: UUID | str, seq: int, *, limit: int = 500) -> list[RunEvent]:

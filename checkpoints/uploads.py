@@ -8,7 +8,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 from uuid import UUID
 
 from django.core.files import File
@@ -19,7 +19,7 @@ from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Upload
-from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, UnknownThing
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, TamperedUpload, UnknownThing
 
 _CHUNK = 1024 * 1024
 _MEMBERS = frozenset({"file", "name", "size", "sha256"})
@@ -29,6 +29,12 @@ class Readable(Protocol):
     """An open file, as far as it matters here."""
 
     def read(self, size: int = ..., /) -> bytes: ...
+
+
+class Writable(Protocol):
+    """Where bytes can be put."""
+
+    def write(self, data: bytes, /) -> int: ...
 
 
 def save_upload(file: Readable, *, name: str, by: Any) -> dict[str, Any]:
@@ -43,19 +49,21 @@ def save_upload(file: Readable, *, name: str, by: Any) -> dict[str, Any]:
     upload = Upload(id=uuid7(), name=shown, by=by, at=timezone.now())
     # What was hashed is what is stored, also where somebody writes to the source meanwhile.
     with tempfile.SpooledTemporaryFile(max_size=_CHUNK) as copy:
-        upload.size, upload.sha256 = _copied(file, copy)
+        most = conf().max_upload_bytes
+        upload.size, upload.sha256 = _copied(file, copy, most=most)
+        if upload.size > most:
+            raise PayloadTooLarge(f"the file is larger than {most} bytes", most=most)
         copy.seek(0)
         upload.stored_as = default_storage.save(f"uploads/{upload.id}", File(copy, name=str(upload.id)))
     upload.save(force_insert=True)
     return ref_of(upload)
 
 
-def _copied(source: Readable, target: IO[bytes]) -> tuple[int, str]:
-    size, digest, most = 0, hashlib.sha256(), conf().max_upload_bytes
-    while chunk := source.read(_CHUNK):
+def _copied(source: Readable, target: Writable, *, most: int) -> tuple[int, str]:
+    """Copy, and give size and SHA-256 of what was read: no more than the chunk that goes beyond `most` bytes."""
+    size, digest = 0, hashlib.sha256()
+    while size <= most and (chunk := source.read(_CHUNK)):
         size += len(chunk)
-        if size > most:
-            raise PayloadTooLarge(f"the file is larger than {most} bytes", most=most)
         digest.update(chunk)
         target.write(chunk)
     return size, digest.hexdigest()
@@ -112,11 +120,68 @@ class Reference(Protocol):
     @property
     def file(self) -> Any: ...
 
+    @property
+    def size(self) -> int: ...
 
-def open_ref(ref: Reference | Mapping[str, Any]) -> "File[bytes]":
-    """Open the file that a reference names, for reading bytes; the caller closes it. Raises `UnknownThing`."""
-    name = ref.get("file") if isinstance(ref, Mapping) else getattr(ref, "file", None)
+    @property
+    def sha256(self) -> str: ...
+
+
+def open_ref(ref: Reference | Mapping[str, Any]) -> IO[bytes]:
+    """Open the file that a reference names, for reading bytes; the caller closes it.
+
+    What is given is a copy that has been compared with size and SHA-256 of the reference, so nobody reads other bytes
+    than those that the run was started with. Raises `UnknownThing`, `TamperedUpload`.
+    """
+    name, size, sha256 = _named(ref)
     upload = Upload.objects.filter(id=_id_of(name)).first()
     if upload is None or not default_storage.exists(upload.stored_as):
         raise UnknownThing(f"the uploaded file {name} is gone", file=str(name))
-    return default_storage.open(upload.stored_as, "rb")
+    copy = tempfile.SpooledTemporaryFile(max_size=_CHUNK)  # noqa: SIM115  the caller closes it
+    try:
+        with default_storage.open(upload.stored_as, "rb") as stored:
+            found = _copied(stored, copy, most=size)
+        if found != (size, sha256):
+            raise TamperedUpload(f"the bytes of the uploaded file {upload.name} are not those that it had", file=name)
+    except BaseException:
+        copy.close()
+        raise
+    copy.seek(0)
+    return cast(IO[bytes], copy)
+
+
+def _named(ref: Reference | Mapping[str, Any]) -> tuple[str, int, str]:
+    """Id, size and SHA-256 that a reference states. Raises `UnknownThing`, `InvalidValue`."""
+    name, size, sha256 = (
+        ref.get(member) if isinstance(ref, Mapping) else getattr(ref, member, None)
+        for member in ("file", "size", "sha256")
+    )
+    _id_of(name)
+    if not (isinstance(size, int) and isinstance(sha256, str)):
+        raise InvalidValue("a reference to a file states its size and its sha256", path="file")
+    return str(name), size, sha256
+
+
+def refs_in(value: Any) -> list[dict[str, Any]]:
+    """The references within an input (JSON), each once."""
+    return list({ref["file"]: ref for ref in _refs(value)}.values())
+
+
+class _Sink:
+    """Takes bytes and keeps none."""
+
+    def write(self, data: bytes, /) -> int:
+        return len(data)
+
+
+def verify_ref(ref: Mapping[str, Any]) -> None:
+    """Compare the bytes that a reference names with what it states, chunk by chunk. Raises `UnknownThing`,
+    `TamperedUpload`.
+    """
+    upload = Upload.objects.filter(id=_id_of(ref["file"])).first()
+    if upload is None or not default_storage.exists(upload.stored_as):
+        raise UnknownThing(f"the uploaded file {ref['file']} is gone", file=str(ref["file"]))
+    with default_storage.open(upload.stored_as, "rb") as stored:
+        if _copied(stored, _Sink(), most=ref["size"]) != (ref["size"], ref["sha256"]):
+            what = f"the bytes of the uploaded file {upload.name} are not those that it had"
+            raise TamperedUpload(what, file=str(ref["file"]))

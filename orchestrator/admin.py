@@ -7,9 +7,9 @@ from django.conf import settings
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
 from checkpoints.admin import ReadOnlyRows
+from orchestrator import tokens
 from orchestrator.models import ApiToken, IdempotencyRecord
 
 
@@ -27,7 +27,8 @@ class ApiTokenAdmin(ReadOnlyRows):
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         """End these tokens now."""
-        queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
+        for row in queryset.filter(revoked_at=None):
+            tokens.revoke_token(row)
 
 
 @admin.register(IdempotencyRecord)

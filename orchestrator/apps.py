@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.core.checks import register
+from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 
 
@@ -14,9 +15,10 @@ class OrchestratorConfig(AppConfig):
 
     def ready(self) -> None:
         from checkpoints.conf import keyring
-        from orchestrator import checks, discovery
+        from orchestrator import checks, database_file, discovery
         from orchestrator.roles import make_roles
 
+        connection_created.connect(database_file.keep_private)
         post_migrate.connect(make_roles, sender=self)
         post_migrate.connect(discovery.forget_noted, sender=self)
         for check in (

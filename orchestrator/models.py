@@ -3,9 +3,16 @@
 from django.conf import settings
 from django.db import models
 
+from checkpoints.models.fields import Sealed
 
-class ApiToken(models.Model):
-    """A token acts as its user. Only its digest is kept, so it is shown once, when it is made."""
+
+class ApiToken(Sealed):
+    """A token acts as its user. Only a keyed digest is kept, so it is shown once, when it is made. What it is for and
+    whose it is are sealed.
+    """
+
+    IDENTITY = ("digest",)
+    MOMENT = "created_at"
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="countersign_tokens")
@@ -13,7 +20,7 @@ class ApiToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=12, help_text="The first characters, to tell tokens apart.")
     scopes = models.JSONField(default=list, help_text="Of: start, read, decide, steer, export.")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 

@@ -126,6 +126,8 @@ STATIC_ROOT.mkdir(exist_ok=True)
 # The prefix keeps our files apart from a host project's: {% static "countersign/css/console.css" %}.
 STATICFILES_DIRS = [("countersign", BASE_DIR / "static")] if IN_CLONE else []
 MEDIA_ROOT = DATA_DIR / "files"
+# Uploads are read by this process alone.
+FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
@@ -206,6 +208,7 @@ COUNTERSIGN = {
         PAYLOADS=environment.objects,
         DEFAULT_PAYLOADS=environment.text,
         DIRECT_STATEMENTS=environment.flag,
+        AUDIT_HEAD_FILE=environment.text,
     ),
 }
 

@@ -1,14 +1,23 @@
-"""Tokens: how a program acts as its user. Made by `create_token`, asked by the API. Only digests are kept."""
+"""Tokens: how a program acts as its user. Made by `create_token`, asked by the API. Only keyed digests are kept, and
+each row is sealed: who has the database alone can neither make a token nor widen one.
+"""
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from checkpoints import audit_log
+from checkpoints.conf import keyring
+from checkpoints.db.pages import pages
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import SealFault, fault_of
+from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
 
@@ -27,21 +36,62 @@ def make_token(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", day
     if days is not None and days < 1:
         raise InvalidValue("a token is good for at least one day")
     text = _PREFIX + secrets.token_urlsafe(32)
-    ApiToken.objects.create(
+    now = timezone.now()
+    row = ApiToken(
         user=user,
         name=name[:100],
-        digest=token_digest(text),
+        digest=keyed_digest(keyring().signer, token_digest(text)),
         hint=text[:12],
         scopes=[scope for scope in SCOPES if scope in scopes],
-        expires_at=timezone.now() + timedelta(days=days) if days else None,
+        created_at=now,
+        expires_at=now + timedelta(days=days) if days else None,
     )
+    sealed_rows.seal(row, PLAIN)
+    row.save(force_insert=True)
     return text
 
 
 def find_token(text: str) -> ApiToken | None:
     """The token of that text with its user; None where it is unknown, revoked or out of date, or its user inactive."""
     live = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
-    return live.filter(digest=token_digest(text), user__is_active=True).select_related("user").first()
+    plain = token_digest(text)
+    digests = [keyed_digest(key, plain) for key in keyring().signing]
+    found = live.filter(digest__in=digests, user__is_active=True).select_related("user").first()
+    return found if found is None or _as_sealed(found) else None
+
+
+def _as_sealed(row: ApiToken) -> bool:
+    """Whether a token is as it was sealed; if not, an audit line says so."""
+    fault = fault_of(row, PLAIN)
+    if fault is not None:
+        audit_log.record("refused_token", actor=None, token=row.hint, code=fault.code)
+    return fault is None
+
+
+def revoke_token(row: ApiToken) -> None:
+    """End a token now. One that is not as it was sealed is ended too, and not sealed anew."""
+    with transaction.atomic():
+        found = ApiToken.objects.select_for_update().filter(pk=row.pk, revoked_at=None).first()
+        if found is None:
+            return
+        found.revoked_at = timezone.now()
+        names = ["revoked_at"]
+        if fault_of(row, PLAIN) is None:
+            names = sealed_rows.seal_again(found, PLAIN, revoked_at=found.revoked_at)
+        found.save(update_fields=names)
+
+
+def token_faults() -> Iterator[SealFault]:
+    """The tokens that are not as they were sealed."""
+    for page in pages(ApiToken.objects.all(), "id"):
+        yield from filter(None, (fault_of(row, PLAIN) for row in page))
+
+
+def keyed_digest(key: str, digest: str) -> str:
+    """What a row keeps of a token, of its `token_digest`: an HMAC under a signing key, so nobody who has the database
+    alone can put a token into it. Raises `WrongKey`.
+    """
+    return keyring().mac(key, f"countersign token 1 {digest}".encode()).hex()
 
 
 def token_digest(text: str) -> str:

@@ -8,11 +8,17 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
+
+from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.engine.errors import UNREADABLE
 
 
 class Body(serializers.Serializer[Any]):
@@ -68,6 +74,35 @@ class LongPages(Pages):
     max_page_size = 1000
 
 
+class FaultOut(serializers.Serializer[SealFault]):
+    """Why a row does not prove to be what was written: `tampered_row`, or `wrong_key` where it cannot be told now."""
+
+    code = serializers.CharField()
+    row = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class SealedOut(serializers.Serializer[Any]):
+    """What is given of a sealed row: `fault` is null where it is as it was sealed. A row that is not is never left out.
+
+    The context has the `protection` of the run that the row belongs to; else the row is asked for its run.
+    """
+
+    fault = serializers.SerializerMethodField()
+
+    @extend_schema_field(FaultOut(allow_null=True))
+    def get_fault(self, row: Any) -> dict[str, Any] | None:
+        protection = self.context.get("protection") or protection_of(row.run)
+        return json_of(fault_of(row, protection))
+
+    def value_or_none(self, row: Any, column: str) -> Any:
+        """The value of a payload column; None where it cannot be opened, which the fault tells."""
+        try:
+            return read_value(row, column)
+        except UNREADABLE:
+            return None
+
+
 def page_schema(out: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:
     """The form of a page of these, for the schema."""
     fields = {
@@ -86,9 +121,12 @@ def paginate(
     *,
     by: tuple[str, ...],
     pages: type[Pages] = Pages,
+    protection: Protection | None = None,
 ) -> Response:
-    """One page of `rows`, ordered `by` columns (the last one unique), as `out` writes them. One query."""
+    """One page of `rows`, ordered `by` columns (the last one unique), as `out` writes them. One query. `protection` is
+    that of the run that all of them belong to, if they do.
+    """
     paging = pages()
     paging.ordering = by
     found = paging.paginate_queryset(rows, request)
-    return paging.get_paginated_response(out(found, many=True).data)
+    return paging.get_paginated_response(out(found, many=True, context={"protection": protection}).data)

@@ -15,6 +15,7 @@ from approvals import inbox, permissions, reviews
 from approvals.api.base import page_schema, paginate, person, read_body
 from approvals.api.serializers import DecisionLine, DecisionsBody, ReceiptOut, RequestLine, RequestOut, RequestsQuery
 from approvals.models import ApprovalRequest, Decision
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UnknownThing
 
 
@@ -79,5 +80,6 @@ class RunDecisions(APIView):
 
     @extend_schema(responses=page_schema(DecisionLine))
     def get(self, request: Request, run: str) -> Response:
-        rows = Decision.objects.filter(run=permissions.visible_run(person(request), run).id)
-        return paginate(request, rows, DecisionLine, by=("event_seq", "id"))
+        found = permissions.visible_run(person(request), run)
+        rows = Decision.objects.filter(run=found.id)
+        return paginate(request, rows, DecisionLine, by=("event_seq", "id"), protection=protection_of(found))

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from approvals import permissions
-from approvals.api.base import Body, Query
+from approvals.api.base import Body, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
 from approvals.gates.request_state import policy_of
 from approvals.models import ApprovalRequest, Decision, Receipt
@@ -39,7 +39,7 @@ class RequestsQuery(Query):
     graph = serializers.CharField(required=False)
 
 
-class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
+class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
     """A request in a list."""
 
     run_key = serializers.CharField(source="run.key")
@@ -53,7 +53,7 @@ class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
         model = ApprovalRequest
         fields = [
             "id", "run", "run_key", "run_status", "graph", "line", "node", "visit", "index", "kind", "title",
-            "reviewers", "quorum", "deadline", "status", "outcome", "writes", "opened_at", "settled_at",
+            "reviewers", "quorum", "deadline", "status", "outcome", "writes", "opened_at", "settled_at", "fault",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -64,7 +64,7 @@ class RequestLine(serializers.ModelSerializer[ApprovalRequest]):
         return list(request.policy["reviewers"])
 
 
-class DecisionLine(serializers.ModelSerializer[Decision]):
+class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
     """A decision as it was made: who, what they saw, what was proposed, what it came to."""
 
     by = serializers.CharField(source="by_name")
@@ -77,21 +77,21 @@ class DecisionLine(serializers.ModelSerializer[Decision]):
         model = Decision
         fields = [
             "id", "request", "receipt", "run", "line", "task", "write", "position", "channel", "revision", "seen_hash",
-            "verdict", "old_value", "proposed_value", "final_value", "reason", "by", "at", "event_seq",
+            "verdict", "old_value", "proposed_value", "final_value", "reason", "by", "at", "event_seq", "fault",
         ]  # fmt: skip
         read_only_fields = fields
 
     def get_old_value(self, decision: Decision) -> Any:
-        return read_value(decision, "old_value")
+        return self.value_or_none(decision, "old_value")
 
     def get_proposed_value(self, decision: Decision) -> Any:
-        return read_value(decision, "proposed_value")
+        return self.value_or_none(decision, "proposed_value")
 
     def get_final_value(self, decision: Decision) -> Any:
-        return read_value(decision, "final_value")
+        return self.value_or_none(decision, "final_value")
 
     def get_reason(self, decision: Decision) -> str:
-        return read_value(decision, "reason") or ""
+        return self.value_or_none(decision, "reason") or ""
 
 
 class VerdictOut(serializers.Serializer[Decision]):

@@ -17,7 +17,9 @@ from django.views.decorators.http import require_safe
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views.page import read_number, render
+from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
+from checkpoints.sealing.sealed_rows import protection_of
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
@@ -41,6 +43,7 @@ class Row:
     open: bool
     state: str
     why_not: str
+    fault: SealFault | None
 
     @property
     def slots(self) -> range:
@@ -142,6 +145,7 @@ def _row(request: ApprovalRequest, user: AbstractBaseUser | Any, names: Mapping[
         open=is_open,
         state=_state(request, list(signers.values())),
         why_not="somebody else must sign" if own else "",
+        fault=fault_of(request, protection_of(request.run)),
     )
 
 

@@ -16,7 +16,9 @@ from approvals.views.inbox import names_of
 from approvals.views.page import render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints.models import PendingWrite
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UNREADABLE
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
@@ -65,6 +67,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     still_open = ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
         "receipt": receipt,
+        "fault": fault_of(receipt, protection_of(receipt.run)),
         "run": receipt.run,
         "lines": lines,
         "title": _title(lines),

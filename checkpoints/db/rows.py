@@ -5,6 +5,7 @@ than the database. Here alone a row is made without `Model.__init__`. It knows n
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from django.db.models import Model
 from django.db.models.base import ModelState
 
 Row = TypeVar("Row", bound=Model)
+Other = TypeVar("Other", bound=Model)
 
 
 class _Stored(ModelState):
@@ -58,6 +60,42 @@ def fetch_rows(model: type[Row], names: Sequence[str], text: str, params: Iterab
         cursor.execute(text, [to_driver(value, now.vendor) for value in params])
         found = from_driver(model, names, cursor.fetchall(), now.vendor)
     return [new_row(model, dict(zip(names, values, strict=True))) for values in found]
+
+
+def fetch_range(
+    model: type[Row],
+    between: Sequence[str],
+    beside: type[Other],
+    others: Sequence[str],
+    text: str,
+    params: Iterable[Any],
+) -> tuple[list[Row], Other | None]:
+    """The rows of a SELECT whose first columns are all of the model's, in any order; and what is behind them in the
+    last row, the attributes `others` of a row that was joined. Of rows between the first and the last only the
+    attributes `between` are set.
+    """
+    now = connections[DEFAULT_DB_ALIAS]
+    with now.cursor() as cursor:
+        cursor.execute(text, [to_driver(value, now.vendor) for value in params])
+        found = cursor.fetchall()
+        names = _attributes(model, tuple([column[0] for column in cursor.description]))
+    if not found:
+        return [], None
+    ends = from_driver(model, names, [values[: len(names)] for values in (found[0], found[-1])], now.vendor)
+    first, last = (new_row(model, dict(zip(names, values, strict=True))) for values in ends)
+    chosen = itemgetter(*map(names.index, between))
+    inner = from_driver(model, between, [chosen(values) for values in found[1:-1]], now.vendor)
+    middle = [new_row(model, dict(zip(between, values, strict=True))) for values in inner]
+    [joined] = from_driver(beside, others, [found[-1][len(names) :]], now.vendor)
+    rows = [first, *middle, last] if len(found) > 1 else [last]
+    return rows, new_row(beside, dict(zip(others, joined, strict=True)))
+
+
+@cache
+def _attributes(model: type[Model], columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The attributes of a model that the first of these columns set, as many as it has fields."""
+    known = {f.column: f.attname for f in model._meta.concrete_fields}
+    return tuple(known[column] for column in columns[: len(known)])
 
 
 @cache

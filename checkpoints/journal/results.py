@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 from django.db.models import Q, QuerySet, Subquery
 from django.utils import timezone
@@ -28,10 +29,12 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
 from checkpoints.sealing import sealed_columns, sealed_rows
-from checkpoints.sealing.sealed_rows import Protection
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
+
+log = structlog.get_logger(__name__)
 
 
 @frozen
@@ -340,12 +343,24 @@ def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
         over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
     with transaction.atomic():
         statements.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
-        TaskResult.objects.filter(over, run=lease.id, line=lease.line).update(thread_ended_at=timezone.now())
+        _seal_thread_ended(TaskResult.objects.filter(over, run=lease.id, line=lease.line), lease.protection)
 
 
 def note_thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
     """Note that the thread of an attempt has ended: from now on it cannot act any more."""
-    _of(run, line, task).filter(attempt=attempt).update(thread_ended_at=timezone.now())
+    protection = protection_of(Run.objects.only("encrypted", "hash_key").get(id=run))
+    with transaction.atomic():
+        _seal_thread_ended(_of(run, line, task).filter(attempt=attempt), protection)
+
+
+def _seal_thread_ended(attempts: "QuerySet[TaskResult]", protection: Protection) -> None:
+    """Write that the threads of these attempts have ended. Of a row that does not verify nothing is written."""
+    now = timezone.now()
+    for row in attempts.select_for_update().order_by("id"):
+        try:
+            amend_result(row, protection, thread_ended_at=now)
+        except (TamperedRow, WrongKey) as error:
+            log.warning("thread_end_not_noted", row=sealed_rows.name_of(row), error=error.message)
 
 
 def mark_tasks_unknown(lease: Lease, tasks: Iterable[Task]) -> None:

@@ -28,6 +28,7 @@ from checkpoints.ledger.checkpoint_rows import Head, NewCheckpoint, Payload, Run
 from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.run import TIES
 from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row, sealed_rows
@@ -109,7 +110,10 @@ def create_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], acto
 def _first_events(
     run: Run, header: RunHeader, head: UUID, *, actor: str, at: datetime, **more: str
 ) -> tuple[list[RunEvent], LogEnd]:
-    facts = {"checkpoint": str(head), "graph": run.graph, "version": run.version, "input_hash": run.input_hash, **more}
+    shown = {"label": run.label, "facts": run.facts}
+    ties = {name: str(value) for name in TIES if (value := getattr(run, name))}
+    facts: dict[str, Any] = {"checkpoint": str(head), "graph": run.graph, "version": run.version}
+    facts |= {"input_hash": run.input_hash, **shown, "ties": ties, **more}
     started = [NewEvent("run_started", facts, actor=actor)]
     return event_log.chain(run.id, LogEnd(0, ""), started, at=at, protection=header.protection)
 
@@ -162,15 +166,20 @@ def prepare_commit(
     events: Sequence[NewEvent],
     also: Update | None = None,
     inside: Callable[[], None] | None = None,
+    decided: int = 0,
 ) -> PreparedCommit:
-    """Prepare a `commit_superstep`; `also` is an update of other rows in the same transaction."""
+    """Prepare a `commit_superstep`; `also` is an update of other rows in the same transaction, `decided` says how many
+    decisions `inside` writes.
+    """
     at, new = datetime.now(UTC), uuid7()
     header = RunHeader.of(lease)
     delta = checkpoint_rows.delta_after(head, checkpoint, header.protection)
-    written = [*lease.unsaved, _saved_event(new, checkpoint, delta.hash), *events]
+    saved = _saved_event(new, checkpoint, delta.hash, started_at=None if head.seq else lease.started_at)
+    written = [*lease.unsaved, saved, *events]
     rows, end = event_log.chain(lease.id, lease.end, written, at=at, protection=lease.protection)
     row, after = checkpoint_rows.next_row(header, new, head, checkpoint, delta, end=end, at=at)
     values = _columns(lease, run_update, at) | {"head_seq": row.seq, "superstep": checkpoint.superstep}
+    values |= {"decisions": lease.decisions + decided} if decided else {}
     fence = _fence(lease, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
     forget = None if head.kept else partial(checkpoint_rows.delete_replaced_payload, header, head.id)
@@ -181,13 +190,21 @@ def prepare_commit(
         met, was = send(), _changed_by_commit(lease)
         _update_lease(lease, fence, end, tape=run_update.tape, superstep=checkpoint.superstep)
         lease.head, lease.head_seq, lease.head_hash = new, row.seq, row.content_hash
+        lease.decisions += decided
         return partial(_await, lease, was, met, forget=forget)
 
     return PreparedCommit(after, sent)
 
 
-def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str) -> NewEvent:
-    """The event of a checkpoint. It refers to what changed by its hash, for the bytes are stored once."""
+def first_event_seq(lease: Lease) -> int:
+    """The number that the first of the events gets with which a superstep is committed now."""
+    return lease.end.seq + len(lease.unsaved) + 2
+
+
+def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str, *, started_at: datetime | None) -> NewEvent:
+    """The event of a checkpoint. It refers to what changed by its hash, for the bytes are stored once. The first that a
+    worker saves says since when the run is under way.
+    """
     facts = {
         "checkpoint": str(new),
         "superstep": checkpoint.superstep,
@@ -196,6 +213,8 @@ def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str) -> NewEv
         "nodes": [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in checkpoint.nodes],
         "kept": checkpoint.kept,
     }
+    if started_at is not None:
+        facts["started_at"] = started_at.isoformat()
     return NewEvent("checkpoint_saved", facts)
 
 
@@ -256,7 +275,8 @@ def _fence(lease: Lease, end: LogEnd, **values: Any) -> Update:
     known = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING, **seen}
     head, head_hash = values.get("head", lease.head), values.get("head_hash", lease.head_hash)
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
-    sealed = run_row.seal_columns(lease, head=head, head_hash=head_hash, decisions=lease.decisions, **log)
+    decisions = values.get("decisions", lease.decisions)
+    sealed = run_row.seal_columns(lease, head=head, head_hash=head_hash, decisions=decisions, **log)
     if lease.unsaved:
         values["durable"] = False
     return Update(Run, known, {**log, **sealed, **values})
@@ -270,7 +290,9 @@ def _require(lease: Lease, met: bool) -> None:
         raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
 
 
-_CHANGED_BY_COMMIT = ("end", "tape", "superstep", "unsaved", "seal", "seal_key", "head", "head_seq", "head_hash")
+_CHANGED_BY_COMMIT = (
+    "end", "tape", "superstep", "unsaved", "seal", "seal_key", "head", "head_seq", "head_hash", "decisions"
+)  # fmt: skip
 _changed_by_commit = attrgetter(*_CHANGED_BY_COMMIT)
 """What a commit changes of a hold."""
 

@@ -11,7 +11,7 @@ from checkpoints import payloads
 from checkpoints.db import rows as db_rows
 from checkpoints.ledger.checkpoint_rows import Head, Payload, content_hash, sizes_of
 from checkpoints.models import Checkpoint, Run
-from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing import run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import TamperedRow
@@ -23,26 +23,33 @@ Document = dict[str, Any]
 def range_of(checkpoint: UUID) -> list[Checkpoint]:
     """The rows from which the payload of a checkpoint is folded, oldest first: one query."""
     names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
-    return db_rows.fetch_rows(Checkpoint, names, _range_sql(names), [checkpoint])
+    return db_rows.fetch_rows(Checkpoint, names, _range_sql(), [checkpoint])
 
 
-def range_with_input(checkpoint: UUID) -> list[Any]:
-    """`range_of` with no more than folding needs; the last row has the run's stored input as `given`."""
-    return db_rows.fetch_rows(Checkpoint, (*_FOLDED, "given"), _range_sql(_FOLDED, given=True), [checkpoint])
+def range_with_run(checkpoint: UUID) -> tuple[list[Checkpoint], Run | None]:
+    """`range_of` with the run's row, without what lists show of it; None where there are no rows. One query."""
+    return db_rows.fetch_range(Checkpoint, _CHAINED, Run, run_row.SEALED, _range_sql(run_row.SEALED), [checkpoint])
 
 
-_FOLDED = ("id", "run_id", "seq", "kept", "backend", "change", "snapshot", "snapshot_hash")
+_CHAINED = (
+    "id", "run_id", "line", "seq", "superstep", "source", "fingerprint", "format", "committed", "kept", "event_seq",
+    "event_hash", "change_hash", "content_hash", "backend", "change",
+)  # fmt: skip
+"""What chaining and folding need of a row between two others."""
 
 
 @cache
-def _range_sql(names: tuple[str, ...], *, given: bool = False) -> str:
-    """One text, for to compile the query costs many times what the rows of a small state do."""
+def _range_sql(run: tuple[str, ...] = ()) -> str:
+    """One text, for to compile the query costs many times what the rows of a small state do. The run's columns come
+    with the last row alone.
+    """
     table, runs = Checkpoint._meta.db_table, Run._meta.db_table
-    more = ", CASE WHEN c.id = h.id THEN r.input END" if given else ""
-    columns = db_rows.named_columns(Checkpoint, names, "c") + more
-    run = f"JOIN {runs} r ON r.id = h.run_id" if given else ""
+    names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
+    # A short text: the ORM looks through each of its letters for places of parameters.
+    columns = f"c.*, {db_rows.named_columns(Run, run, 'r')}" if run else db_rows.named_columns(Checkpoint, names, "c")
+    joined = f" LEFT JOIN {runs} r ON r.id = h.run_id AND c.id = h.id" if run else ""
     rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
-    return f"SELECT {columns} FROM {table} h {run} {rows} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
+    return f"SELECT {columns} FROM {table} h {rows}{joined} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
 
 
 def bytes_of(row: Checkpoint, column: str, protection: Protection | None = None) -> bytes:
@@ -67,11 +74,11 @@ def parts_of(rows: Sequence[Checkpoint], protection: Protection | None = None) -
     """
     if rows[0].snapshot_hash:
         if not rows[0].snapshot:
-            raise TamperedRow(f"{rows[0]} has lost its snapshot", checkpoint=str(rows[0].id))
+            raise _tampered(rows[0], f"{rows[0]} has lost its snapshot")
         return [bytes_of(rows[0], "snapshot", protection), *(bytes_of(row, "change", protection) for row in rows[1:])]
     parts = [bytes_of(row, "change", protection) for row in rows]
     if not parts[0].startswith(WHOLE):
-        raise TamperedRow(f"{rows[0]} is not the whole of a state to load from", checkpoint=str(rows[0].id))
+        raise _tampered(rows[0], f"{rows[0]} is not the whole of a state to load from")
     return parts
 
 
@@ -144,4 +151,4 @@ def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], protection: Prot
 
 
 def _tampered(row: Checkpoint, what: str) -> TamperedRow:
-    return TamperedRow(what, checkpoint=str(row.id), seq=row.seq)
+    return TamperedRow(what, row=sealed_rows.name_of(row), checkpoint=str(row.id), seq=row.seq)

@@ -28,7 +28,10 @@ class AuditLine(Sealed):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["run", "-id"], name="audit_line_by_run")]
+        indexes = [
+            models.Index(fields=["run", "-id"], name="audit_line_by_run"),
+            models.Index(fields=["kind", "-id"], name="audit_line_by_kind"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor_name or 'system'} {self.kind}"

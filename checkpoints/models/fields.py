@@ -55,6 +55,8 @@ class Sealed(models.Model):
     """Fields that may change after the row was sealed."""
     ADDED: ClassVar[tuple[str, ...]] = ()
     """Fields that came when rows were sealed already: a seal covers them where one of them is not empty."""
+    SEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
+    """Fields that seals of the first format left out. What is written now is sealed with them."""
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
 

@@ -15,6 +15,10 @@ CLAIM_ORDER = (F("priority").desc(), IsNull(F("due_at"), True).desc(), F("due_at
 """Who is claimed first. Both databases order empty values by default, each in its own way; so that is said."""
 
 
+TIES = ("parent_run", "parent_task", "origin_checkpoint")
+"""What a run is tied to from its start on."""
+
+
 class Run(Sealed):
     """One journey. The status, lease, wake and head columns are changed by `leases`, `wakes` and `ledger` only."""
 

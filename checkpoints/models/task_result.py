@@ -23,8 +23,9 @@ class TaskResult(OfTask, Sealed):
     PAYLOADS = ("output", "error", "settled_reason")
     IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt")
     # The checkpoint that lists a result is sealed itself, and says which tasks it lists.
-    UNSEALED = ("seq", "thread_ended_at")
+    UNSEALED = ("seq",)
     ADDED = ("pid_space",)
+    SEALED_SINCE_2 = ("thread_ended_at",)
     MOMENT = "intent_at"
 
     id = models.BigAutoField(primary_key=True)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-FILE_MODE, FOLDER_MODE = 0o640, 0o750
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _TRIES = 3
 
 

@@ -62,7 +62,7 @@ class Lease:
     on_behalf_of: int | None
     tape: str
     label: str
-    started: bool
+    started_at: datetime
     worker: UUID | None = None
     moved: bool = True
     cancelling: bool = False
@@ -127,9 +127,9 @@ def _lease(held: Sequence[Any], worker: UUID | None) -> Lease:
     run = dict(zip(_LEASED, held, strict=True))
     end = LogEnd(run.pop("event_seq"), run.pop("event_hash"))
     claims = run.pop("claims_since_progress")
-    started, cancelling = bool(run.pop("started_at")), bool(run.pop("cancel_at"))
+    cancelling = bool(run.pop("cancel_at"))
     skew = run.pop("lease_until") - timedelta(seconds=conf().lease_seconds) - timezone.now()
-    return Lease(end=end, claims=claims, worker=worker, started=started, cancelling=cancelling, skew=skew, **run)
+    return Lease(end=end, claims=claims, worker=worker, cancelling=cancelling, skew=skew, **run)
 
 
 class Pulse(StrEnum):

@@ -11,9 +11,17 @@ from django.db.models import Subquery
 
 from checkpoints.conf import keyring
 from checkpoints.models import Run, RunEvent
-from checkpoints.sealing.sealed_rows import mac_of, refuse_compromised
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import mac_of, protection_of, refuse_compromised
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import TamperedRow
+
+SEALED = (
+    "id", "key", "graph", "version", "fingerprint", "input", "input_hash", "started_by_id", "on_behalf_of_id",
+    "encrypted", "hash_key", "payloads", "line", "head", "head_hash", "event_seq", "event_hash", "decisions", "seal",
+    "seal_key",
+)  # fmt: skip
+"""What `verify_run_row` and `input_of` need of a run's row."""
 
 
 def seal_columns(
@@ -29,8 +37,8 @@ def verify_seal(run: Any, *, event_seq: int, event_hash: str) -> None:
     """Raise `TamperedRow` or `WrongKey` where the row of a run (or of whoever holds it) is not as it was sealed."""
     data = _data(run, run.head, run.head_hash, event_seq, event_hash, run.decisions)
     what = f"the row of run {run.key}"
-    if not run.seal or not hmac.compare_digest(mac_of(run.seal_key, data, what), bytes(run.seal)):
-        raise TamperedRow(f"{what} is not as it was sealed", run=str(run.id))
+    if not run.seal or not hmac.compare_digest(mac_of(run.seal_key, data, lambda: what), bytes(run.seal)):
+        raise TamperedRow(f"{what} is not as it was sealed", run=str(run.id), row=f"checkpoints_run {run.id}")
     if keyring().compromised:
         # What the seal covers changes only together with the log.
         at = RunEvent.objects.filter(run=run.id, seq=event_seq).values_list("at", flat=True).first()
@@ -40,6 +48,17 @@ def verify_seal(run: Any, *, event_seq: int, event_hash: str) -> None:
 def verify_run_row(run: Run) -> None:
     """`verify_seal` for a run's row as it was read."""
     verify_seal(run, event_seq=run.event_seq, event_hash=run.event_hash)
+
+
+def input_of(run: Run) -> Any:
+    """The input in a run's row, proven to be what it was started with. Raises `TamperedRow`, `WrongKey`."""
+    verify_run_row(run)
+    sealed_rows.require_protection(run, "input", bytes(run.input), protection_of(run))
+    data = sealed_columns.read_bytes(run, "input")
+    if protection_of(run).digest(data) != run.input_hash:
+        what = sealed_rows.name_of(run)
+        raise TamperedRow(f"the input of {what} is not what it was started with", row=what, column="input")
+    return canonical.loads(data) if data else None
 
 
 def require_last_event(run_id: UUID) -> None:

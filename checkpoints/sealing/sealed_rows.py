@@ -23,9 +23,12 @@ from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
 
 Row = TypeVar("Row", bound=Model)
+MAC_BYTES = 32
 Part = bytes | str | int | UUID | None
 
 _NEVER = frozenset({"seal", "seal_key"})
+_SECOND = b"\x02"
+"""How a seal of the second format begins: it is over the fields of `SEALED_SINCE_2` too. One of the first is bare."""
 
 
 @frozen
@@ -78,7 +81,20 @@ def seal(row: Model, protection: Protection) -> None:
     shape, ring = _shape(type(row)), keyring()
     given: Any = row
     plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
-    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, protection, plain))
+    given.seal_key, given.seal = ring.signer, _seal_of(row, protection, plain)
+
+
+def _seal_of(row: Model, protection: Protection, plain: Sequence[bytes]) -> bytes:
+    """The seal of a row by the key that signs now, in the newest format of its model."""
+    ring, newest = keyring(), _newest(type(row))
+    mac = ring.mac(ring.signer, _sealed(row, protection, plain, newest))
+    return _SECOND + mac if newest == 2 else mac
+
+
+@cache
+def _newest(model: type[Model]) -> int:
+    given: Any = model
+    return 2 if getattr(given, "SEALED_SINCE_2", ()) else 1
 
 
 def seal_again(row: Model, protection: Protection, **values: Any) -> list[str]:
@@ -91,7 +107,7 @@ def seal_again(row: Model, protection: Protection, **values: Any) -> list[str]:
     plain = [values[name] if name in values else decrypted(row, name) for name in shape.payloads]
     for name, value in values.items():
         setattr(row, name, encrypted(row, name, value, protection) if name in shape.payloads else value)
-    given.seal_key, given.seal = ring.signer, ring.mac(ring.signer, _sealed(row, protection, plain))
+    given.seal_key, given.seal = ring.signer, _seal_of(row, protection, plain)
     return [*values, "seal", "seal_key"]
 
 
@@ -130,7 +146,9 @@ def verify_row(row: Model, protection: Protection, *, at: datetime | None = None
     if not kept:
         raise TamperedRow(f"{name_of(row)} has no seal", row=name_of(row))
     plain = [_decrypted_in(row, name, protection) for name in shape.payloads]
-    if not hmac.compare_digest(mac_of(key_id, _sealed(row, protection, plain), name_of(row)), kept):
+    second = len(kept) > MAC_BYTES and kept[:1] == _SECOND
+    data = _sealed(row, protection, plain, 2 if second else 1)
+    if not hmac.compare_digest(mac_of(key_id, data, lambda: name_of(row)), kept[1:] if second else kept):
         raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
     if keyring().compromised:
         refuse_compromised(key_id, at or getattr(row, shape.moment, None), name_of(row))
@@ -142,11 +160,12 @@ def verify_rows(rows: Iterable[Model], protection: Protection) -> None:
         verify_row(row, protection)
 
 
-def mac_of(key_id: str, data: bytes, what: str) -> bytes:
-    """The HMAC that a seal is compared with. Raises `WrongKey`, naming `what`, where the key is unknown."""
+def mac_of(key_id: str, data: bytes, name: Callable[[], str]) -> bytes:
+    """The HMAC that a seal is compared with. Raises `WrongKey`, with the row's `name`, where the key is unknown."""
     try:
         return keyring().mac(key_id, data)
     except WrongKey as error:
+        what = name()
         raise WrongKey(f"{what} cannot be verified: {error.message}", row=what, key=key_id) from error
 
 
@@ -185,13 +204,14 @@ class _Shape:
 
 
 @cache
-def _shape(model: type[Model]) -> _Shape:
+def _shape(model: type[Model], format_: int = 1) -> _Shape:
     given: Any = model
     payloads = tuple(given.PAYLOADS)
     left_out = _NEVER | frozenset(given.UNSEALED) | frozenset(given.ADDED) | frozenset(payloads)
+    left_out |= frozenset(getattr(given, "SEALED_SINCE_2", ())) if format_ == 1 else frozenset()
     kept = [f for f in model._meta.concrete_fields if f.name not in left_out and not _numbered(f)]
     table, names = model._meta.db_table, [f.attname for f in kept]
-    head = canonical.framed("countersign row 1", table, *names, "payloads", *payloads)
+    head = canonical.framed(f"countersign row {format_}", table, *names, "payloads", *payloads)
     return _Shape(head, attrgetter(*names), given.ADDED, payloads, tuple(given.IDENTITY), given.MOMENT)
 
 
@@ -200,9 +220,9 @@ def _numbered(field: Any) -> bool:
     return bool(field.primary_key and field.get_internal_type() == "BigAutoField")
 
 
-def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> bytes:
+def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes], format_: int = 1) -> bytes:
     """What a seal is made of: the model's names, one JSON list of values and of lengths of payloads, the payloads."""
-    shape = _shape(type(row))
+    shape = _shape(type(row), format_)
     values = [protection.encrypted, protection.hash_key, *shape.values(row), *map(len, payloads)]
     # One value more than a row has that was sealed before these fields were there: neither passes for the other.
     if shape.added and any(added := [getattr(row, name) for name in shape.added]):

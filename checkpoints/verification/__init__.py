@@ -14,6 +14,7 @@ from checkpoints.core.arguments import checked_number
 from checkpoints.core.ids import uuid_of
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.audit import audit
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
@@ -21,14 +22,15 @@ from checkpoints.verification.memory import remembered
 from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.run import ended, run_row
 from checkpoints.verification.timeline import timeline
+from checkpoints.verification.uploads import uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
-__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "verify_run"]
+__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "verify_run"]
 
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, ended]
+EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, uploaded, ended]
 """Who looks at a run, in order: the first fault found is the one that is named."""
 
 

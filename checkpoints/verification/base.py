@@ -10,7 +10,7 @@ from checkpoints.db.pages import pages
 from checkpoints.models import Run
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
-from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow
+from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow, TamperedUpload
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Fault:
     """One place where a run is not as it was written.
 
     `checkpoint` is the id of the checkpoint concerned, empty where there is none; `what` names the row; `code` is
-    that of the refusal: `tampered_row` or `payload_lost`; or, where nothing can be said of the row now, `wrong_key`,
-    `payloads_unavailable`, `unknown_backend`.
+    that of the refusal: `tampered_row`, `tampered_upload` or `payload_lost`; or, where nothing can be said of the row
+    now, `wrong_key`, `payloads_unavailable`, `unknown_backend`.
     """
 
     run: str
@@ -76,7 +76,7 @@ class Subject:
             yield from filter(None, map(self.seal_of, page))
 
 
-TAMPERED = frozenset({TamperedRow.code_of_class, PayloadLost.code_of_class})
+TAMPERED = frozenset({TamperedRow.code_of_class, PayloadLost.code_of_class, TamperedUpload.code_of_class})
 """Codes that say that a row is not as it was written; the others say that this cannot be told now."""
 
 Examiner = Callable[[Subject], Iterator[Fault]]

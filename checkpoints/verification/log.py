@@ -1,6 +1,7 @@
 """The log of a run: numbered without gaps, chained, sealed; and the rows that its lines speak of."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from checkpoints.db.pages import pages
 from checkpoints.event_log import LogEnd
 from checkpoints.journal.intents import tasks_of
 from checkpoints.models import Checkpoint, RunEvent, TaskResult
+from checkpoints.models.run import TIES
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError
@@ -73,7 +75,9 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]]) 
             saved[UUID(facts["checkpoint"])] = "0"
         elif row.type == "checkpoint_kept" or (row.type == "checkpoint_saved" and facts["kept"]):
             saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
-        elif row.type == "effects_started":
+        if "started_at" in facts and facts["started_at"] != _iso(subject.run.started_at):
+            yield subject.fault(subject.run, f"is under way since {subject.run.started_at}, not {facts['started_at']}")
+        if row.type == "effects_started":
             begun += [(task, facts["attempt"]) for task in tasks_of(row.task)]
     there = dict(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", "change_hash"))
     for one, superstep in saved.items():
@@ -84,14 +88,22 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]]) 
     yield from _journaled(subject, begun)
 
 
+def _iso(at: datetime | None) -> str:
+    return at.isoformat() if at else ""
+
+
 def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Iterator[Fault]:
     run = subject.run
     if row.at != run.created_at:
         yield subject.fault(run, f"says that it was started at {run.created_at}, but it was at {row.at}")
-    for name in _STARTED:
-        content, has = facts[name], getattr(run, name)
-        if content != has:
-            yield subject.fault(run, f"has {name} {has!r}, but was started with {content!r}")
+    now = {name: getattr(run, name) for name in _STARTED}
+    if "ties" in facts:
+        # Older runs did not write these down.
+        now |= {"label": run.label, "facts": run.facts}
+        now["ties"] = {name: str(value) for name in TIES if (value := getattr(run, name))}
+    for name, has in now.items():
+        if facts[name] != has:
+            yield subject.fault(run, f"has {name} {has!r}, but was started with {facts[name]!r}")
 
 
 def _journaled(subject: Subject, begun: Sequence[tuple[Task, int]]) -> Iterator[Fault]:

@@ -5,11 +5,12 @@ from typing import Any
 
 from checkpoints.db.pages import pages
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.trace import text_of
 
 _LINES = ("memory_written", "memory_deleted")
 _LANDED = ("node", "visit", "index", "n", "namespace", "key", "version", "deleted")
@@ -25,9 +26,29 @@ def remembered(subject: Subject) -> Iterator[Fault]:
             try:
                 # Memory belongs to the installation: its rows say themselves whether they are encrypted.
                 sealed_rows.verify_row(row, Protection(row.encrypted))
+                if row.text != _text(row):
+                    yield subject.fault(row, "is found by other words than those that it holds")
             except CountersignError as error:
                 yield subject.refused(row, error)
     yield from _landings(subject)
+    yield from _forgotten(subject)
+
+
+def _text(row: MemoryTrace) -> str:
+    """The words by which a search finds a trace."""
+    if row.encrypted or row.deleted:
+        return ""
+    return text_of(row.key, sealed_columns.read_value(row, "content"))
+
+
+def _forgotten(subject: Subject) -> Iterator[Fault]:
+    """What landed in memory is there, in this version or a later one: what people forget leaves its row."""
+    for page in pages(MemoryLanding.objects.filter(run=subject.run.id), "id"):
+        rows = MemoryTrace.objects.filter(key__in={one.key for one in page})
+        there = {(space, key): version for space, key, version in rows.values_list("namespace", "key", "version")}
+        for one in page:
+            if there.get((one.namespace, one.key), 0) < one.version:
+                yield subject.gone(MemoryTrace, f"{one.namespace} {one.key} version {one.version}")
 
 
 def _landings(subject: Subject) -> Iterator[Fault]:

@@ -1,13 +1,21 @@
 """The run's own row: its seal, the payloads in it, and whether it has ended as its log says."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import RunEvent
 from checkpoints.sealing import run_row as run_row_seal
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine import canonical
+from orchestrator.engine.errors import CountersignError, WrongKey
+
+AT_ONCE = timedelta(seconds=0.5)
+"""Between a run's end and the line that says so."""
+_STOPPED = frozenset({Status.FAILED, Status.UNKNOWN, Status.INCOMPATIBLE})
+"""Statuses with an error that the log names as well."""
 
 
 def run_row(subject: Subject) -> Iterator[Fault]:
@@ -29,11 +37,67 @@ def run_row(subject: Subject) -> Iterator[Fault]:
 
 
 def ended(subject: Subject) -> Iterator[Fault]:
-    """A run that has ended says so in its log, and one that has not does not."""
+    """A run that has ended says so in its log, and one that has not does not; when it ended, why it stopped and that
+    somebody asked to cancel it stand there too.
+    """
     run = subject.run
     types = [f"run_{end}" for end in ENDS]
-    last = RunEvent.objects.filter(run=run.id, type__in=types).order_by("-seq").values_list("type", flat=True).first()
+    line = _last_line(subject, *types)
+    last = line.type if line else None
     if run.status in ENDS and last != f"run_{run.status}":
         yield subject.fault(run, f"is {run.status}, but its log does not say so")
     elif last and run.status not in (*ENDS, Status.TAMPERED) and run.line == 1:
         yield subject.fault(run, f"is {run.status}, but its log says {last}")
+    elif line and run.status in ENDS and (run.ended_at is None or abs(run.ended_at - line.at) > AT_ONCE):
+        yield subject.fault(run, f"says that it ended at {run.ended_at}, but it was at {line.at}")
+    elif run.ended_at is not None and run.status not in (*ENDS, Status.TAMPERED):
+        yield subject.fault(run, f"is {run.status}, but says that it ended at {run.ended_at}")
+    yield from _stopped(subject)
+    yield from _cancelled(subject)
+
+
+def _last_line(subject: Subject, *types: str) -> RunEvent | None:
+    return RunEvent.objects.filter(run=subject.run.id, type__in=types).order_by("-seq").first()
+
+
+def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
+    """What a line says; nothing where it cannot be read, which the log's own examiner has named."""
+    try:
+        data = subject.payload(line, "payload")
+    except CountersignError:
+        return {}
+    facts: dict[str, Any] = canonical.loads(data) if data else {}
+    return facts
+
+
+def _stopped(subject: Subject) -> Iterator[Fault]:
+    """Why a run stopped is what its log says of that; one that goes on, or has ended, has no error."""
+    run = subject.run
+    if run.status == Status.TAMPERED:
+        return  # of which nothing is logged
+    line = _last_line(subject, f"run_{run.status}") if run.status in _STOPPED else None
+    logged = _facts(subject, line) if line else {}
+    try:
+        kept = sealed_columns.read_value(run, "error") or {}
+    except WrongKey:
+        kept = {}  # it may be under a key that was there for a while only; then its code alone is compared
+    except CountersignError as error:
+        yield subject.refused(run, error)
+        return
+    now = (run.error_code, kept.get("message"))
+    if run.status not in _STOPPED and bytes(run.error):
+        yield subject.fault(run, f"is {run.status}, but says why it stopped")
+    elif run.error_code != logged.get("code", "") or (kept and now != (logged.get("code"), logged.get("message"))):
+        yield subject.fault(run, f"says {now[0] or 'no error'}: {now[1]}, but its log says {logged.get('message')}")
+
+
+def _cancelled(subject: Subject) -> Iterator[Fault]:
+    """Who asked to cancel a run is in its log, and when; it is not cancelled without that."""
+    run, line = subject.run, _last_line(subject, "cancel_requested")
+    if (line is None) != (run.cancel_at is None):
+        asked = f"asks to be cancelled since {run.cancel_at}" if run.cancel_at else "does not ask to be cancelled"
+        yield subject.fault(run, f"{asked}, but its log says otherwise")
+    elif line is not None and run.cancel_at is not None:
+        at = _facts(subject, line).get("cancel_at")
+        if at is not None and at != run.cancel_at.isoformat():
+            yield subject.fault(run, f"asks to be cancelled since {run.cancel_at}, but its log says {at}")

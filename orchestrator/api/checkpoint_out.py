@@ -4,18 +4,18 @@ from typing import Any
 
 from rest_framework import serializers
 
+from approvals.api.base import SealedOut
 from approvals.models import Decision
 from checkpoints import timeline
-from checkpoints.ledger.pending_writes import base_of
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
-from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.api.serializers import CheckpointLine, StateOut
 from orchestrator.engine import registry
 from orchestrator.engine.plan import Frontier, skipped
 
 
-class HeldOut(serializers.ModelSerializer[PendingWrite]):
+class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
     """A write that a gate held at that point."""
 
     id = serializers.UUIDField(source="write")
@@ -24,34 +24,50 @@ class HeldOut(serializers.ModelSerializer[PendingWrite]):
 
     class Meta:
         model = PendingWrite
-        fields = ["id", "task", "position", "channel", "label", "value", "revision", "base", "staged_at", "hash"]
+        fields = [
+            "id",
+            "task",
+            "position",
+            "channel",
+            "label",
+            "value",
+            "revision",
+            "base",
+            "staged_at",
+            "hash",
+            "fault",
+        ]
         read_only_fields = fields
 
     def value_of(self, row: PendingWrite) -> Any:
-        return read_value(row, "value")
+        return self.value_or_none(row, "value")
 
     def base_of(self, row: PendingWrite) -> Any:
-        return base_of(row).value
+        return (self.value_or_none(row, "base") or {}).get("value")
 
 
-class ResultOut(serializers.ModelSerializer[TaskResult]):
+class ResultOut(SealedOut, serializers.ModelSerializer[TaskResult]):
     """A recorded result that counted at that point."""
 
     class Meta:
         model = TaskResult
-        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at"]
+        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at", "fault"]
         read_only_fields = fields
 
 
-class ApprovalOut(serializers.ModelSerializer[Decision]):
+class ApprovalOut(SealedOut, serializers.ModelSerializer[Decision]):
     """A decision that had been made by then."""
 
     by = serializers.CharField(source="by_name")
 
     class Meta:
         model = Decision
-        fields = ["id", "task", "write", "channel", "revision", "verdict", "by", "at"]
+        fields = ["id", "task", "write", "channel", "revision", "verdict", "by", "at", "fault"]
         read_only_fields = fields
+
+
+def _of_run(row: Checkpoint) -> dict[str, Any]:
+    return {"protection": protection_of(row.run)}
 
 
 class CheckpointOut(CheckpointLine):
@@ -93,16 +109,16 @@ class CheckpointOut(CheckpointLine):
 
     def get_state(self, row: Checkpoint) -> StateOut:
         state = {name: self.payload[name] for name in timeline.PARTITIONS if name != "input"}
-        return {"input": read_value(row.run, "input"), **state}  # type: ignore[return-value]
+        return {"input": timeline.input_of(row.run), **state}  # type: ignore[return-value]
 
     def get_pending_writes(self, row: Checkpoint) -> list[dict[str, Any]]:
-        return list(HeldOut(timeline.held_at(row), many=True).data)
+        return list(HeldOut(timeline.held_at(row), many=True, context=_of_run(row)).data)
 
     def get_channel_versions(self, row: Checkpoint) -> dict[str, int]:
         return dict(self.payload["versions"])
 
     def get_node_results(self, row: Checkpoint) -> list[dict[str, Any]]:
-        return list(ResultOut(timeline.results_at(row), many=True).data)
+        return list(ResultOut(timeline.results_at(row), many=True, context=_of_run(row)).data)
 
     def get_visited(self, row: Checkpoint) -> list[str]:
         return list(self.frontier.visited)
@@ -119,8 +135,7 @@ class CheckpointOut(CheckpointLine):
 
     def get_approvals(self, row: Checkpoint) -> list[dict[str, Any]]:
         made = Decision.objects.filter(run=row.run_id, event_seq__lte=row.event_seq).order_by("event_seq")
-        columns = [name for name in ApprovalOut.Meta.fields if name != "by"]
-        return list(ApprovalOut(made.only(*columns, "by_name"), many=True).data)
+        return list(ApprovalOut(made, many=True, context=_of_run(row)).data)
 
     def get_metrics(self, row: Checkpoint) -> dict[str, int]:
         return {"took_ms": row.took_ms}

@@ -12,6 +12,7 @@ from approvals.api.base import LongPages, page_schema, paginate, person, read_bo
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import timeline
 from checkpoints.models import Run
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.api.serializers import (
     CancelBody,
@@ -85,8 +86,9 @@ class RunCheckpoints(APIView):
 
     @extend_schema(responses=page_schema(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
-        rows = timeline.checkpoint_lines(visible_run(person(request), run))
-        return paginate(request, rows, CheckpointLine, by=("-seq",))
+        found = visible_run(person(request), run)
+        rows = timeline.checkpoint_lines(found)
+        return paginate(request, rows, CheckpointLine, by=("-seq",), protection=protection_of(found))
 
 
 class RunEvents(APIView):
@@ -95,8 +97,9 @@ class RunEvents(APIView):
     @extend_schema(parameters=[EventsQuery], responses=page_schema(EventOut))
     def get(self, request: Request, run: str) -> Response:
         after = read_body(EventsQuery, request.query_params)["after"]
-        rows = timeline.events(visible_run(person(request), run).id, after=after)
-        return paginate(request, rows, EventOut, by=("seq",), pages=LongPages)
+        found = visible_run(person(request), run)
+        rows = timeline.events(found.id, after=after)
+        return paginate(request, rows, EventOut, by=("seq",), pages=LongPages, protection=protection_of(found))
 
 
 class Resume(APIView):

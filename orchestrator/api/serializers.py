@@ -4,11 +4,12 @@ from typing import Any
 
 from rest_framework import serializers
 
-from approvals.api.base import Body, Query
+from approvals.api.base import Body, Query, SealedOut
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.runs import unknown_outcomes
 from orchestrator.runs.labels import progress_of
@@ -110,7 +111,7 @@ class RunLine(serializers.ModelSerializer[Run]):
         return progress_of(run)
 
 
-class WaitingOut(serializers.Serializer[Any]):
+class WaitingOut(SealedOut):
     """A request that the run waits for."""
 
     request = serializers.UUIDField(source="id")
@@ -121,7 +122,7 @@ class WaitingOut(serializers.Serializer[Any]):
         return read_or_reason(request, "title") or ""
 
 
-class UnknownOut(serializers.Serializer[Any]):
+class UnknownOut(SealedOut):
     """A task whose outcome a person must settle. The key is the one that the call carried, to look it up by."""
 
     task = serializers.CharField()
@@ -153,28 +154,29 @@ class RunOut(RunLine):
         return error
 
     def get_paused(self, run: Run) -> list[dict[str, Any]]:
-        waiting = run.requests.filter(status="open").only("id", "node", "visit", "index", "title").order_by("id")
-        return list(WaitingOut(waiting, many=True).data)
+        waiting = run.requests.filter(status="open").order_by("id")
+        return list(WaitingOut(waiting, many=True, context={"protection": protection_of(run)}).data)
 
     def get_unknown(self, run: Run) -> list[dict[str, Any]]:
-        return list(UnknownOut(unknown_outcomes.unknown_tasks(run), many=True).data)
+        rows = unknown_outcomes.unknown_tasks(run)
+        return list(UnknownOut(rows, many=True, context={"protection": protection_of(run)}).data)
 
 
-class EventOut(serializers.ModelSerializer[RunEvent]):
+class EventOut(SealedOut, serializers.ModelSerializer[RunEvent]):
     """A line of a run's log."""
 
     payload = serializers.SerializerMethodField()
 
     class Meta:
         model = RunEvent
-        fields = ["seq", "type", "at", "node", "task", "actor", "payload", "hash"]
+        fields = ["seq", "type", "at", "node", "task", "actor", "payload", "hash", "fault"]
         read_only_fields = fields
 
     def get_payload(self, event: RunEvent) -> dict[str, Any]:
-        return timeline.payload_of(event)
+        return self.value_or_none(event, "payload") or {}
 
 
-class CheckpointLine(serializers.ModelSerializer[Checkpoint]):
+class CheckpointLine(SealedOut, serializers.ModelSerializer[Checkpoint]):
     """A checkpoint in a list: metadata only."""
 
     alias = serializers.SerializerMethodField()
@@ -187,7 +189,7 @@ class CheckpointLine(serializers.ModelSerializer[Checkpoint]):
         fields = [
             "id", "alias", "run", "graph", "version", "graph_fingerprint", "format_version", "seq", "superstep", "line",
             "source", "parent", "created_at", "committed", "nodes", "changed", "event_position", "took_ms",
-            "stored_size", "state_size",
+            "stored_size", "state_size", "fault",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -130,6 +130,14 @@ class PayloadLost(TamperedRow):
     code_of_class = "payload_lost"
 
 
+class TamperedUpload(TamperedRow):
+    """The bytes of an uploaded file are not those that the run was started with. Put them back from a backup, then
+    resume the run.
+    """
+
+    code_of_class = "tampered_upload"
+
+
 class PayloadTaken(_Named):
     """Other bytes are kept under this name already, and what is kept never changes. Use a new name."""
 

@@ -24,7 +24,7 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Retry, Task, canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import CountersignError, TamperedUpload
 from orchestrator.engine.memory import Memory
 from orchestrator.engine.output import Output, output_of, require_proposal
 from orchestrator.engine.plan import Start
@@ -126,7 +126,11 @@ class Attempt:
 
     @property
     def refused(self) -> CountersignError | None:
-        """Why the run's own record of what the task read cannot be trusted, whatever the node made of that."""
+        """Why what the task read cannot be trusted, whatever the node made of that: what the run recorded of memory, or
+        an uploaded file.
+        """
+        if isinstance(self._raised, TamperedUpload):
+            return self._raised
         return self._memory.shelf.refused if self._memory else None
 
     @property

@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from approvals.gates.withdrawal import who_asked, withdraw_requests
 from checkpoints.core.status import ENDS, Status
-from checkpoints.db.clock import db_now
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
@@ -43,17 +42,18 @@ def request_cancel(run: Run, *, by: Any, reason: str) -> None:
         return
     if run.status in _OVER:
         raise WrongStatus(f"run {run.key} is {run.status}, so it cannot be cancelled", status=run.status)
-    actor = by.get_username() if by else ""
+    actor, at = by.get_username() if by else "", timezone.now()
     events = [
-        NewEvent("cancel_requested", {"was": run.status, "reason": reason}, actor=actor),
+        NewEvent("cancel_requested", {"was": run.status, "reason": reason, "cancel_at": at.isoformat()}, actor=actor),
         *withdraw_requests(run.id),
     ]
     jobs.cancel_jobs_of(run.id)
     if leases.is_held(run.id):
         # The line alone makes the holder look; the wake keeps him from letting the run rest meanwhile.
-        locked_run.append_locked(run, events, at=timezone.now(), cancel_at=db_now(), wakes=F("wakes") + 1)
+        locked_run.append_locked(run, events, at=at, cancel_at=at, wakes=F("wakes") + 1)
         notify.notify_workers()
     else:
+        run.cancel_at = at
         _conclude(run, events, actor=actor)
 
 
@@ -83,7 +83,7 @@ def _conclude(run: Run, events: Sequence[NewEvent], *, actor: str) -> None:
 
 def _become_unknown(run: Run, events: Sequence[NewEvent], lost: Sequence[TaskResult]) -> None:
     if run.status == Status.UNKNOWN:
-        locked_run.append_locked(run, events, at=timezone.now(), cancel_at=db_now())
+        locked_run.append_locked(run, events, at=timezone.now(), cancel_at=run.cancel_at)
         return
     for row in lost:
         journal.amend_result(row, protection_of(run), outcome=Outcome.UNKNOWN)
@@ -98,7 +98,7 @@ def _become_unknown(run: Run, events: Sequence[NewEvent], lost: Sequence[TaskRes
 def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any) -> None:
     """Give the run its status. The epoch rises: a worker that was frozen past its lease finds it gone."""
     rest = {"epoch": F("epoch") + 1, "due_at": None, "lease_until": None, "leased_by": None, "progress": b""}
-    cleared = {"error": b"", "error_code": "", "cancel_at": db_now()}
+    cleared = {"error": b"", "error_code": "", "cancel_at": run.cancel_at}
     locked_run.append_locked(run, events, at=timezone.now(), **{**rest, **cleared, "status": status, **values})
 
 

@@ -12,6 +12,7 @@ from django.db import Error
 
 from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
 from approvals.gates.settlement import Rebasing, rebase_writes, settle_gates
+from approvals.gates.waivers import NotNeeded, prepare_not_needed
 from approvals.models import RequestStatus
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import Status
@@ -46,6 +47,7 @@ class _Assembled:
     listing: Update | None
     inside: Callable[[], None] | None
     after: Planned
+    decided: int
 
 
 def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = False) -> bool:
@@ -58,9 +60,7 @@ def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = 
     def act() -> tuple[Head, str]:
         it = _assemble(session, worked)
         try:
-            made = ledger.prepare_commit(
-                lease, session.head, it.checkpoint, it.run_update, events=it.events, also=it.listing, inside=it.inside
-            )
+            made = _prepared(session, it)
             if not await_commit(session):
                 return session.head, Status.RUNNING
             session.next_plan = it.after
@@ -81,6 +81,19 @@ def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = 
         return made.head, it.run_update.status
 
     return _still_ours(session, retry_when_log_moved(lease, act))
+
+
+def _prepared(session: Session, it: _Assembled) -> ledger.PreparedCommit:
+    return ledger.prepare_commit(
+        session.lease,
+        session.head,
+        it.checkpoint,
+        it.run_update,
+        events=it.events,
+        also=it.listing,
+        inside=it.inside,
+        decided=it.decided,
+    )
 
 
 def await_commit(session: Session) -> bool:
@@ -136,11 +149,20 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     )
     new_tape = tape.extend(lease.tape, summary.tape_word(entries))
     run_update = RunUpdate(status, summary.place_of(step.frontier, after), new_tape)
-    events = [*summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
+    passed = _not_needed(session, kept, at)
+    events = [*passed.events, *summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
     events += [*opening.events, *rebased.events, *summary.status_events(status, step.frontier)]
     journaled = any(graph.nodes[task.node].journaled for task in kept)
     listing = journal.list_update(lease, session.head.next_seq) if journaled else None
-    return _Assembled(checkpoint, run_update, events, listing, _extra_writes(session, opening, rebased, memory), after)
+    inside = _extra_writes(session, opening, rebased, memory, passed)
+    return _Assembled(checkpoint, run_update, events, listing, inside, after, len(passed.decisions))
+
+
+def _not_needed(session: Session, kept: Mapping[Task, FinishedTask], at: datetime) -> NotNeeded:
+    """What the system decides on tasks whose gates needed nobody."""
+    passed = {task: one.output.writes for task, one in kept.items() if one.passed and one.output}
+    first = ledger.first_event_seq(session.lease)
+    return prepare_not_needed(session.lease, passed, session.head.payload.state, first_seq=first, at=at)
 
 
 def _is_kept(session: Session, worked: SuperstepResult, after: Planned, *, opens_gate: bool, ends: bool) -> bool:
@@ -269,14 +291,15 @@ def _payload(session: Session, step: Step, ran: list[tuple[str, int]], superstep
 
 
 def _extra_writes(
-    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges
+    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges, passed: NotNeeded
 ) -> Callable[[], None] | None:
-    if not (opening.requests or rebased.rows or rebased.reopened or memory):
+    if not (opening.requests or rebased.rows or rebased.reopened or memory or passed.decisions):
         return None
     commit = Commit(session.head.next_seq, session.lease.superstep + 1, datetime.now(UTC))
 
     def inside() -> None:
         opening.insert()
+        passed.insert()
         rebased.insert()
         memory.insert(session.lease, commit)
 

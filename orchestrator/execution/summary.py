@@ -78,14 +78,12 @@ def status_events(status: str, frontier: Frontier) -> list[NewEvent]:
 
 
 def task_events(kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
-    """Lines for what was out of the ordinary in a superstep: errors that took their edge, gates that needed nobody."""
+    """Lines for what was out of the ordinary in a superstep: errors that took their edge."""
     events = []
     for task, one in kept.items():
         if one.error:
             facts = {"type": one.error.type, "message": one.error.message, "attempt": one.error.attempt}
             events.append(NewEvent("task_failed", {**facts, "edge": "error"}, node=task.node, task=str(task)))
-        if one.passed:
-            events.append(NewEvent("approval_not_needed", {}, node=task.node, task=str(task)))
     return events
 
 

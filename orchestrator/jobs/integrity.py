@@ -5,6 +5,7 @@ The commands `verify_runs` and `rotate_keys` and the table of kinds in `orchestr
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -18,8 +19,9 @@ from checkpoints.key_rotation import Rotated
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.verification import TAMPERED, Fault, verify_run
+from checkpoints.verification import TAMPERED, Fault, audit, verify_run
 from orchestrator.engine.errors import TamperedRow, UnknownThing
+from orchestrator.tokens import token_faults
 
 BATCH = 20
 """Runs between two steps of a job."""
@@ -53,16 +55,42 @@ class Verified:
 
 
 def verify_runs(wanted: Wanted, result: Verified) -> Iterator[Verified]:
-    """Verify run after run, in order of their ids, on from `result.last`; gives the result after each."""
+    """Verify run after run, in order of their ids, on from `result.last`; gives the result after each. Where all runs
+    are wanted, the audit log too, and that each run which is anchored in it is there.
+    """
     while True:
         rows = wanted.rows().order_by("id")
         rows = rows.filter(id__gt=UUID(result.last)) if result.last else rows
         ids = list(rows.values_list("id", flat=True)[:BATCH])
         if not ids:
+            yield from _audited(wanted, result)
             return
         for one in ids:
             _one(wanted, one, result)
             yield result
+
+
+def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
+    """What belongs to the installation. A job that is interrupted begins this part anew, and names nothing twice."""
+    if wanted.runs or wanted.graph or wanted.since:
+        return
+    for fault in chain(audit(), _tokens()):
+        if fault is not None:
+            _note(result, fault)
+        yield result
+
+
+def _tokens() -> Iterator[Fault]:
+    for one in token_faults():
+        yield Fault("", "", one.row.partition(" ")[0], one.row, one.reason, one.code)
+
+
+def _note(result: Verified, fault: Fault) -> None:
+    if any(fault.what == one["row"] or (fault.run and fault.run == one["run"]) for one in result.bad):
+        return
+    result.failed += 1
+    if len(result.bad) < MOST_NAMED:
+        result.bad.append(as_json([fault]))
 
 
 def _one(wanted: Wanted, run: UUID, result: Verified) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from checkpoints import retention
+from checkpoints import anchors, retention
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
@@ -27,6 +27,7 @@ from orchestrator.jobs import integrity
 Kind = Callable[[JobLease], Iterator[Step]]
 
 KINDS: dict[str, Kind] = {
+    "anchor_heads": anchors.anchor_heads,
     "rotate_keys": integrity.rotate_job,
     "sweep_jobs": retention.jobs_that_ended,
     "sweep_payloads": retention.payloads_without_a_row,
@@ -34,19 +35,19 @@ KINDS: dict[str, Kind] = {
 }
 """Our own kinds by name."""
 
-DAY = 86_400.0
-STANDING: dict[str, float] = {"sweep_jobs": DAY, "sweep_payloads": DAY}
+MINUTE, DAY = 60.0, 86_400.0
+STANDING: dict[str, float] = {"anchor_heads": MINUTE, "sweep_jobs": DAY, "sweep_payloads": DAY}
 """Jobs that every installation has one of, and the seconds between two of their turns."""
 FIRST_TURN = 3600.0
-"""Seconds until a standing job's first turn."""
+"""Seconds until a standing job's first turn, at most."""
 
 log = structlog.get_logger(__name__)
 
 
 def ensure_standing() -> None:
     """Add the standing jobs that are not there. Called when a cluster shows itself; as often as one likes."""
-    for kind in STANDING:
-        jobs.add_job(kind, name=kind, due_in=FIRST_TURN)
+    for kind, seconds in STANDING.items():
+        jobs.add_job(kind, name=kind, due_in=min(FIRST_TURN, seconds))
 
 
 def run_job(job_id: UUID, epoch: int, *, draining: Callable[[], bool] = never) -> None:

@@ -157,12 +157,12 @@ class RunConsumer(Following):
             lines = await tail.after(self.scope, self.run, self.seq)
             full = len(lines) == tail.BATCH
             for line in lines:
-                if line.seq != self.seq + 1:
+                if line["seq"] != self.seq + 1:
                     # Never papered over: the client comes back with the last number it has.
                     await self.close(GAP)
                     return
-                self.seq = line.seq
-                await self.send_json(tail.message(line))
+                self.seq = line["seq"]
+                await self.send_json(line)
 
 
 class RunsConsumer(Following):

@@ -13,7 +13,9 @@ from approvals import inbox, permissions
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
 from checkpoints.queue import workers
+from checkpoints.sealing.seal_fault import fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.live.viewers import current_person
 from orchestrator.templatetags.console import moment_text
 
@@ -23,8 +25,10 @@ Scope = Mapping[str, Any]
 T = TypeVar("T")
 
 
-def message(event: RunEvent) -> dict[str, Any]:
-    """A line of the log as a socket sends it; where its payload cannot be opened, {"refused": why}."""
+def message(event: RunEvent, protection: Protection) -> dict[str, Any]:
+    """A line of the log as a socket sends it; where its payload cannot be opened, {"refused": why}. `fault` says why it
+    does not prove to be what was written, {code, row, reason}; null where it does.
+    """
     facts = read_or_reason(event, "payload") or {}
     return {
         "seq": event.seq,
@@ -34,6 +38,7 @@ def message(event: RunEvent) -> dict[str, Any]:
         "task": event.task,
         "actor": event.actor,
         "payload": facts if isinstance(facts, dict) else {"refused": facts},
+        "fault": json_of(fault_of(event, protection)),
     }
 
 
@@ -42,12 +47,15 @@ async def visible(scope: Scope, run: str | UUID) -> UUID:
     return await _in_thread(lambda: permissions.visible_run(current_person(scope), run).id)
 
 
-async def after(scope: Scope, run: UUID, seq: int) -> list[RunEvent]:
-    """The next lines after `seq`, at most `BATCH`. Raises `UnknownThing` where they may not be seen, `SignedOut`."""
+async def after(scope: Scope, run: UUID, seq: int) -> list[dict[str, Any]]:
+    """The messages of the next lines after `seq`, at most `BATCH`.
 
-    def look() -> list[RunEvent]:
-        permissions.visible_run(current_person(scope), run)
-        return list(timeline.events_after(run, seq, limit=BATCH))
+    Raises `UnknownThing` where they may not be seen, `SignedOut`.
+    """
+
+    def look() -> list[dict[str, Any]]:
+        protection = protection_of(permissions.visible_run(current_person(scope), run))
+        return [message(event, protection) for event in timeline.events_after(run, seq, limit=BATCH)]
 
     return await _in_thread(look)
 

@@ -43,6 +43,7 @@ from orchestrator.engine.errors import (
     PayloadLost,
     PayloadsUnavailable,
     TamperedRow,
+    TamperedUpload,
     UnknownBackend,
     WrongKey,
     WrongStatus,
@@ -205,7 +206,7 @@ def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
 
 
 _REFUSALS: dict[str, Callable[..., CountersignError]] = {
-    kind.code_of_class: kind for kind in (PayloadLost, PayloadsUnavailable, UnknownBackend, WrongKey)
+    kind.code_of_class: kind for kind in (PayloadLost, PayloadsUnavailable, TamperedUpload, UnknownBackend, WrongKey)
 }
 """What a fault is refused with, by its code; else it is a tampered row."""
 

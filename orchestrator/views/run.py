@@ -20,7 +20,9 @@ from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
+from checkpoints.sealing.seal_fault import fault_of, fault_of_run
 from checkpoints.sealing.sealed_columns import unreadable_reason
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
@@ -119,6 +121,8 @@ def _context(
         "todo": _todo(compiled, run, snapshot) if snapshot and not past else [],
         "picture": _picture(compiled, run, at, snapshot, past=past) if snapshot and compiled else None,
         "refused": refused,
+        "fault": fault_of(at, protection_of(run)),
+        "run_fault": fault_of_run(run),
         "policy": policy_in_words(compiled) if compiled else "unknown here",
         "same_version": compiled is not None and registry.current(compiled.name) is compiled,
         "registered": any(one.name == run.graph for one in registry.all()),
@@ -199,7 +203,7 @@ def _tab(at: Checkpoint, snapshot: Payload, tab: str, query: dict[str, str]) -> 
 def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:
     """A few lines up to this point and after it; at the newest checkpoint the end of the log."""
     start = max(0, at.event_seq - AROUND // 2 - 1) if past else max(0, run.event_seq - AROUND)
-    found = run_details.around(timeline.events_after(run.id, start, limit=AROUND))
+    found = run_details.around(timeline.events_after(run.id, start, limit=AROUND), protection_of(run))
     return {
         "events": found,
         "first_event": found[0].seq if found else 0,

@@ -9,8 +9,9 @@ from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
-from checkpoints.sealing.sealed_columns import read_value as value_of
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.timeline import PARTITIONS, Change
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.frontier import visit_of
@@ -88,7 +89,7 @@ def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     """The whole state by partition, long values folded."""
     parts = []
     for name in PARTITIONS:
-        value = value_of(checkpoint.run, "input") if name == "input" else snapshot[name]
+        value = timeline.input_of(checkpoint.run) if name == "input" else snapshot[name]
         rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) else []
         parts.append({"name": name, "rows": rows, "size": sum(row["size"] for row in rows)})
     order = ("scratch", "artifacts", "input", "diagnostics")
@@ -121,7 +122,9 @@ def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
                 rows[row.write] = row
     shown = [row for row in rows.values() if (row.node, row.visit) in visits]
     for row in shown:
-        row.text = compact(value_of(row, "value"))  # type: ignore[attr-defined]
+        row.fault = fault_of(row, protection_of(checkpoint.run))  # type: ignore[attr-defined]
+        value = read_or_reason(row, "value")
+        row.text = compact(value)  # type: ignore[attr-defined]
     return {"rows": shown, "count": len(shown)}
 
 
@@ -139,13 +142,13 @@ def result_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[st
     ).select_related("settled_by")
     kept = [row for row in journal if any((e["node"], e.get("visit", 1)) == (row.node, row.visit) for e in entries)]
     done = {(row.node, row.visit) for row in kept}
-    rows = [_result(row) for row in kept]
+    rows = [_result(row, protection_of(checkpoint.run)) for row in kept]
     rows += [_unkept(entry) for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
     return {"rows": rows, "count": len(rows)}
 
 
-def _result(row: TaskResult) -> dict[str, Any]:
-    output = value_of(row, "output")
+def _result(row: TaskResult, protection: Protection) -> dict[str, Any]:
+    output = read_or_reason(row, "output")
     return {
         "task": row.task,
         "effect": row.effect,
@@ -155,6 +158,7 @@ def _result(row: TaskResult) -> dict[str, Any]:
         "ms": row.took_ms,
         "output": "" if output is None else _cut(output),
         "kept": "nothing recorded",
+        "fault": fault_of(row, protection),
     }
 
 
@@ -176,7 +180,8 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     """Two hundred lines of the log, from the number asked for."""
     given = read_number(query.get("e", ""))
     start = max(0, checkpoint.run.event_seq - EVENTS) if given is None else given
-    rows = around(timeline.events_after(checkpoint.run_id, start, limit=EVENTS))
+    found = timeline.events_after(checkpoint.run_id, start, limit=EVENTS)
+    rows = around(found, protection_of(checkpoint.run))
     at = read_number(query.get("at", ""))
     last = rows[-1].seq if rows else start
     return {
@@ -187,8 +192,9 @@ def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     }
 
 
-def facts(event: RunEvent) -> RunEvent:
-    """The line with a few words of its payload."""
+def _facts(event: RunEvent, protection: Protection) -> RunEvent:
+    """The line with a few words of its payload, and whether it is as it was sealed."""
+    event.fault = fault_of(event, protection)  # type: ignore[attr-defined]
     payload = read_or_reason(event, "payload") or {}
     words = payload if isinstance(payload, str) else _words(event.type, payload)
     event.more = words if len(words) <= 200 else f"{words[:200]}…"  # type: ignore[attr-defined]
@@ -200,6 +206,8 @@ def _words(kind: str, payload: dict[str, Any]) -> str:
         return f"superstep {payload.get('superstep', '')}"
     if kind in ("gate_applied", "request_settled"):
         return str(payload.get("outcome", ""))
+    if kind == "approval_not_needed":
+        return "Not needed, decided by the system"
     if kind == "decision_signed":
         return str(payload.get("verdict", ""))
     if kind == "cancel_requested":
@@ -219,9 +227,9 @@ TABS: dict[str, tuple[str, Detail]] = {
 }
 
 
-def around(events_: Iterable[RunEvent]) -> list[RunEvent]:
+def around(events_: Iterable[RunEvent], protection: Protection) -> list[RunEvent]:
     """Lines of the log with a few words of each, and whoever acted by name."""
-    found = [facts(event) for event in events_]
+    found = [_facts(event, protection) for event in events_]
     names = names_of(event.actor for event in found)
     for event in found:
         event.actor = names.get(event.actor, event.actor)

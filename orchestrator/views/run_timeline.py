@@ -9,6 +9,8 @@ from django.utils.http import urlencode
 
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
+from checkpoints.sealing.seal_fault import SealFault, fault_of
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.templatetags.console import spell
 
 LONG_PAUSE = timedelta(minutes=10)
@@ -41,6 +43,7 @@ class Column:
     later: bool
     newest: bool
     gap: str
+    fault: SealFault | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ def _column(run: Run, row: Checkpoint, last: Checkpoint | None, here: Checkpoint
         later=row.seq > here.seq,
         newest=row.seq == newest,
         gap=spell(pause) if pause > LONG_PAUSE else "",
+        fault=fault_of(row, protection_of(row.run)),
     )
 
 

@@ -15,7 +15,9 @@ from approvals.views.page import may_post, opens_payloads, render, single_fields
 from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.models import LateResult, Run, TaskResult
+from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.engine import Task, identity, registry
 from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue, UnknownThing, WrongStatus
@@ -32,6 +34,7 @@ class Open:
     going_on: str | None
     evidence: str
     error: str
+    fault: SealFault | None
     answer: str = ""
     output: str = ""
     reason: str = ""
@@ -128,4 +131,5 @@ def _open(run: Run, row: TaskResult, evidence: str) -> Open:
         going_on=unknown_outcomes.may_be_going_on(row),
         evidence=evidence,
         error=str(error.get("message", "")),
+        fault=fault_of(row, protection_of(run)),
     )

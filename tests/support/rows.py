@@ -8,13 +8,14 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 
 from approvals.models import ApprovalRequest, Decision, RequestReviewer
+from checkpoints.core import codec
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, Worker
 from checkpoints.models.fields import task_columns
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine import Task
+from orchestrator.engine import Task, canonical
 from tests.support.forging import rewrite
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -34,7 +35,8 @@ def a_run(**columns: Any) -> Run:
         "created_at": START + timedelta(minutes=n),
         **columns,
     }
-    given["input"] = pack_json(given.get("input", {"claim_id": "CLM-1"}))
+    content = canonical.dumps(given.get("input", {"claim_id": "CLM-1"}))
+    given = {"input_hash": canonical.digest(content), **given, "input": codec.pack(content)}
     run = Run.objects.create(**given)
     return sealed(run)
 
@@ -71,8 +73,11 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         "version": run.version,
         **columns,
     }
-    full = {"snapshot": pack_json(payload), "snapshot_hash": "5" * 64}
-    made = Checkpoint.objects.create(run=run, seq=seq, anchor=seq, **full, **given)
+    full = canonical.dumps(payload)
+    made = Checkpoint(run=run, seq=seq, anchor=seq, snapshot_hash=canonical.digest(full), **given)
+    sealed_rows.seal(made, protection_of(run))
+    made.snapshot = codec.pack(full)
+    made.save(force_insert=True)
     sealed(run, head=made.id, head_seq=seq)
     return made
 
@@ -80,9 +85,10 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
 def an_event(run: Run, seq: int, **columns: Any) -> RunEvent:
     """A line of a log. `payload` is JSON."""
     payload = pack_json(columns.pop("payload", {}))
-    return RunEvent.objects.create(
-        run=run, seq=seq, payload=payload, **{"type": "checkpoint_saved", "at": START, **columns}
-    )
+    row = RunEvent(run=run, seq=seq, payload=payload, **{"type": "checkpoint_saved", "at": START, **columns})
+    sealed_rows.seal(row, protection_of(run))
+    row.save(force_insert=True)
+    return row
 
 
 def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:

@@ -3,6 +3,7 @@
 Named in EMAIL_BACKEND; the folder is EMAIL_FILE_PATH. Nothing leaves the machine.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -19,10 +20,11 @@ class EmailBackend(BaseEmailBackend):
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
         """Write them all and give their number. Raises `OSError` where the folder cannot be written."""
         folder = Path(settings.EMAIL_FILE_PATH)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for message in email_messages:
             name = f"{timezone.now():%Y%m%d-%H%M%S}-{uuid4().hex[:12]}"
             unfinished = folder / f"{name}.part"
-            unfinished.write_bytes(message.message().as_bytes().replace(b"\n", b"\r\n"))
+            with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(message.message().as_bytes().replace(b"\n", b"\r\n"))
             unfinished.rename(folder / f"{name}.eml")
         return len(email_messages)

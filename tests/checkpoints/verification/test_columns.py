@@ -18,22 +18,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NUMBERED = {"id"}
 """Numbers that the database gives: nothing refers to them."""
 QUEUE = {
-    "epoch", "lease_until", "leased_by", "wakes", "due_at", "priority", "claims_since_progress", "cancel_at"
+    "epoch", "lease_until", "leased_by", "wakes", "due_at", "priority", "claims_since_progress"
 }  # fmt: skip
 """Where a run stands in the queue: claims, wakes and heartbeats change it without touching what is sealed."""
-SHOWN = {
-    "label", "facts", "at_node", "tape", "progress", "error", "error_code", "durable", "started_at", "ended_at"
-}  # fmt: skip
+SHOWN = {"at_node", "tape", "progress", "durable"}
 """What lists show of a run; nothing is decided on it, and the log says the same under seal."""
-TIES = {"parent_run", "parent_task", "origin_checkpoint"}
 UNSEEN: dict[type[Model], set[str]] = {
-    Run: QUEUE | SHOWN | TIES,
+    Run: QUEUE | SHOWN,
     RunEvent: NUMBERED,
     Checkpoint: {"stored_size"},
     PendingWrite: NUMBERED,
-    TaskResult: NUMBERED | {"thread_ended_at"},
+    TaskResult: NUMBERED,
     LateResult: NUMBERED,
-    ApprovalRequest: {"deadline"},
+    ApprovalRequest: set(),
     Decision: set(),
     Receipt: set(),
 }

@@ -55,7 +55,7 @@ def test_every_changed_column_of_memory_is_named(model: Any, run: Run) -> None:
             if not any(fault.table == model._meta.db_table for fault in verify_run(run.id) + verify_run(other.id)):
                 unseen.add(field.name)
     # A trace says itself whose it is: moved to no run it is verified with none, and every reader verifies it.
-    assert unseen == ({"id", "text", "run"} if model is MemoryTrace else {"id"})
+    assert unseen == ({"id", "run"} if model is MemoryTrace else {"id"})
 
 
 def test_a_deleted_landing_is_named(run: Run) -> None:
@@ -70,4 +70,18 @@ def test_a_landing_put_in_by_hand_is_named(run: Run) -> None:
     row.pk, row.n, row.key = None, 7, "invented"
     row.save(force_insert=True)
     reason = f"checkpoints_run {run.id} has landings of memory that its log does not speak of"
-    assert [fault.reason for fault in verify_run(run.id)] == [reason]
+    assert [fault.reason for fault in verify_run(run.id)] == [
+        reason,
+        "checkpoints_memorytrace n invented version 1 is gone",
+    ]
+
+
+def test_a_trace_that_was_deleted_past_everybody_is_named(run: Run) -> None:
+    MemoryTrace.objects.filter(key="other").delete()
+    assert [fault.reason for fault in verify_run(run.id)] == ["checkpoints_memorytrace n other version 1 is gone"]
+
+
+def test_a_trace_that_is_found_by_other_words_is_named(run: Run) -> None:
+    MemoryTrace.objects.filter(key="other").update(text="something else")
+    (fault,) = verify_run(run.id)
+    assert (fault.table, "found by other words" in fault.reason) == ("checkpoints_memorytrace", True)

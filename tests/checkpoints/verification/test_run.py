@@ -13,6 +13,7 @@ from django.db import connection
 from checkpoints import timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.queue import jobs as job_queue
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START
@@ -37,7 +38,7 @@ def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
     rows = Checkpoint.objects.filter(run=run)
     content = {
         facts["checkpoint"]: facts["change"]
-        for facts in map(timeline.payload_of, timeline.events_after(run.id, 0))
+        for facts in (read_value(line, "payload") for line in timeline.events_after(run.id, 0))
         if "change" in facts
     }
     assert content == {str(row.id): row.change_hash for row in rows}

@@ -9,11 +9,12 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals.models import Receipt
-from checkpoints.models import AuditLine, Run
+from checkpoints.models import AuditLine, Checkpoint, Run
 from orchestrator import runs
 from tests.support import claims
 from tests.support.cast import People, named
-from tests.support.rows import a_checkpoint, a_run
+from tests.support.forging import tamper
+from tests.support.rows import a_checkpoint, a_run, an_event, sealed
 
 Browse = Callable[[User], Client]
 
@@ -147,3 +148,14 @@ def test_who_cancelled_it_is_called_by_name(run: Run, people: People, browse: Br
     runs.cancel(run.id, by=named(people.starter, "Olive Hart"), reason="not wanted")
     html = browse(people.starter).get(reverse("run", args=[run.id])).content.decode()
     assert "by Olive Hart.</strong>" in html
+
+
+def test_rows_that_were_changed_are_marked_on_the_page(run: Run, people: People, browse: Browse) -> None:
+    client, url = browse(people.starter), reverse("run", args=[run.id])
+    assert 'data-test="tampered"' not in client.get(url).content.decode()
+    line = an_event(run, run.event_seq + 1, type="checkpoint_saved")
+    tamper(line, type="run_completed")
+    sealed(run, event_seq=line.seq)
+    assert client.get(url).content.decode().count('data-test="tampered"') == 1
+    tamper(Checkpoint.objects.filter(run=run.id).order_by("seq")[0], took_ms=999)
+    assert client.get(url).content.decode().count('data-test="tampered"') == 2

@@ -120,7 +120,7 @@ def test_running_it_again_while_a_frozen_process_could_act_wants_an_extra_yes(
 
 
 def test_running_it_again_is_refused_while_the_attempt_may_go_on(lost: Run, people: People, browse: Browse) -> None:
-    TaskResult.objects.update(thread_ended_at=None)
+    rewrite(TaskResult.objects.get(), thread_ended_at=None)
     client, url = browse(people.starter), reverse("settle", args=[lost.id])
     assert b"may still be going on" in client.get(url).content
     assert client.post(url, {**answer_of(answer="no"), "accept_risk": "yes"}).status_code == 409

@@ -4,7 +4,6 @@ It uses only what every version has: the verbs, the commands and the models.
 """
 
 import gzip
-import hashlib
 import io
 import os
 import shutil
@@ -38,9 +37,11 @@ from django.db import connection, connections  # noqa: E402
 
 from approvals import reviews  # noqa: E402
 from checkpoints import timeline  # noqa: E402
+from checkpoints.conf import keyring  # noqa: E402
 from checkpoints.models import PendingWrite  # noqa: E402
+from checkpoints.sealing import sealed_rows  # noqa: E402
 from checkpoints.store import CheckpointStore  # noqa: E402
-from orchestrator import runs  # noqa: E402
+from orchestrator import runs, tokens  # noqa: E402
 from orchestrator.engine import Graph, registry  # noqa: E402
 from orchestrator.engine.errors import NotAReviewer  # noqa: E402
 from orchestrator.models import ApiToken, Preference  # noqa: E402
@@ -54,8 +55,9 @@ def make_people() -> None:
         user.groups.add(Group.objects.get(name=role), *([claims] if role == "reviewer" else []))
         if name in graphs.TOKENS:
             call_command("create_token", name, stdout=io.StringIO())
-            digest = hashlib.sha256(graphs.TOKENS[name].encode()).hexdigest()
-            ApiToken.objects.filter(user=user).update(digest=digest)
+            row = ApiToken.objects.get(user=user)
+            digest = tokens.keyed_digest(keyring().signer, tokens.token_digest(graphs.TOKENS[name]))
+            row.save(update_fields=sealed_rows.seal_again(row, sealed_rows.PLAIN, digest=digest))
     User.objects.create_user("nobody")
     Preference.objects.create(user=User.objects.get(username="rita"), theme="dark")
 

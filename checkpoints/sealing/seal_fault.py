@@ -1,0 +1,58 @@
+"""What lists say of a row that is not as it was sealed: they mark it and go on, for one row must not hide others."""
+
+from typing import Any
+
+from django.db.models import Model
+
+from checkpoints.models import Run
+from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.engine.errors import CountersignError, TamperedRow
+from orchestrator.engine.frozen import frozen
+
+
+@frozen
+class SealFault:
+    """Why a row that is shown does not prove to be what was written. `code` is that of the refusal: `tampered_row`, or
+    `wrong_key` where this cannot be told now; `row` names the row by table and identity.
+    """
+
+    code: str
+    row: str
+    reason: str
+
+    @property
+    def tampered(self) -> bool:
+        return self.code == TamperedRow.code_of_class
+
+    def json(self) -> dict[str, str]:
+        return {"code": self.code, "row": self.row, "reason": self.reason}
+
+
+def fault_of(row: Model, protection: Protection) -> SealFault | None:
+    """The fault of a row of a run so protected; None where it is as it was sealed. No query where all of its columns
+    were read.
+    """
+    try:
+        sealed_rows.verify_row(row, protection)
+    except CountersignError as error:
+        return _fault(row, error)
+    return None
+
+
+def fault_of_run(run: Run) -> SealFault | None:
+    """The fault of a run's own row, as it was read."""
+    try:
+        run_row.verify_run_row(run)
+    except CountersignError as error:
+        return _fault(run, error)
+    return None
+
+
+def json_of(fault: SealFault | None) -> dict[str, Any] | None:
+    """A fault for machines: {code, row, reason}; None for none."""
+    return fault.json() if fault else None
+
+
+def _fault(row: Model, error: CountersignError) -> SealFault:
+    return SealFault(error.code, sealed_rows.name_of(row), error.message)

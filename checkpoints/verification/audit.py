@@ -1,0 +1,85 @@
+"""The audit log of the installation: numbered without gaps, chained, sealed; and the heads of runs anchored in it."""
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from checkpoints import anchors, audit_log
+from checkpoints.audit_log import ChainHead
+from checkpoints.db.pages import pages
+from checkpoints.models import AuditLine, Run, RunEvent
+from checkpoints.sealing import sealed_rows
+from checkpoints.verification.base import Fault
+from orchestrator.engine.errors import CountersignError, TamperedRow
+
+TABLE = AuditLine._meta.db_table
+
+
+def audit() -> Iterator[Fault | None]:
+    """Every line that has a number, in order, and the runs that it anchors; None after each page without a fault.
+
+    A run that is gone, or whose log does not hold the line that was anchored, is named.
+    """
+    head, told = ChainHead(), _told()
+    if isinstance(told, Fault):
+        yield told
+        told = None
+    for page in pages(AuditLine.objects.filter(number__isnull=False), "number"):
+        for row in page:
+            yield from _line(row, head)
+            head = ChainHead(row.number or 0, row.hash)
+            if told is not None and head.number == told.number and head.hash != told.hash:
+                yield _fault(row, f"is not the line {told.number} that was told outside the database")
+        yield from _anchored([row for row in page if row.kind == anchors.KIND])
+        yield None
+    if told is not None and told.number > head.number:
+        what = f"{TABLE} {head.number + 1} to {told.number}"
+        yield Fault("", "", TABLE, what, f"{what} are gone: line {told.number} was told outside the database")
+
+
+def _told() -> ChainHead | Fault | None:
+    try:
+        return audit_log.told_head()
+    except (OSError, ValueError, KeyError) as error:
+        what = "the file of AUDIT_HEAD_FILE"
+        return Fault("", "", TABLE, what, f"{what} cannot be read: {error}")
+
+
+def _fault(row: AuditLine, reason: str, code: str = TamperedRow.code_of_class) -> Fault:
+    what = f"{TABLE} {row.number}"
+    return Fault("", "", TABLE, what, f"{what} {reason}", code)
+
+
+def _line(row: AuditLine, before: ChainHead) -> Iterator[Fault]:
+    if row.number != before.number + 1:
+        what = f"{TABLE} {before.number + 1} to {(row.number or 0) - 1}"
+        yield Fault("", "", TABLE, what, f"{what} are gone")
+    try:
+        sealed_rows.verify_row(row, sealed_rows.PLAIN)
+        if row.number == before.number + 1 and audit_log.line_hash(before.hash, row) != row.hash:
+            yield _fault(row, "is not chained to the line before it")
+    except CountersignError as error:
+        yield _fault(row, f"does not verify: {error.message}", error.code)
+
+
+def _anchored(lines: Sequence[AuditLine]) -> Iterator[Fault]:
+    """The runs of these lines: three queries, whatever their number."""
+    heads = {(UUID(run), seq): hash_ for line in lines for run, seq, hash_ in line.facts.get("heads", ())}
+    if not heads:
+        return
+    runs, seqs = {run for run, _ in heads}, {seq for _, seq in heads}
+    now = dict(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
+    events = RunEvent.objects.filter(run__in=runs, seq__in=seqs).values_list("run", "seq", "hash")
+    there = {(run, seq): hash_ for run, seq, hash_ in events}
+    for (run, seq), hash_ in heads.items():
+        if run not in now:
+            yield _of_run(run, "is gone, though its head is anchored in the audit log")
+        elif now[run] < seq:
+            yield _of_run(run, f"stands at line {now[run]} of its log, before line {seq}, which is anchored")
+        elif there.get((run, seq)) != hash_:
+            yield _of_run(run, f"has another line {seq} in its log than the one that is anchored")
+
+
+def _of_run(run: UUID, reason: str) -> Fault:
+    table = Run._meta.db_table
+    what = f"{table} {run}"
+    return Fault(str(run), "", table, what, f"{what} {reason}")

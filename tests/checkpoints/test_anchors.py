@@ -1,0 +1,170 @@
+"""A run that is deleted or put back as a whole, by SQL and in every table, is named: its head was anchored before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from approvals import append_only
+from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
+from checkpoints import anchors, audit_log
+from checkpoints.models import AuditLine, Checkpoint, PendingWrite, Run, RunEvent
+from checkpoints.queue import jobs
+from orchestrator import runs
+from orchestrator.jobs import kinds
+from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
+from tests.support import api_graphs, forging
+from tests.support.cast import People
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def paused(people: People) -> Run:
+    api_graphs.register()
+    return runs.advance(runs.start("gated", {"claim_id": "C"}, key="C", by=people.starter).id)
+
+
+def _anchor() -> None:
+    """One turn of the job."""
+    job = kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
+    assert job.error == ""
+
+
+def _named() -> list[tuple[str, str]]:
+    """Run and reason of everything that verification of all runs names."""
+    result = Verified()
+    for _ in verify_runs(Wanted(), result):
+        pass
+    assert result.failed == len(result.bad)
+    return [(one["run"], one["reason"]) for one in result.bad]
+
+
+def _rows(run: Run) -> list[Any]:
+    """All rows of a run but its own, those that others point to last."""
+    found: list[Any] = [*Decision.objects.filter(run=run.id)]
+    for model in (Receipt, RunEvent, Checkpoint, PendingWrite):
+        found += model._base_manager.filter(run=run.id)
+    return found
+
+
+def _removed(run: Run) -> None:
+    with append_only.triggers_lifted():
+        RequestReviewer.objects.filter(request__run=run).delete()
+        for row in _rows(run):
+            type(row)._base_manager.filter(pk=row.pk)._raw_delete("default")
+        ApprovalRequest.objects.filter(run=run.id)._raw_delete("default")
+        Run.objects.filter(id=run.id)._raw_delete("default")
+
+
+def test_a_sound_installation_has_no_fault_and_an_idle_turn_writes_nothing(paused: Run) -> None:
+    _anchor()
+    count = AuditLine.objects.count()
+    _anchor()
+    assert AuditLine.objects.count() == count
+    assert _named() == []
+
+
+def test_a_run_that_is_gone_with_all_its_rows_is_named(paused: Run) -> None:
+    _anchor()
+    _removed(paused)
+    assert _named() == [
+        (str(paused.id), f"checkpoints_run {paused.id} is gone, though its head is anchored in the audit log")
+    ]
+
+
+def test_a_run_that_was_put_back_as_a_whole_is_named(paused: Run, people: People) -> None:
+    before, rows = Run.objects.filter(id=paused.id).values().get(), {row.pk for row in _rows(paused)}
+    runs.cancel(paused.id, by=people.starter, reason="no more")
+    _anchor()
+    asked = ApprovalRequest.objects.get(run=paused.id)
+    for row in _rows(paused):
+        if row.pk not in rows:
+            forging.remove(row)
+    forging.tamper(asked, status="open", outcome="", settled_at=None)
+    head = Checkpoint.objects.get(id=before["head"])
+    assert head.kept
+    forging.tamper(paused, **{name: value for name, value in before.items() if name != "id"})
+    [(run, reason)] = _named()
+    assert run == str(paused.id)
+    assert "of its log, before line" in reason
+
+
+def test_a_line_of_the_audit_log_that_is_gone_changed_or_renumbered_is_named(paused: Run) -> None:
+    for number in range(3):
+        audit_log.record("refused", actor=None, number=number)
+    _anchor()
+    first, second, third = AuditLine.objects.filter(kind="refused").order_by("number")
+    forging.tamper(second, kind="granted")
+    assert [reason for _, reason in _named()][0].startswith("checkpoints_auditline 2 does not verify")
+    forging.tamper(second, kind="refused")
+    assert _named() == []
+    forging.remove(second)
+    assert _named()[0][1] == "checkpoints_auditline 2 to 2 are gone"
+    forging.tamper(third, number=2)
+    assert any("is not chained to the line before it" in reason for _, reason in _named())
+    assert first.number == 1
+
+
+def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(paused: Run, tmp_path: Path, settings: Any) -> None:
+    file = tmp_path / "audit-head"
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "AUDIT_HEAD_FILE": str(file)}
+    audit_log.record("refused", actor=None)
+    _anchor()
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(one["number"], one["hash"]) for one in told] == [
+        (line.number, line.hash) for line in AuditLine.objects.order_by("-number")[:1]
+    ]
+    assert _named() == []
+    for line in AuditLine.objects.all():
+        forging.remove(line)
+    assert _named() == [("", f"checkpoints_auditline 1 to {told[-1]['number']} are gone: line "
+                             f"{told[-1]['number']} was told outside the database")]  # fmt: skip
+
+
+def test_the_job_is_a_standing_one_of_a_minute() -> None:
+    assert kinds.STANDING["anchor_heads"] == 60
+    assert kinds.KINDS["anchor_heads"] is anchors.anchor_heads
+
+
+def test_a_turn_reads_what_moved_and_no_other_run(paused: Run) -> None:
+    _anchor()
+    _fill(1_000_000)
+    newest = RunEvent.objects.order_by("-id").values_list("id", flat=True)[0]
+    with CaptureQueriesContext(connection) as queries:
+        pages = list(anchors.moved_runs(newest))
+    assert len(queries) == 2
+    assert len(pages) == 1
+    newest_row, moved = (one["sql"] for one in queries)
+    assert newest_row.endswith("LIMIT 1")
+    for sql in (newest_row, moved):
+        assert "Seq Scan" not in _plan(sql)
+    if connection.vendor == "sqlite":
+        assert "SEARCH checkpoints_runevent USING INTEGER PRIMARY KEY" in _plan(moved)
+        assert "TEMP B-TREE" not in _plan(newest_row)
+
+
+def _fill(rows: int) -> None:
+    """So many lines of other runs beside."""
+    columns = "run_id, seq, type, at, node, task, actor, payload, hash, seal_key"
+    zero = "'00000000-0000-0000-0000-000000000001'" if connection.vendor == "postgresql" else "'" + "0" * 31 + "1'"
+    payload = "''::bytea" if connection.vendor == "postgresql" else "X''"
+    values = f"{zero}, n, 'checkpoint_saved', '2026-01-01', '', '', '', {payload}, '', ''"
+    numbers = (
+        f"generate_series(1, {rows}) AS n"
+        if connection.vendor == "postgresql"
+        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s)"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO checkpoints_runevent ({columns}) SELECT {values} FROM {numbers}")
+        cursor.execute("ANALYZE checkpoints_runevent")
+
+
+def _plan(sql: str) -> str:
+    explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{explain} {sql}")
+        return "\n".join(str(row[-1]) for row in cursor.fetchall())
