@@ -27,7 +27,7 @@ else
 	.venv-newer/bin/python -m tests $(TESTS)
 endif
 
-# Crashes, lost answers, races and random graphs in short, and half a minute of killed processes; on both databases.
+# Crashes, lost answers, races and random graphs in short, half a minute of killed processes, and whole installations.
 sweep-short: .venv/.test
 	$(RUN) -m tests --sweep-short
 

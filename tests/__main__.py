@@ -1,5 +1,5 @@
-"""`python -m tests`: the tests on SQLite, again on a real PostgreSQL, then in a browser. With `--sweep-short` the short
-sweeps instead. Together they are all tests. Further words go to pytest.
+"""`python -m tests`: the tests on SQLite, again on a real PostgreSQL, then in a browser. With `--sweep-short` the long
+ones instead: sweeps in short, and whole installations. Together they are all tests. Further words go to pytest.
 
 What needs no database (the engine, the house) runs in the first pass only. A PostgreSQL that does not start is
 a failure. The browser has a process of its own: its event loop stays in the thread, where later tests would meet it.
@@ -18,7 +18,23 @@ BROWSER = "tests/browser"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SWEEPS = ("tests/crash", "tests/races", "tests/properties", "tests/soak")
 """Every kind of crash, race and random graph, each in short; half a minute of killed processes."""
-ON_ONE_DATABASE = ("tests/engine", "tests/house")
+INSTALLATIONS = (
+    "tests/stories",
+    "tests/house/test_deployment.py",
+    "tests/house/test_own_project.py",
+    "tests/house/test_own_throttle.py",
+    "tests/house/test_selection.py",
+    "tests/orchestrator/test_redis.py",
+    "tests/orchestrator/worker/test_cluster.py",
+    "tests/orchestrator/worker/test_process_group.py",
+    "tests/orchestrator/worker/test_restart.py",
+    "tests/orchestrator/worker/test_slots.py",
+    "tests/orchestrator/worker/test_takeover.py",
+)
+"""Whole installations that are made, started, killed and put to work: minutes, mostly of waiting."""
+LONG = (*SWEEPS, *INSTALLATIONS, "tests/bench", "tests/engine/test_random_graphs.py")
+"""What `--sweep-short` runs."""
+ON_ONE_DATABASE = ("tests/engine", "tests/house", "tests/bench")
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
@@ -27,8 +43,9 @@ AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
 def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
     """By database, the options of the pass: which tests, and how many at once."""
     if sweeps:
-        return dict.fromkeys(("sqlite", "postgresql"), (*AT_ONCE, *SWEEPS))
-    quick = [f"--ignore={folder}" for folder in (BROWSER, *SWEEPS)]
+        again = [path for path in LONG if not path.startswith(ON_ONE_DATABASE)]
+        return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *again)}
+    quick = [f"--ignore={path}" for path in (BROWSER, *LONG)]
     return {
         "sqlite": (*AT_ONCE, *quick),
         "postgresql": (*AT_ONCE, *quick, *(f"--ignore={folder}" for folder in ON_ONE_DATABASE)),
