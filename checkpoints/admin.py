@@ -12,12 +12,12 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import models
+from checkpoints import models, timeline
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
 from checkpoints.models.fields import Sealed
-from checkpoints.sealing.seal_fault import fault_of, fault_of_run
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
 from orchestrator.engine import canonical
@@ -81,7 +81,7 @@ def shown_fields(model: type[Model]) -> tuple[Field, ...]:
 @admin.display(description="as it was sealed")
 def as_sealed(row: Any) -> str:
     """Whether a row is as it was sealed; else what is wrong with it."""
-    fault = fault_of_run(row) if isinstance(row, models.Run) else fault_of(row, _protection_of(row))
+    fault = timeline.fault_of_run(row) if isinstance(row, models.Run) else fault_of(row, _protection_of(row))
     return "yes" if fault is None else f"{'tampered' if fault.tampered else 'not verified'}: {fault.reason}"
 
 

@@ -20,10 +20,12 @@ from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db import rows as db_rows
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
+from checkpoints.models.run import TIES
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing.seal_fault import SealFault
 from checkpoints.sealing.sealed_columns import read_value
-from orchestrator.engine.errors import UnknownThing
+from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _BY_ADDRESS = ("node", "visit", "index", "position")
@@ -142,6 +144,25 @@ def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
         known["document"] = _read(checkpoint.id).document
     document: dict[str, Any] = known["document"]
     return document
+
+
+def fault_of_run(run: Run) -> SealFault | None:
+    """Why a run's row does not prove to be what was written: its seal, its input, and that it has the label, the facts
+    and the ties with which its log begins. One query; None where it does.
+    """
+    try:
+        run_row.input_of(run)
+        first = RunEvent.objects.filter(run=run.id, seq=1).first()
+        if first is not None:
+            sealed_rows.verify_row(first, sealed_rows.protection_of(run))
+            began = read_value(first, "payload")
+            ties = {name: str(value) for name in TIES if (value := getattr(run, name))}
+            if "ties" in began and (began["label"], began["facts"], began["ties"]) != (run.label, run.facts, ties):
+                what = sealed_rows.name_of(run)
+                raise TamperedRow(f"{what} has another label, facts or ties than it was started with", row=what)
+    except CountersignError as error:
+        return SealFault(error.code, str(error.facts.get("row") or sealed_rows.name_of(run)), error.message)
+    return None
 
 
 def input_of(run: Run) -> Any:

@@ -4,8 +4,7 @@ from typing import Any
 
 from django.db.models import Model
 
-from checkpoints.models import Run
-from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import CountersignError, TamperedRow
 from orchestrator.engine.frozen import frozen
@@ -36,23 +35,10 @@ def fault_of(row: Model, protection: Protection) -> SealFault | None:
     try:
         sealed_rows.verify_row(row, protection)
     except CountersignError as error:
-        return _fault(row, error)
-    return None
-
-
-def fault_of_run(run: Run) -> SealFault | None:
-    """The fault of a run's own row, as it was read."""
-    try:
-        run_row.verify_run_row(run)
-    except CountersignError as error:
-        return _fault(run, error)
+        return SealFault(error.code, sealed_rows.name_of(row), error.message)
     return None
 
 
 def json_of(fault: SealFault | None) -> dict[str, Any] | None:
     """A fault for machines: {code, row, reason}; None for none."""
     return fault.json() if fault else None
-
-
-def _fault(row: Model, error: CountersignError) -> SealFault:
-    return SealFault(error.code, sealed_rows.name_of(row), error.message)

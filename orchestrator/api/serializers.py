@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from approvals.api.base import Body, Query, SealedOut
+from approvals.api.base import Body, FaultOut, Query, SealedOut
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
+from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.identity import Task, idempotency_key
@@ -141,10 +143,15 @@ class RunOut(RunLine):
     error = serializers.SerializerMethodField()
     paused = serializers.SerializerMethodField()
     unknown = serializers.SerializerMethodField()
+    fault = serializers.SerializerMethodField()
 
     class Meta(RunLine.Meta):
-        fields = [*RunLine.Meta.fields, "input", "error", "paused", "unknown"]
+        fields = [*RunLine.Meta.fields, "input", "error", "paused", "unknown", "fault"]
         read_only_fields = fields
+
+    @extend_schema_field(FaultOut(allow_null=True))
+    def get_fault(self, run: Run) -> dict[str, Any] | None:
+        return json_of(timeline.fault_of_run(run))
 
     def get_input(self, run: Run) -> dict[str, Any]:
         return read_value(run, "input") or {}

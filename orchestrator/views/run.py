@@ -20,7 +20,7 @@ from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
-from checkpoints.sealing.seal_fault import fault_of, fault_of_run
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import unreadable_reason
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
@@ -122,7 +122,7 @@ def _context(
         "picture": _picture(compiled, run, at, snapshot, past=past) if snapshot and compiled else None,
         "refused": refused,
         "fault": fault_of(at, protection_of(run)),
-        "run_fault": fault_of_run(run),
+        "run_fault": timeline.fault_of_run(run),
         "policy": policy_in_words(compiled) if compiled else "unknown here",
         "same_version": compiled is not None and registry.current(compiled.name) is compiled,
         "registered": any(one.name == run.graph for one in registry.all()),

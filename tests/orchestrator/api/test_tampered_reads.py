@@ -115,3 +115,13 @@ def test_a_recorded_result_with_another_outcome_is_marked(olive: Client, people:
     tamper(row, took_ms=row.took_ms + 1)
     (result,) = olive.get(f"checkpoints/{run.head}/").json()["node_results"]
     assert result["fault"]["row"] == f"checkpoints_taskresult {run.id} 1 pay 1 0 1"
+
+
+@pytest.mark.parametrize("column", ["label", "facts", "input_hash"])
+def test_a_run_with_another_label_or_facts_than_it_was_started_with_is_marked(
+    olive: Client, paused: Run, column: str
+) -> None:
+    assert olive.get("runs/CLM-1/").json()["fault"] is None
+    tamper(paused, **{column: {"label": "Approved", "facts": {"amount": "1.00"}, "input_hash": "0" * 64}[column]})
+    fault = olive.get("runs/CLM-1/").json()["fault"]
+    assert (fault["code"], fault["row"]) == ("tampered_row", f"checkpoints_run {paused.id}")
