@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 from approvals.api.base import LongPages, page_schema, paginate, person, read_body
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import timeline
+from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
@@ -98,7 +99,7 @@ class RunEvents(APIView):
     def get(self, request: Request, run: str) -> Response:
         after = read_body(EventsQuery, request.query_params)["after"]
         found = visible_run(person(request), run)
-        rows = timeline.events(found.id, after=after)
+        rows = timeline.events(found.id, after=min(after, MOST_WHOLE))
         return paginate(request, rows, EventOut, by=("seq",), pages=LongPages, protection=protection_of(found))
 
 

@@ -24,7 +24,7 @@ from tests.support.page_people import claim_graph, run
 __all__ = ["claim_graph", "run"]
 
 ROOT = Path(checkpoints.__file__).parents[1]
-OWN_WORDS = {"checkpoints/core/strict_json.py", "orchestrator/api/idempotency.py"}
+OWN_WORDS = {"checkpoints/audit_log.py", "checkpoints/core/strict_json.py", "orchestrator/api/idempotency.py"}
 """The one reader; and who reads back what he wrote himself."""
 JSON_DOORS = ("runs/", "runs/CLM-1/cancel/", "runs/CLM-1/resume/", "runs/CLM-1/settle/", "runs/CLM-1/signatures/")
 FORMS = {
@@ -35,6 +35,7 @@ FORMS = {
     ":settle": "/runs/CLM-1/settle/",
     ":start": "/graphs/page_claim/start/",
     ":sign": "/reviews/CLM-1/sign/",
+    ":draft": "/reviews/CLM-1/draft/",
 }
 NOTHING_POSTED = {"/logout/", "/demo/payments/"}
 """Pages that take a POST and read no form: signing out, and the demo's service, which takes JSON."""

@@ -163,7 +163,7 @@ def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_s
         at_once = leases.begin_next(worker=None, only=only)
     assert sum("UPDATE" in query["sql"] for query in seen) == 1
     assert at_once.id == other.id
-    own = {"id", "key", "label", "head", "head_hash", "end", "seal", "cover", "skew"}
+    own = {"id", "key", "label", "started_at", "head", "head_hash", "end", "seal", "cover", "skew"}
     for name in set(leases.Lease.__slots__) - own:
         assert getattr(at_once, name) == getattr(in_two, name), name
     rows = [Run.objects.values("status", "epoch", "claims_since_progress").get(id=run.id) for run in (one, other)]
