@@ -267,8 +267,7 @@ def _slip(
     viewer: Viewer,
 ) -> WriteCard:
     value, shown = (sealed_columns.read_value(row, name) for name in ("value", "shown"))
-    base, shown, write = pending_writes.base_of(row), shown or {}, str(row.write)
-    standing = asked.standings[row.write]
+    base, shown, write, standing = pending_writes.base_of(row), shown or {}, str(row.write), asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
     may = is_open and not (viewer.why_not or why_not)
