@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, F, Max, QuerySet
+from django.db.models import Count, Exists, F, Max, OuterRef, QuerySet
 
 from approvals.models import ApprovalRequest, Decision, RequestReviewer, RequestStatus
 from approvals.permissions import principals_of, visible_runs
@@ -54,7 +54,10 @@ def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]"
 def mark_of(user: Any) -> Mark:
     """How the inbox of this user stands: two queries, besides those for the names he holds."""
     rows = list(waiting_for(user).values_list("id", "run__decisions")[: MANY + 1])
-    signed = signed_by(user).filter(status=RequestStatus.OPEN).values_list("id", "run__decisions")[:MANY]
+    # From the open requests to his decisions, never from all that he ever decided.
+    own = Decision.objects.filter(request=OuterRef("pk"), by=user)
+    open_still = visible_requests(user).filter(Exists(own), status=RequestStatus.OPEN)
+    signed = open_still.values_list("id", "run__decisions")[:MANY]
     text = "\n".join(f"{request} {decisions}" for request, decisions in (*rows, (0, 0), *signed))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return Mark(min(len(rows), MANY), len(rows) > MANY, digest)
@@ -65,5 +68,5 @@ def mark_of_all() -> tuple[Any, ...]:
     newest decision alone.
     """
     waiting = ApprovalRequest.objects.filter(status=RequestStatus.OPEN).exclude(run__status__in=CLOSED_TO_DECISIONS)
-    newest = Decision.objects.order_by("-at").values_list("id", flat=True).first()
+    newest = Decision.objects.filter(request__isnull=False).order_by("-at").values_list("id", flat=True).first()
     return (*waiting.order_by().aggregate(count=Count("id"), last=Max("opened_at")).values(), newest)

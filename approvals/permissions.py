@@ -87,7 +87,8 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
         wanted = Q(key=str(id_or_key))
     if not is_storable(str(id_or_key)):
         wanted = Q(pk=None)
-    run = visible_runs(user).filter(wanted).select_related("started_by", "on_behalf_of").defer("input", "seal").first()
+    # The seal with what it covers: read later it would be that of a later state.
+    run = visible_runs(user).filter(wanted).select_related("started_by", "on_behalf_of").defer("input").first()
     if run is None:
         raise unknown_thing("run", id_or_key)
     return run

@@ -68,7 +68,8 @@ def sign(
         # The key belongs to a receipt of another run that was being signed at the same moment.
         raise KeyConflict("this idempotency key was used at the same time", idempotency_key=idempotency_key) from error
     except NotAReviewer as refused:
-        audit_log.record("refused_not_a_reviewer", actor=by, run=run_uuid, **refused.facts)
+        facts = {name: fact for name, fact in refused.facts.items() if name != "events"}  # a receipt holds labels
+        audit_log.record("refused_not_a_reviewer", actor=by, run=run_uuid, **facts)
         raise
     except TamperedRow as found:
         locked_run.mark_tampered(run_uuid, found)

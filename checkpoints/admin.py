@@ -52,8 +52,10 @@ class ReadOnlyRows(Base):
         return False
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """Without payloads; a row that is opened reads its own."""
-        return super().get_queryset(request).defer(*_binary(self.model))
+        """Without payloads; a row that is opened reads its own. The seal comes with what it covers: read later it would
+        be that of a later state.
+        """
+        return super().get_queryset(request).defer(*[name for name in _binary(self.model) if name != "seal"])
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Not by payloads and seals: bytes are compared with no text."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+
 from checkpoints import audit_log
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.queue.jobs import JobLease, Step
@@ -17,22 +19,25 @@ ROWS = 5000
 """Lines of logs looked at in one query."""
 HEADS = 200
 """Heads in one line of the audit log."""
-AGAIN = 100
-"""Lines of logs looked at once more, for a transaction may take its numbers earlier and end later; and audit lines that
-tell what of them is anchored already."""
+AGAIN = ROWS
+"""Lines of logs looked at once more, for a transaction may take its numbers earlier and end later."""
+KNOWN = 100
+"""Audit lines that tell what of them is anchored already."""
 
 Head = tuple[str, int, str]
 
 
 def anchor_heads(lease: JobLease) -> Iterator[Step]:
     """The kind `anchor_heads`: anchor the heads that moved since the last turn, then chain the audit log."""
-    lines = list(AuditLine.objects.filter(kind=KIND).order_by("-id")[:AGAIN])
+    lines = list(AuditLine.objects.filter(kind=KIND).order_by("-id")[:KNOWN])
     known = {tuple(head) for line in lines for head in line.facts["heads"]}
     anchored = 0
     for moved, upto in moved_runs(int(lines[0].facts["upto"]) if lines else 0):
         heads = [head for head in heads_of(moved) if head not in known]
-        for first in range(0, len(heads), HEADS):
-            audit_log.record(KIND, actor=None, heads=[list(head) for head in heads[first : first + HEADS]], upto=upto)
+        with transaction.atomic():  # `upto` holds for all lines of a page, or for none
+            for first in range(0, len(heads), HEADS):
+                part = [list(head) for head in heads[first : first + HEADS]]
+                audit_log.record(KIND, actor=None, heads=part, upto=upto)
         known.update(heads)
         anchored += len(heads)
         yield Step(anchored, note="heads anchored")

@@ -4,26 +4,19 @@ They are made anew from the gate's templates, so that nobody reads the old amoun
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.gate import paths_of, present, present_edit
-
-
-class ShownWrite(NamedTuple):
-    """A write as templates read it."""
-
-    channel: str
-    value: Any
-    label: str | None
+from orchestrator.engine.gate import present_edit
+from orchestrator.engine.requests import ShownWrite, texts_after_edit
 
 
 def gate_of(compiled: Compiled, row: PendingWrite) -> Gate:
@@ -54,18 +47,14 @@ def request_texts(
     `rows` are all its writes, `edits` the new values by write.
     """
     gate = compiled.nodes[request.node].gate if request.node in compiled.nodes else None
-    if gate is None or not _reads_proposal(gate, {row.channel for row in rows}):
+    if gate is None:
         return {}
     writes = [ShownWrite(row.channel, edits.get(row.write, read_value(row, "value")), None) for row in rows]
-    given = read_value(Run.objects.only("id", "input", "encrypted", "hash_key").get(id=run.id), "input")
-    made = present(gate, node=request.node, input=given, state=timeline.head_state(run.id), writes=writes)
-    before = read_value(request, "facts") or []
-    facts = [
-        new if _reads_proposal(Gate(facts=[fact]), {row.channel for row in rows}) else old
-        for fact, new, old in zip(gate.facts, made["facts"], before, strict=False)
-    ]
-    return {"title": made["title"], "facts": facts if len(facts) == len(before) else before}
-
-
-def _reads_proposal(gate: Gate, channels: set[str]) -> bool:
-    return any(path.partition(".")[0] in {*channels, "proposal"} for path in paths_of(gate))
+    return texts_after_edit(
+        gate,
+        node=request.node,
+        input=run_row.input_of(run),
+        state=timeline.head_state(run.id),
+        writes=writes,
+        facts=read_value(request, "facts") or [],
+    )

@@ -43,7 +43,7 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     found, moved = review_form.drafts_in(request.POST, rows)
     kept = save_drafts(user, run, found, number=at)
     if request.headers.get("X-Fragment"):
-        return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409)
+        return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409, headers={"X-Newer": "1"})
     if not kept:
         shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request))
         controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}

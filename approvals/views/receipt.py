@@ -16,9 +16,10 @@ from approvals.views.inbox import names_of
 from approvals.views.page import render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints.models import PendingWrite
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.errors import UNREADABLE
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
@@ -98,14 +99,20 @@ def _now(came_back: bool, still_open: bool) -> str:
 
 def _lines(receipt: Receipt) -> list[Line]:
     """One query for the revisions that were signed, and what the nodes had proposed; large values are left out."""
-    rows = PendingWrite.objects.filter(write__in=[line["write"] for line in receipt.lines], size__lte=LARGE)
-    revisions = {(str(row.write), row.revision): row for row in rows.defer("base", "seal")}
+    writes = [line["write"] for line in receipt.lines]
+    rows = PendingWrite.objects.filter(run=receipt.run_id, write__in=writes, size__lte=LARGE)
+    revisions = {(str(row.write), row.revision): row for row in rows}
     names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    return [_line(number, line, revisions, names) for number, line in enumerate(receipt.lines, start=1)]
+    protection = protection_of(receipt.run)
+    return [_line(number, line, revisions, names, protection) for number, line in enumerate(receipt.lines, start=1)]
 
 
 def _line(
-    number: int, kept: dict[str, Any], revisions: Mapping[tuple[str, int], PendingWrite], names: Mapping[str, str]
+    number: int,
+    kept: dict[str, Any],
+    revisions: Mapping[tuple[str, int], PendingWrite],
+    names: Mapping[str, str],
+    protection: Protection,
 ) -> Line:
     word, icon = LOOKS[kept["verdict"]]
     line = Line(
@@ -122,6 +129,8 @@ def _line(
     row, first = revisions.get((line.write, kept["revision"])), revisions.get((line.write, 1))
     try:
         if row is not None:
+            # Whoever could change what was signed would have it shown as signed.
+            sealed_rows.verify_rows([one for one in (row, first) if one is not None], protection)
             _fill(line, row, first)
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."

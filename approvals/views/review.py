@@ -29,8 +29,9 @@ from approvals.views.signatures import Slot
 from approvals.views.write_cards import Drawing, Question, Viewer, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     REFUSALS,
@@ -300,7 +301,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
         viewer = Viewer(user.pk, why_not[request_id])
         shown = write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing)
         questions.append(shown)
-    _add_originals(questions)
+    _add_originals(questions, protection_of(run))
     shown_drafts = _put_drafts([slip for q in questions for slip in q.slips], kept)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
@@ -362,9 +363,10 @@ def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run
     }
 
 
-def _add_originals(questions: Sequence[Question]) -> None:
+def _add_originals(questions: Sequence[Question], protection: Protection) -> None:
     """Beside an edited write stands what the node had proposed. One query, where anything was edited."""
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
+        sealed_rows.verify_row(row, protection)
         write_cards.add_original(edited[row.write], read_value(row, "value"))

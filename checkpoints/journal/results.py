@@ -343,19 +343,22 @@ def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
         over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
     with transaction.atomic():
         statements.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
-        _seal_thread_ended(TaskResult.objects.filter(over, run=lease.id, line=lease.line), lease.protection)
+        attempts = TaskResult.objects.filter(over, run=lease.id, line=lease.line)
+        _seal_thread_ended(lease.id, attempts, lease.protection)
 
 
 def note_thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
     """Note that the thread of an attempt has ended: from now on it cannot act any more."""
     protection = protection_of(Run.objects.only("encrypted", "hash_key").get(id=run))
     with transaction.atomic():
-        _seal_thread_ended(_of(run, line, task).filter(attempt=attempt), protection)
+        _seal_thread_ended(run, _of(run, line, task).filter(attempt=attempt), protection)
 
 
-def _seal_thread_ended(attempts: "QuerySet[TaskResult]", protection: Protection) -> None:
+def _seal_thread_ended(run: UUID, attempts: "QuerySet[TaskResult]", protection: Protection) -> None:
     """Write that the threads of these attempts have ended. Of a row that does not verify nothing is written."""
     now = timezone.now()
+    # The run before its result, as everywhere: whoever else seals a result anew has read it under this lock.
+    list(Run.objects.select_for_update().filter(id=run).order_by().values_list("id"))
     for row in attempts.select_for_update().order_by("id"):
         try:
             amend_result(row, protection, thread_ended_at=now)

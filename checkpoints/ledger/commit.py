@@ -311,8 +311,8 @@ def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any
     if run_update.due_in is not None:
         values["due_at"] = db_in(run_update.due_in)
     if lease.cancelling and run_update.status in _NOT_YET_CANCELLED:
-        # Should this process end here, whoever claims the run next cancels it.
-        values |= {"status": Status.QUEUED, "due_at": db_now()}
+        # Should this process end here, whoever claims the run next cancels it. It has not stopped, so it says no error.
+        return values | {"status": Status.QUEUED, "due_at": db_now()}
     if run_update.status in ENDS:
         values["ended_at"] = at
     if run_update.error is not None:

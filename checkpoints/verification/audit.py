@@ -29,7 +29,9 @@ def audit() -> Iterator[Fault | None]:
             head = ChainHead(row.number or 0, row.hash)
             if told is not None and head.number == told.number and head.hash != told.hash:
                 yield _fault(row, f"is not the line {told.number} that was told outside the database")
-        yield from _anchored([row for row in page if row.kind == anchors.KIND])
+        for row in page:
+            if row.kind == anchors.KIND:
+                yield from _anchored([row])
         yield None
     if told is not None and told.number > head.number:
         what = f"{TABLE} {head.number + 1} to {told.number}"

@@ -44,7 +44,9 @@ def _text(row: MemoryTrace) -> str:
 def _forgotten(subject: Subject) -> Iterator[Fault]:
     """What landed in memory is there, in this version or a later one: what people forget leaves its row."""
     for page in pages(MemoryLanding.objects.filter(run=subject.run.id), "id"):
-        rows = MemoryTrace.objects.filter(key__in={one.key for one in page})
+        rows = MemoryTrace.objects.filter(
+            namespace__in={one.namespace for one in page}, key__in={one.key for one in page}
+        )
         there = {(space, key): version for space, key, version in rows.values_list("namespace", "key", "version")}
         for one in page:
             if there.get((one.namespace, one.key), 0) < one.version:

@@ -40,7 +40,10 @@ STATUS: dict[type[errors.CountersignError], int] = {
 """A class that is not named here answers as the nearest class above it; the base itself as 409."""
 
 MEDIA_TYPE = "application/problem+json"
-OUTAGE = "the database or the disk does not serve now; nothing was changed, so send it again in a moment"
+OUTAGE = (
+    "the database or the disk does not serve now; whether this was done cannot be told: look first, or send it again "
+    "under the same key or Idempotency-Key"
+)
 _MEMBERS = frozenset({"type", "title", "status", "code", "detail"})
 
 

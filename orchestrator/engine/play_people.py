@@ -14,16 +14,18 @@ from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.errors import InvalidValue, UnknownThing
 from orchestrator.engine.frontier import Frontier
-from orchestrator.engine.gate import Gate, present
+from orchestrator.engine.gate import Gate, present, present_edit
 from orchestrator.engine.identity import Task, write_id
 from orchestrator.engine.output import WriteValue
 from orchestrator.engine.reduce import HeldWrite, Settled
 from orchestrator.engine.requests import (
+    ShownWrite,
     WaitingRequest,
     is_applied_as_one,
     moved_writes,
     principals_of,
     settle_requests,
+    texts_after_edit,
 )
 from orchestrator.engine.verdicts import Given, Held, Policy, judge
 
@@ -94,6 +96,8 @@ class _HeldRevision:
     label: str
     value: Json
     base: Base
+    original: Json
+    shown: dict[str, Json]
     revision: int = 1
 
     @property
@@ -161,6 +165,8 @@ class Reviewers:
                 label=shown["writes"][write.position]["label"],
                 value=write.value,
                 base=Base.read(self._compiled, state, write.channel, shows=gate.shows),
+                original=write.value,
+                shown=shown["writes"][write.position],
             )
             for write in held
         ]
@@ -181,7 +187,7 @@ class Reviewers:
         """Ask each waiting request once; all answers are one act. Gives whether a request is settled now."""
         if self._decisions is not None:
             for one in self._open():
-                self._take(one, self._decisions(self._request(one, state)) or {})
+                self._take(one, self._decisions(self._request(one, state)) or {}, state)
         return self.has_settled()
 
     def has_settled(self) -> bool:
@@ -221,7 +227,7 @@ class Reviewers:
         )
         return Request(*one.task, title=one.shown["title"], facts=one.shown["facts"], writes=tuple(writes))
 
-    def _take(self, one: _PlayedRequest, answers: Mapping[int, Any]) -> None:
+    def _take(self, one: _PlayedRequest, answers: Mapping[int, Any], state: State) -> None:
         """Let the answers count that are about open writes; what is settled stays as it is."""
         standings = one.stands().standings
         for position, answer in answers.items():
@@ -235,13 +241,35 @@ class Reviewers:
                 raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(one.task))
             if not standings[write.write].settled:
                 self._count(one, write, verdict, value)
+        if any(_verdict_of(answer) == "edit" for answer in answers.values()):
+            self._show_anew(one, state)
+
+    def _show_anew(self, one: _PlayedRequest, state: State) -> None:
+        """Title and facts after an edit."""
+        writes = [ShownWrite(write.channel, write.value, None) for write in one.writes]
+        one.shown |= texts_after_edit(
+            self._gate(one.task.node),
+            node=one.task.node,
+            input=self._input,
+            state=state,
+            writes=writes,
+            facts=one.shown["facts"],
+        )
 
     def _count(self, one: _PlayedRequest, write: _HeldRevision, verdict: str, value: Any) -> None:
         if verdict == "edit":
             write.value = self._compiled.channels[write.channel].stage(value)
             write.revision += 1
+            shown = present_edit(
+                self._gate(one.task.node), write.channel, write.value, original=write.original, shown=write.shown
+            )
+            write.shown, write.label = shown, str(shown["label"])
         self._seq += 1
         one.given.append(Given(write.write, write.revision, verdict, DECIDER, self._seq))
+
+
+def _verdict_of(answer: Any) -> Any:
+    return answer if isinstance(answer, str) or answer is None else next(iter(answer), None)
 
 
 def waiting_tasks(compiled: Compiled, frontier: Frontier) -> list[Task]:

@@ -6,15 +6,16 @@ itself.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from orchestrator.engine.base import Base
+from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.effect import APPROVED, REJECTED
 from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.frontier import Frontier
-from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval
+from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval, paths_of, present
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.reduce import Settled, settleable
@@ -112,6 +113,35 @@ def _is_moved(write: Revision, compiled: Compiled, state: State) -> bool:
 def _settled(one: WaitingRequest[R]) -> Settled:
     shows = {name for write in one.approved for name in write.shows}
     return Settled(one.task, tuple(write.applied() for write in one.approved), str(one.outcome), tuple(sorted(shows)))
+
+
+class ShownWrite(NamedTuple):
+    """A write as templates read it."""
+
+    channel: str
+    value: Any
+    label: str | None
+
+
+def texts_after_edit(
+    gate: Gate, *, node: str, input: Json, state: State, writes: Sequence[ShownWrite], facts: Sequence[Any]
+) -> dict[str, Any]:
+    """Title and facts of a request of which a write was edited; empty where no template of them reads a proposal.
+    `writes` as they are now; of the `facts` that it has, those stay that read none.
+    """
+    channels = {one.channel for one in writes}
+    if not _reads_proposal(gate, channels):
+        return {}
+    made = present(gate, node=node, input=input, state=state, writes=writes)
+    again = [
+        new if _reads_proposal(Gate(facts=[fact]), channels) else old
+        for fact, new, old in zip(gate.facts, made["facts"], facts, strict=False)
+    ]
+    return {"title": made["title"], "facts": again if len(again) == len(facts) else list(facts)}
+
+
+def _reads_proposal(gate: Gate, channels: set[str]) -> bool:
+    return any(path.partition(".")[0] in {*channels, "proposal"} for path in paths_of(gate))
 
 
 def principals_of(compiled: Compiled, gate: Gate, state: State) -> list[str]:

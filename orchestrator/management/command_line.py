@@ -34,7 +34,9 @@ class DatabaseCommand(BaseCommand):
             if not is_outage(error):
                 refuse_unmigrated()
                 raise
-            raise CommandError(f"the database does not serve now, nothing was changed; try again: {error}") from error
+            raise CommandError(
+                f"the database does not serve now, and whether this was done cannot be told; look first: {error}"
+            ) from error
 
 
 def refuse_unmigrated() -> None:

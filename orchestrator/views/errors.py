@@ -50,8 +50,9 @@ def unavailable(request: HttpRequest, error: BaseException | None) -> HttpRespon
     if not (is_outage(error) or isinstance(error, AWAY)):
         return None
     text = (
-        "The database or the place where data is kept does not answer now. Nothing was changed: go back, "
-        "wait a moment, and send again. If it goes on, give this reference to whoever runs Countersign."
+        "The database or the place where data is kept does not answer now. What you sent may have been done or not: "
+        "wait a moment, look, and send again only what is missing. If it goes on, give this reference to whoever runs "
+        "Countersign."
     )
     answer = _page(request, "Not available at the moment", text, status=503, reason=str(error))
     answer.headers["Retry-After"] = str(RETRY_SECONDS)

@@ -10,13 +10,16 @@ const rows = (page) => [...page.querySelectorAll('#inbox li[data-ask]')];
 let turn = 0;
 
 // Those that are no longer in this folder: how they stand now, or gone where they may not be seen any more.
-const settle = async (old) => {
+const settle = async (left) => {
+  const old = left.slice(0, 50); // as many as the server tells of at once
   const query = new URLSearchParams(old.map((row) => ['id', row.dataset.ask]));
   const page = await fetchPage(`${panel().dataset.rows}?${query}`).catch(() => null);
   if (!page) return;
   for (const row of old) {
     const fresh = page.getElementById(row.id);
     if (!fresh) { row.remove(); continue; }
+    // Still open: a more urgent one took its place on this page of the list.
+    if ('open' in fresh.dataset) { if (!row.contains(document.activeElement)) row.replaceWith(fresh); continue; }
     fresh.classList.add('gone');
     fresh.classList.remove('hot', 'warm');
     if (!row.contains(document.activeElement)) row.replaceWith(fresh); else row.classList.add('gone');

@@ -219,7 +219,7 @@ const flush = async () => {
   const how = { method: 'POST', body: draftOf(batch), headers: { 'X-Fragment': '1' }, keepalive: document.hidden, signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(document.getElementById('keep').formAction, how).catch(() => null);
   // Each save has a number of its own, the next one after a lost answer too: the lost one may have been kept.
-  if (!answer || answer.ok) form.elements.number.value = String(Number(form.elements.number.value) + 1);
+  if (!answer || answer.ok || answer.status >= 500) form.elements.number.value = String(Number(form.elements.number.value) + 1);
   if (answer?.ok) await takeAnswer(answer).catch(() => null);
   saving = false;
   if (answer?.ok) {
@@ -228,7 +228,7 @@ const flush = async () => {
     return;
   }
   batch.forEach((write) => dirty.add(write));
-  const why = WHY[answer?.status] ?? 'off';
+  const why = answer?.status === 409 && !answer.headers.has('X-Newer') ? 'off' : WHY[answer?.status] ?? 'off';
   sayUnsaved(why);
   if (why !== 'newer') later(RETRY);
 };
@@ -257,6 +257,7 @@ const sign = async () => {
 const sayUnsigned = () => {
   const note = document.getElementById('unsigned');
   signing = false;
+  later(0);
   note.hidden = false;
   note.tabIndex = -1;
   note.focus();
@@ -309,6 +310,8 @@ const showNewer = (slip) => {
 // Between a press and its answer nothing moves: whoever has to sign again finds the same page, and its key.
 const unanswered = () => signing || document.getElementById('unsigned')?.hidden === false;
 
+const hashOf = (slip) => slip.querySelector('[name^="h-"]')?.value;
+
 const merge = (page) => {
   if (unanswered()) return;
   let changed = 0;
@@ -316,6 +319,8 @@ const merge = (page) => {
   for (const fresh of page.querySelectorAll('.slip[data-write]')) {
     const old = document.querySelector(`.slip[data-write="${fresh.dataset.write}"]`);
     if (!old || old.dataset.version === fresh.dataset.version) continue;
+    // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and counts.
+    if (touched(old) && hashOf(old) && hashOf(old) === hashOf(fresh)) { old.dataset.version = fresh.dataset.version; continue; }
     changed += 1;
     fresh.id = old.id;
     if (touched(old)) {

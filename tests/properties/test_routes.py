@@ -41,7 +41,7 @@ LONG = 100
 """Examples from which on every address is given every parameter of any."""
 
 QUERY = {
-    "status", "before", "graph", "q", "since", "id", "at", "tab", "e", "edit", "part", "folder", "page", "next",
+    "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
