@@ -13,7 +13,8 @@ from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
 from approvals.views.consequences import Fate, Line, lines_after
-from approvals.views.write_cards import Drawing, drawing_with, title_of
+from approvals.views.drawing import Drawing, drawing_with
+from approvals.views.write_cards import title_of
 from checkpoints.conf import conf
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_value

@@ -23,10 +23,11 @@ from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, consequences, inbox, review_form, signatures, write_cards
 from approvals.views.card_pages import CardPages
 from approvals.views.drafted_outcome import Next, drafted_outcome
+from approvals.views.drawing import FIELDS, MANY, Drawing, drawing_with
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, render, single_fields, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot
-from approvals.views.write_cards import Drawing, Question, Viewer, WriteCard
+from approvals.views.write_cards import Question, Viewer, WriteCard
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
@@ -100,7 +101,7 @@ class Review:
 
     @property
     def many(self) -> bool:
-        return len(self.slips) > write_cards.MANY
+        return len(self.slips) > MANY
 
     @property
     def url(self) -> str:
@@ -210,13 +211,16 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
 
 
 def as_posted(request: HttpRequest) -> Drawing:
-    """The edit forms that were posted. One that was filled in field by field has no control with its write's bare
-    name; one that was chosen without having been drawn is drawn now.
+    """The edit forms that were posted, each of which says which form it is; one that was chosen without having been
+    drawn is drawn now.
     """
     drawn = {name.removeprefix("e-").partition(".")[0] for name in request.POST if name.startswith("e-")}
+    posted = request.POST
+    shapes = {name.removeprefix("d-"): str(one) for name, one in posted.items() if name.startswith("d-")}
     return Drawing(
-        fields=lambda write: f"e-{write}" not in request.POST,
+        fields=lambda write: shapes[write] == FIELDS if write in shapes else f"e-{write}" not in posted,
         asked=lambda write: write in drawn or request.POST.get(f"v-{write}") == "edit",
+        posted=shapes,
     )
 
 
@@ -293,7 +297,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
     compiled = registry.find_graph(run.fingerprint)
     why_not = reasons_not_to_sign(user, [asked.request for asked in standing.values()], run)
     kept = drafts_of(user, run)
-    drawing = write_cards.drawing_with(kept, drawing, sum(len(asked.writes) for asked in standing.values()))
+    drawing = drawing_with(kept, drawing, sum(len(asked.writes) for asked in standing.values()))
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]

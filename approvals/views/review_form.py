@@ -50,14 +50,16 @@ def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Cho
 def _choice(posted: Mapping[str, Any], write: str, verdict: str, control: Control | None) -> Choice:
     seen, reason = str(posted.get(f"h-{write}", "")), str(posted.get(f"r-{write}", "")).strip()
     choice = Choice(write, seen, verdict, reason, control)
-    if control is not None:
+    if control is not None and not _is_drawn(posted, write):
+        # Nothing was typed: what is drawn now is what the write holds, not empty fields.
+        if verdict == "edit":
+            choice.errors = ["Its edit form was not open, so nothing was edited. Now it is."]
+    elif control is not None:
         # Read in any case: what was typed is kept also where another verdict was chosen in the end.
         value = reading.read_form(control, posted)
         choice.value = None if value is reading.ABSENT else value
         marked = reading.errors(control)
-        if verdict == "edit" and not _is_drawn(posted, write):
-            choice.errors = ["Its edit form was not open, so nothing was edited. Now it is."]
-        elif verdict == "edit":
+        if verdict == "edit":
             choice.errors = [f"{one.label or 'Value'}: {one.error}" for one in marked]
         else:
             for one in marked:

@@ -1,20 +1,19 @@
 """The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from approvals.drafts import DraftChoice
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import card_pages, comparison
 from approvals.views.card_pages import CardPages, Pager, Raw
-from approvals.views.edit_script import Steps
+from approvals.views.drawing import FIELDS, JSON, Drawing
 from approvals.views.inbox import name_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
@@ -27,39 +26,8 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.trace import is_memory
 from orchestrator.engine.verdicts import EXCLUDED, Standing, excludes
 
-Forms = Callable[[str], bool]
-MANY = 12
-"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
 LARGE = 32 * 1024
 """Bytes of a value from which its edit form is drawn only where somebody asks for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """What a page draws of its cards: which page of which part, and which edit forms.
-
-    `fields` says of a write whether its form is drawn field by field, the others being edited as JSON; `asked`,
-    whether somebody asked for it, which a large value needs. All cards share the `steps` that comparing may take.
-    """
-
-    fields: Forms
-    asked: Forms
-    pages: CardPages = field(default_factory=CardPages)
-    steps: Steps = field(default_factory=Steps)
-
-
-def drawing_with(kept: Mapping[str, DraftChoice], drawing: Drawing, writes: int) -> Drawing:
-    """The edit forms to draw, those of kept edits included, as they were drawn when they were filled in.
-
-    Of few `writes` all are edited field by field; of many only those that somebody asked for, so that the page stays
-    light.
-    """
-    edits = {write: one for write, one in kept.items() if one.verdict == "edit"}
-
-    def by_field(write: str) -> bool:
-        return writes <= MANY or (f"e-{write}" not in edits[write].fields if write in edits else drawing.fields(write))
-
-    return replace(drawing, fields=by_field, asked=lambda write: write in edits or drawing.asked(write))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +107,11 @@ class WriteCard:
     @property
     def anchor(self) -> str:
         return f"w{self.number}"
+
+    @property
+    def shape(self) -> str:
+        """Which of the two edit forms is drawn; it is posted with it."""
+        return FIELDS if self.drawing.fields(self.write) else JSON
 
     @property
     def first(self) -> bool:

@@ -97,7 +97,7 @@ def _is_page(answer: Any) -> None:
     assert answer["Content-Type"].startswith("text/html")
     assert int(answer["Retry-After"]) > 0
     assert "may have been done or not" in text
-    assert "wait a moment, and send again" in text
+    assert "wait a moment, look" in text
 
 
 @pytest.mark.parametrize("kind", OUTAGES)

@@ -76,8 +76,9 @@ def _surface(run: Run, receipt_of: Mapping[str, Any], by: Any) -> dict[str, tupl
 
 
 NOT_HERE = {
+    "timeline.input_of", "timeline.fault_of_run",
     "runs.advance", "runs.input_of", "timeline.aliases", "timeline.alias_of", "timeline.snapshot_of",
-    "timeline.changes", "timeline.held_at", "timeline.input_of", "timeline.fault_of_run", "timeline.results_at", "timeline.payload_of", "timeline.checkpoint_lines",
+    "timeline.changes", "timeline.held_at", "timeline.results_at", "timeline.payload_of", "timeline.checkpoint_lines",
 }  # fmt: skip
 """They take rows that the others gave; `advance` works on the run, so it is tried with ids alone, below."""
 
