@@ -1,13 +1,15 @@
-"""Pages within the cards of a review: which page of which part of a write somebody asked for.
+"""What the cards of a review draw: which page of which part of a write somebody asked for, and which edit forms.
 
 The address says it, `?part=<write>.<part>.<number>`, so that it works without scripts. What cannot be read is ignored.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from approvals.drafts import DraftChoice
+from approvals.views.edit_script import Steps
 from checkpoints.core.visible_json import escaped, fingerprint, indented
 from orchestrator.engine.canonical import encode
 
@@ -87,3 +89,45 @@ def raw_json(label: str, value: Any, pages: CardPages, write: str, part: str) ->
     pager = pages.pager(write, part, max(1, -(-len(text) // RAW_PAGE)))
     start = pager.number * RAW_PAGE
     return Raw(label, len(data), fingerprint(data), escaped(text[start : start + RAW_PAGE]), pager, False)
+
+
+Forms = Callable[[str], bool]
+FIELDS, JSON = "fields", "json"
+"""The two forms that a value can be edited in, as the form itself says which it is."""
+MANY = 12
+"""Writes above which an edit form is drawn field by field only where somebody asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a page draws of its cards: which page of which part, and which edit forms.
+
+    `fields` says of a write whether its form is drawn field by field, the others being edited as JSON; `asked`,
+    whether somebody asked for it, which a large value needs; `posted`, which of the two forms was posted, by write. All
+    cards share the `steps` that comparing may take.
+    """
+
+    fields: Forms
+    asked: Forms
+    posted: Mapping[str, str] = field(default_factory=dict)
+    pages: CardPages = field(default_factory=CardPages)
+    steps: Steps = field(default_factory=Steps)
+
+
+def drawing_with(kept: Mapping[str, DraftChoice], drawing: Drawing, writes: int) -> Drawing:
+    """The edit forms to draw, those of kept edits included, as they were drawn when they were filled in.
+
+    Of few `writes` all are edited field by field; of many only those that somebody asked for, so that the page stays
+    light.
+    """
+    edits = {write: one for write, one in kept.items() if one.verdict == "edit"}
+    shapes = {write: one.fields[f"d-{write}"] for write, one in edits.items() if f"d-{write}" in one.fields}
+    shapes |= drawing.posted
+
+    def by_field(write: str) -> bool:
+        # What was typed is read as the form that it was typed into, unless the other one is asked for now.
+        if not drawing.posted and drawing.fields(write):
+            return True
+        return shapes[write] == FIELDS if write in shapes else writes <= MANY or drawing.fields(write)
+
+    return replace(drawing, fields=by_field, asked=lambda write: write in edits or drawing.asked(write))

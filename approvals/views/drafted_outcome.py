@@ -12,8 +12,8 @@ from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
+from approvals.views.card_pages import Drawing, drawing_with
 from approvals.views.consequences import Fate, Line, lines_after
-from approvals.views.drawing import Drawing, drawing_with
 from approvals.views.write_cards import title_of
 from checkpoints.conf import conf
 from checkpoints.models import PendingWrite

@@ -21,9 +21,8 @@ from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, consequences, inbox, review_form, signatures, write_cards
-from approvals.views.card_pages import CardPages
+from approvals.views.card_pages import FIELDS, MANY, CardPages, Drawing, drawing_with
 from approvals.views.drafted_outcome import Next, drafted_outcome
-from approvals.views.drawing import FIELDS, MANY, Drawing, drawing_with
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, render, single_fields, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot

@@ -12,8 +12,7 @@ from approvals.forms.controls import Control
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import card_pages, comparison
-from approvals.views.card_pages import CardPages, Pager, Raw
-from approvals.views.drawing import FIELDS, JSON, Drawing
+from approvals.views.card_pages import FIELDS, JSON, CardPages, Drawing, Pager, Raw
 from approvals.views.inbox import name_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice

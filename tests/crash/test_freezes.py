@@ -86,9 +86,10 @@ def _is_locked(run: Run) -> bool:
 
 
 def _contents(run: Run) -> Any:
-    """All that may not change any more. When the thread of an attempt ended is evidence, and comes late."""
+    """All that may not change any more. When the thread of an attempt ended is evidence, comes late, and is sealed."""
+    late = {"thread_ended_at", "seal", "seal_key"}
     rows = [list(model.objects.filter(run=run.id).order_by("pk").values()) for model in (TaskResult, MemoryRecord)]
-    results = [{name: value for name, value in row.items() if name != "thread_ended_at"} for row in rows[0]]
+    results = [{name: value for name, value in row.items() if name not in late} for row in rows[0]]
     return everything(run), results, rows[1], list(Decision.objects.filter(run=run.id).values())
 
 
