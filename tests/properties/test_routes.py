@@ -48,6 +48,7 @@ FORM = {
     "key", "mode", "json", "reason", "task", "answer", "output", "accept_risk", "theme", "next", "write", "v-", "h-",
     "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
     "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
+    "seen", "number", "review", "by",
 }  # fmt: skip
 """What pages and the admin read from forms."""
 ADMIN = {
