@@ -7,7 +7,7 @@ PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint con
 NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
 	$(wildcard $(HOME)/.pyenv/versions/3.1[2-9].*/bin/python3),$(shell $(python) -c "import sys; print(sys.executable)" 2>/dev/null)))
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
-TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals
+TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
 .PHONY: demo test test-newer-django sweep-short sweep soak bench bench-short lint check wheel clean
 
