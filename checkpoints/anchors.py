@@ -19,7 +19,7 @@ ROWS = 5000
 """Lines of logs looked at in one query."""
 HEADS = 200
 """Heads in one line of the audit log."""
-AGAIN = ROWS
+AGAIN = 1000
 """Lines of logs looked at once more, for a transaction may take its numbers earlier and end later."""
 KNOWN = 100
 """Audit lines that tell what of them is anchored already."""

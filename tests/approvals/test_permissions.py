@@ -141,3 +141,8 @@ def test_a_right_that_does_not_exist_is_a_mistake_of_the_caller(people: People) 
     assert not permissions.may(people.reviewer, "start_run")
     with pytest.raises(KeyError):
         permissions.may(people.starter, "everything")
+
+
+def test_a_run_that_is_shown_brings_its_seal_with_what_the_seal_covers(people: People) -> None:
+    run = permissions.visible_run(people.steward, a_run().id)
+    assert run.get_deferred_fields() == {"input"}, "a seal that is read later is that of a later state"

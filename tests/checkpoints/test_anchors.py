@@ -77,12 +77,12 @@ def test_a_run_that_is_gone_with_all_its_rows_is_named(paused: Run) -> None:
 
 
 def test_a_run_that_was_put_back_as_a_whole_is_named(paused: Run, people: People) -> None:
-    before, rows = Run.objects.filter(id=paused.id).values().get(), {row.pk for row in _rows(paused)}
+    before, rows = Run.objects.filter(id=paused.id).values().get(), {(type(row), row.pk) for row in _rows(paused)}
     runs.cancel(paused.id, by=people.starter, reason="no more")
     _anchor()
     asked = ApprovalRequest.objects.get(run=paused.id)
     for row in _rows(paused):
-        if row.pk not in rows:
+        if (type(row), row.pk) not in rows:
             forging.remove(row)
     forging.tamper(asked, status="open", outcome="", settled_at=None)
     head = Checkpoint.objects.get(id=before["head"])
@@ -168,3 +168,25 @@ def _plan(sql: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute(f"{explain} {sql}")
         return "\n".join(str(row[-1]) for row in cursor.fetchall())
+
+
+def test_a_turn_that_breaks_off_between_two_lines_anchors_all_heads_or_none(
+    people: People, paused: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
+    monkeypatch.setattr(anchors, "HEADS", 1)
+    record, told = audit_log.record, list[str]()
+
+    def breaks(kind: str, **facts: Any) -> Any:
+        told.append(kind)
+        if len(told) == 2:
+            raise OSError("gone")
+        return record(kind, **facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(anchors.audit_log, "record", breaks)
+        with pytest.raises(OSError, match="gone"):
+            list(anchors.anchor_heads(None))  # type: ignore[arg-type]  # it asks nothing of its lease
+    assert not AuditLine.objects.filter(kind=anchors.KIND).exists()
+    list(anchors.anchor_heads(None))  # type: ignore[arg-type]
+    assert AuditLine.objects.filter(kind=anchors.KIND).count() == 2

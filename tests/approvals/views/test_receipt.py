@@ -11,12 +11,13 @@ from django.urls import reverse
 from approvals import reviews
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.models import AuditLine, PendingWrite, Run
-from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
 from orchestrator.engine import Fact, Show
 from orchestrator.engine.errors import NotAReviewer
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.forging import tamper
 from tests.support.run_actions import pending
 
 Browse = Callable[[User], Client]
@@ -130,7 +131,8 @@ def test_under_four_eyes_who_edited_a_write_is_excluded_for_both_verdicts(
     decide(guarded, people.reviewer, payout=LOWER)
     with pytest.raises(NotAReviewer, match="You edited this write"):
         decide(guarded, people.reviewer, payout=verdict)
-    assert AuditLine.objects.filter(kind="refused_not_a_reviewer", actor=people.reviewer).exists()
+    (line,) = AuditLine.objects.filter(kind="refused_not_a_reviewer", actor=people.reviewer)
+    assert "label" not in str(line.facts), "the audit log holds no text that is made of a value"
     assert Decision.objects.count() == 1
     receipt = decide(guarded, people.reviewer, payout=verdict, letter="approve", count="approve")
     assert [line["result"] for line in receipt.lines] == ["excluded", "counted", "counted"]
@@ -164,3 +166,14 @@ def test_who_signed_already_reads_that_he_counts_once(people: People, browse: Br
         again = decide(run, people.reviewer, payout="approve")
         assert "you count once" in shown(browse(people.reviewer), again)
         assert again.lines[0]["signatures"] == 1
+
+
+def test_a_value_that_was_changed_after_it_was_signed_is_not_shown_as_signed(
+    run: Run, people: People, browse: Browse
+) -> None:
+    receipt = decide(run, people.reviewer, payout=LOWER)
+    (signed,) = PendingWrite.objects.filter(run=run, channel="payout", revision=2)
+    tamper(signed, value=pack_json({**LOWER, "amount": "9999.00"}))
+    html = shown(browse(people.reviewer), receipt)
+    assert "9999" not in html
+    assert "is not what was written" in html or "not as it was" in html
