@@ -47,7 +47,9 @@ def test_a_run_that_is_aborted_anywhere_ends_as_it_would_have(
     crash = Points(*(int(share * whole.seen) for share in moments))
     note(f"aborted at {crash.at} of {whole.seen}")
     recovered = _lived(made, dice, crash, ann, tmp_path)
-    assert crash.fired
+    # How many results share a commit depends on when they come, so the last moments of one life may be missing in the
+    # next; such an example shows nothing and is replaced by another.
+    assume(crash.fired)
     _same(live, recovered)
 
 
@@ -63,9 +65,7 @@ def test_a_run_of_which_a_commit_was_not_answered_ends_as_it_would_have(
     note(f"answer {lost.at} of {whole.number} was lost")
     recovered = _lived(made, dice, lost, ann, tmp_path)
     note(f"it was of {lost.fired}")
-    # How many results share a commit depends on when they come, so the last commit of one life may be missing in the
-    # next; such an example shows nothing and is replaced by another.
-    assume(lost.fired)
+    assume(lost.fired)  # else, as above, its commit is missing in this life
     _same(live, recovered)
 
 
