@@ -73,11 +73,13 @@ def installation():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "killed"])
 def test_a_restart_of_the_database_loses_no_run_and_repeats_no_effect(installation, tmp_path, number):
-    payment = installation.started("effects", folder=tmp_path)
-    busy = [installation.started("slow", seconds=2, number=n) for n in range(2)]
-    # After the runs: on a busy machine a run would have ended before the command that starts the next one has begun.
     worker = Command("worker", log=tmp_path / "worker.log", **installation.environment())
     try:
+        payment = installation.started("effects", folder=tmp_path)
+        # An effect that is cut off would wait for a person: this one is made before.
+        until(lambda: installation.statuses()[payment] == "completed", what="the payment")
+        # Long enough to be seen after the command that starts it has ended, on a busy machine too.
+        busy = [installation.started("slow", seconds=5, number=n) for n in range(2)]
         until(lambda: "running" in [installation.statuses()[one] for one in busy], what="a run in hand")
         installation.stop(number)
         time.sleep(3.0)  # longer than the lease
