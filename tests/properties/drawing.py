@@ -19,6 +19,7 @@ from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
+from orchestrator import discovery
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Graph, registry
 from tests.engine import reference
@@ -46,7 +47,8 @@ def registered(specs: list[Spec], starts: list[str], seed: int) -> Graph:
     """The random graph, with effects, in the place of the one before."""
     graph = built(specs, starts, seed, equipped=lambda spec, node: _equipped(spec, node, seed))
     graph.max_supersteps = MOST_SUPERSTEPS
-    registry.replace(graph)
+    # Noted here, so that the first life of a graph has no more moments than the next.
+    discovery.note_version(registry.replace(graph))
     return graph
 
 
