@@ -2,7 +2,7 @@
 ones instead: sweeps in short, and whole installations. Together they are all tests. Further words go to pytest.
 
 What needs no database (the engine, the house) runs in the first pass only. A PostgreSQL that does not start is
-a failure. The browser has a process of its own: its event loop stays in the thread, where later tests would meet it.
+a failure. The browser has processes of its own: its event loop stays in the thread, where later tests would meet it.
 """
 
 import json
@@ -35,6 +35,16 @@ INSTALLATIONS = (
 LONG = (*SWEEPS, *INSTALLATIONS, "tests/bench", "tests/engine/test_random_graphs.py")
 """What `--sweep-short` runs."""
 ON_ONE_DATABASE = ("tests/engine", "tests/house", "tests/bench")
+PAGES = (
+    "tests/approvals/forms",
+    "tests/approvals/views",
+    "tests/demo",
+    "tests/orchestrator/display",
+    "tests/orchestrator/live",
+    "tests/orchestrator/templatetags",
+    "tests/orchestrator/views",
+)
+"""What people see: the same on either database but for its queries. On PostgreSQL it runs with the long ones."""
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
@@ -44,12 +54,10 @@ def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
     """By database, the options of the pass: which tests, and how many at once."""
     if sweeps:
         again = [path for path in LONG if not path.startswith(ON_ONE_DATABASE)]
-        return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *again)}
+        return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *again, *PAGES)}
     quick = [f"--ignore={path}" for path in (BROWSER, *LONG)]
-    return {
-        "sqlite": (*AT_ONCE, *quick),
-        "postgresql": (*AT_ONCE, *quick, *(f"--ignore={folder}" for folder in ON_ONE_DATABASE)),
-    }
+    other = [f"--ignore={path}" for path in (*ON_ONE_DATABASE, *PAGES)]
+    return {"sqlite": (*AT_ONCE, *quick), "postgresql": (*AT_ONCE, *quick, *other)}
 
 
 def main(words: list[str]) -> int:
@@ -59,7 +67,7 @@ def main(words: list[str]) -> int:
     chosen = dict.fromkeys(("sqlite", "postgresql"), AT_ONCE) if named else passes(sweeps=sweeps)
     todo = [(f"on {database}", database, options) for database, options in chosen.items()]
     if not (named or sweeps):
-        todo.append(("in a browser", "sqlite", (BROWSER,)))
+        todo.append(("in a browser", "sqlite", ("-n", "2", "--dist=worksteal", BROWSER)))
     lines, good = [], True
     with tempfile.TemporaryDirectory(prefix="countersign-") as folder:
         for name, database, options in todo:
