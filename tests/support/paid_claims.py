@@ -39,6 +39,7 @@ def claim(name: str, **gate: Any) -> Graph:
 
 def paid(name: str, people: cast.People, **gate: Any) -> Run:
     """A run of `claim` that was approved and has paid 10."""
+    PAID.clear()
     registered(claim(name, **gate))
     run = runs.advance(runs.start(name, {}, key=f"key of {name}").id)
     signers = [run_actions.reviewer(people.reviewer), run_actions.reviewer(people.second_reviewer)]
