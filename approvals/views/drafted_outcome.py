@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from approvals.drafts import DraftChoice
+from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
 from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
 from approvals.views.card_pages import Drawing, drawing_with
-from approvals.views.consequences import Fate, Line, lines_after
+from approvals.views.consequences import NOTHING_FOLLOWS, Fate, Line, lines_after
 from approvals.views.write_cards import title_of
 from checkpoints.conf import conf
 from checkpoints.models import PendingWrite
@@ -54,6 +55,8 @@ def drafted_outcome(
     made: Sequence[Decision],
     drafts: Mapping[str, DraftChoice],
     by: int | None,
+    *,
+    ahead: Ahead = NOTHING_AHEAD,
 ) -> Next:
     """What happens when `by` signs these drafts now. Drafts for other revisions than the newest are none."""
     found = Next()
@@ -61,7 +64,8 @@ def drafted_outcome(
     for one in states:
         if one.request.status == RequestStatus.OPEN:
             writes = [_drafted(one, row, compiled, drafts.get(str(row.write)), drawing) for row in one.writes]
-            _add_request(found, compiled, one, writes, [d for d in made if d.request_id == one.request.id], by)
+            own = [d for d in made if d.request_id == one.request.id]
+            _add_request(found, compiled, one, writes, _standings(one, writes, own, by), ahead)
     return found
 
 
@@ -96,10 +100,9 @@ def _add_request(
     compiled: Compiled | None,
     one: RequestState,
     writes: Sequence[_Drafted],
-    made: Sequence[Decision],
-    by: int | None,
+    after: Mapping[UUID, Standing],
+    ahead: Ahead,
 ) -> None:
-    after = _standings(one, writes, made, by)
     for each in writes:
         if each.draft is not None:
             found.now.append(_line_of(each, one, after[each.row.write]))
@@ -110,9 +113,8 @@ def _add_request(
         found.waits = True
     elif compiled is not None and any(each.draft for each in writes):
         fates = [Fate(e.row.channel, e.title, after[e.row.write].verdict == APPROVED) for e in writes]
-        lines = lines_after(compiled, one.request.node, result, fates)
-        nothing = Line("Nothing follows on this path", "If nothing else is going on, the run ends as rejected.")
-        found.then.append((f"Then, as {WHEN[result]}", lines or [nothing]))
+        lines = lines_after(compiled, one.request.node, result, fates, ahead)
+        found.then.append((f"Then, as {WHEN[result]}", lines or [NOTHING_FOLLOWS]))
 
 
 WHEN = {"approved": "all is approved", "rejected": "all is rejected", "partial": "some is approved and some rejected"}

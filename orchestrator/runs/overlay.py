@@ -142,8 +142,9 @@ def stage_requests(
 def _reached(point: Departure, one: HeldTask) -> ReachedGate:
     gate: Gate = point.graph.nodes[one.guard].gate or Gate()
     if one.task.node == PATCH:
+        channels = [write.channel for write in one.writes]
         # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-        gate = replace(gate, shows=sorted({*gate.shows, *(write.channel for write in one.writes)}))
+        gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
         return ReachedGate(gate, one.why, all_or_nothing=True)
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]
