@@ -94,12 +94,13 @@ def plan(
     point = load_departure(checkpoint)
     overlay, asked = lay_over(point, patch), held_tasks_at(point)
     _check_answers(answers, asked)
-    return _planned(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
+    return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
-def _planned(
+def plan_departure(
     point: Departure, overlay: Overlay, asked: Sequence[HeldTask], travel: str, allowed: Collection[str]
 ) -> Plan:
+    """As `plan`, of a point that is loaded, with what is laid over it and what people are asked there."""
     own = lines.line_row(point.run, point.checkpoint.line)
     return make_plan(
         point.graph,
@@ -176,16 +177,21 @@ def rewind(
     answers: Answers = None,
     allow_effects: Collection[str] = (),
     reason: str = "",
+    seen_line: int | None = None,
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """The same run on a new line from an older checkpoint, queued. What came after it stays readable; what people are
-    asked is withdrawn, and asked anew where it waited at that point.
+    asked is withdrawn, and asked anew where it waited at that point. `seen_line` is the line on which the caller saw
+    the run: on another one it is not rewound once more.
 
     Raises as `fork` does; and `WrongStatus` for a run that a worker has in hand, that is tampered, or of which an
     effect must be settled first.
     """
     wanted = Wanted(Travel.REWIND, patch, answers, allow_effects, reason, by)
     with locked(get(run_id).id, by=by) as run:
+        if seen_line not in (None, run.line):
+            message = f"run {run.key} has gone back since you saw it, and is on line {run.line} now"
+            raise WrongStatus(message, status=run.status, line=run.line)
         return _rewound(run, load_departure(checkpoint), wanted)
 
 
@@ -252,7 +258,7 @@ def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
 
 def _new_line(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], wanted: Wanted) -> NewLine:
     allowed = checked_nodes(point.graph, wanted.allow_effects)
-    stops = _planned(point, overlay, asked, wanted.travel, allowed).stops
+    stops = plan_departure(point, overlay, asked, wanted.travel, allowed).stops
     source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)
     return NewLine(
         wanted.travel,

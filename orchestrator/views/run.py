@@ -166,6 +166,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
     return {
         "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
         "may_settle": may_settle,
+        "may_steer": may_steer,
         "may_cancel": may_steer and can_be_cancelled(run),
         "cancelled": cancelled(run),
         "begins_at": run.due_at if run.status == Status.QUEUED and run.due_at and run.due_at > timezone.now() else None,
