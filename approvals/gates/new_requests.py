@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
@@ -29,11 +30,15 @@ from orchestrator.engine.requests import principals_of
 
 @frozen
 class ReachedGate:
-    """A gate reached by a task, and why it must be asked (the guard's reason, or its error)."""
+    """A gate reached by a task, and why it must be asked (the guard's reason, or its error); the hash of the task's
+    input, and the checkpoint with the state that it read (None where no row is kept of that).
+    """
 
     gate: Gate
     why: str | None = None
     all_or_nothing: bool = False
+    input_hash: str = ""
+    prepared_from: UUID | None = None
 
 
 @frozen
@@ -95,6 +100,8 @@ def _open(
         **task_columns(lease.id, lease.line, task),
         graph=lease.graph,
         superstep=moment.superstep,
+        input_hash=gating.input_hash,
+        prepared_from=gating.prepared_from,
         title=pack_json(shown["title"]),
         facts=pack_json(shown["facts"]),
         why=pack_json(gating.why) if gating.why else b"",
