@@ -155,7 +155,7 @@ def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
 
 def _settled(subject: Subject, row: ApprovalRequest) -> bool:
     """Whether the line that a settled request names is there, of the moment that it says; or was removed."""
-    if row.settled_seq in subject.removed.events:
+    if (row.settled_seq or 0) in subject.removed.events:
         return True
     line = RunEvent.objects.filter(run=subject.run.id, seq=row.settled_seq or 0, type="request_settled").first()
     return line is not None and line.at == row.settled_at

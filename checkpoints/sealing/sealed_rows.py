@@ -86,7 +86,13 @@ def seal(row: Model, protection: Protection) -> None:
     plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
     given.seal_key, given.seal = ring.signer, _seal_of(row, protection, plain)
     if shape.apart and getattr(row, shape.apart[-1]):
-        setattr(row, shape.apart[0], _seal_apart(row, shape, ring.signer))
+        seal_apart(row)
+
+
+def seal_apart(row: Model) -> None:
+    """Fill the column of a row that is a seal of its own (`SEALED_APART`), when the fields that it covers were set."""
+    shape = _shape(type(row))
+    setattr(row, shape.apart[0], _seal_apart(row, shape, keyring().signer))
 
 
 def _seal_of(row: Model, protection: Protection, plain: Sequence[bytes]) -> bytes:
@@ -124,7 +130,7 @@ def seal_again(row: Model, protection: Protection, **values: Any) -> list[str]:
     given.seal_key, given.seal = ring.signer, _seal_of(row, protection, plain)
     if not (shape.apart and getattr(row, shape.apart[-1])):
         return [*values, "seal", "seal_key"]
-    setattr(row, shape.apart[0], _seal_apart(row, shape, ring.signer))
+    seal_apart(row)
     return [*values, "seal", "seal_key", shape.apart[0]]
 
 

@@ -1,8 +1,8 @@
 """Stretches of a run's history that were removed on purpose, as summary lines of its log tell. Where rows are missing,
 examiners go on behind such a stretch; any other gap is named.
 
-A line `history_removed` says {checkpoints, events, snapshots}, each of which may be absent: {first, last, count, before,
-after} of the rows that are gone, by number, with the hash of the row before them (empty for none) and of the last of
+A line `history_removed` says {checkpoints, events, snapshots}, each of which may be absent: of the rows that are gone
+{first, last, count, before, after}, by number, with the hash of the row before them (empty for none) and of the last of
 them; and [[checkpoint, snapshot hash]] of rows that were given a snapshot, so that those behind a stretch can be read.
 """
 

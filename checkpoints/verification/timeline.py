@@ -104,7 +104,9 @@ def _require_begin(row: Checkpoint, far: _Folded, *, alone: bool) -> None:
         return
     if before is not None and row.anchor != row.seq and (row.line, row.anchor) == (before.line, before.anchor):
         return
-    raise TamperedRow(f"{sealed_rows.name_of(row)} cannot be loaded from {row.anchor}, where it says that a load begins")
+    raise TamperedRow(
+        f"{sealed_rows.name_of(row)} cannot be loaded from {row.anchor}, where it says that a load begins"
+    )
 
 
 def _require_given(subject: Subject, row: Checkpoint) -> None:
