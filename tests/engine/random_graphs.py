@@ -7,6 +7,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.engine import END, START, Append, Command, Gate, Graph, Send, Write
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.frontier import ErrorInfo, Frontier
+from orchestrator.engine.play_people import waiting_tasks
+from orchestrator.engine.reduce import Result, Settled, output_of
 from tests.engine import reference
 from tests.engine.reference import Model, Spec
 
@@ -137,3 +141,28 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
             status = "paused" if model.waiting else "rejected" if model.rejected else "completed"
             return rounds, status, number
         rounds.append((ran, model.pending(), model.skipped(), model.waiting_tasks(), list(model.log)))
+
+
+def result_of(compiled: Compiled, start: Any) -> Result:
+    """How a task of a random graph ended."""
+    try:
+        return Result(_output(compiled, start), gated=compiled.nodes[start.task.node].gated)
+    except RuntimeError as error:
+        return Result(error=ErrorInfo(start.task.node, "RuntimeError", str(error)))
+
+
+def some_settled(compiled: Compiled, frontier: Frontier, seed: int) -> list[Settled]:
+    """Half of what waits, decided one way or another."""
+    content = ["approved", "rejected", "partial"]
+    tasks = waiting_tasks(compiled, frontier)
+    chosen = tasks[: max(1, len(tasks) // 2)] if tasks else []
+    return [Settled(task, (), content[(seed + task.visit + task.index) % 3]) for task in chosen]
+
+
+def _output(compiled: Compiled, start: Any) -> Any:
+    """What the node returns. Raises `RuntimeError` where it fails."""
+
+    class Ctx:
+        task, payload, error = start.task, start.payload, start.error
+
+    return output_of(compiled, start.task.node, compiled.nodes[start.task.node].fn(None, Ctx()))

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from orchestrator.engine import Played, canonical, play
 from orchestrator.engine.compile import Compiled, compile
-from orchestrator.engine.plan import ErrorInfo, Frontier, begin, plan
-from orchestrator.engine.play_people import waiting_tasks
-from orchestrator.engine.reduce import Result, Settled, output_of, reduce_step, settle_step
-from tests.engine.random_graphs import BUDGET, built, graphs, modelled, reviewer
+from orchestrator.engine.plan import Frontier, begin, plan
+from orchestrator.engine.reduce import reduce_step, settle_step
+from tests.engine.random_graphs import BUDGET, built, graphs, modelled, result_of, reviewer, some_settled
 from tests.engine.reference import Model, Spec
 
 
@@ -55,19 +54,10 @@ def test_no_token_is_lost_and_no_join_starts_without_one(made: tuple[list[Spec],
             holding = sum(e.id in frontier.tokens for e in compiled.incoming[node])
             assert taken == (len(started) if compiled.nodes[node].join == "any" else holding * len(started))
             assert len(started) <= (1 if compiled.nodes[node].join == "all" else taken)
-        results = {start.task: replace(_result(compiled, start), gated=False) for start in planned.starts}
+        results = {start.task: replace(result_of(compiled, start), gated=False) for start in planned.starts}
         frontier = reduce_step(compiled, planned, compiled.fresh_state(), results).frontier
     if tasks < BUDGET:
         assert frontier.tokens == {}, "work was left, and nothing could start"
-
-
-def _output(compiled: Compiled, start: Any) -> Any:
-    """What the node returns. Raises `RuntimeError` where it fails."""
-
-    class Ctx:
-        task, payload, error = start.task, start.payload, start.error
-
-    return output_of(compiled, start.task.node, compiled.nodes[start.task.node].fn(None, Ctx()))
 
 
 @MANY
@@ -102,27 +92,13 @@ def _journey(compiled: Compiled, seed: int, stored: Any) -> list[bytes]:
             break
         marks.append(repr(planned.starts).encode())
         if planned.starts:
-            results = {start.task: _result(compiled, start) for start in planned.starts}
+            results = {start.task: result_of(compiled, start) for start in planned.starts}
             step = reduce_step(compiled, planned, state, results)
         else:
-            settled = _some(compiled, frontier, seed)
+            settled = some_settled(compiled, frontier, seed)
             if not settled:
                 break
             step = settle_step(compiled, stored(frontier), state, settled)
         frontier, state = step.frontier, step.state
         marks.append(canonical.dumps([state, frontier.to_json()]))
     return marks
-
-
-def _result(compiled: Compiled, start: Any) -> Result:
-    try:
-        return Result(_output(compiled, start), gated=compiled.nodes[start.task.node].gated)
-    except RuntimeError as error:
-        return Result(error=ErrorInfo(start.task.node, "RuntimeError", str(error)))
-
-
-def _some(compiled: Compiled, frontier: Frontier, seed: int) -> list[Settled]:
-    content = ["approved", "rejected", "partial"]
-    tasks = waiting_tasks(compiled, frontier)
-    chosen = tasks[: max(1, len(tasks) // 2)] if tasks else []
-    return [Settled(task, (), content[(seed + task.visit + task.index) % 3]) for task in chosen]
