@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0004_audit_lines_by_kind'),
+        ('checkpoints', '0005_run_lines'),
     ]
 
     operations = [

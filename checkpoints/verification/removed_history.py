@@ -24,7 +24,7 @@ KIND = "history_removed"
 
 
 @frozen
-class Stretch:
+class RemovedStretch:
     """Rows that were removed, `first` to `last`; the hash of the row before them and of the last of them."""
 
     first: int
@@ -33,10 +33,10 @@ class Stretch:
     after: str
 
 
-class Stretches:
+class RemovedStretches:
     """The removed stretches of one chain of rows: a later line that says where one begins replaces an earlier one."""
 
-    def __init__(self, stretches: Iterable[Stretch] = ()) -> None:
+    def __init__(self, stretches: Iterable[RemovedStretch] = ()) -> None:
         self._by_first = {one.first: one for one in stretches}
 
     def __bool__(self) -> bool:
@@ -77,8 +77,8 @@ class Stretches:
 class RemovedHistory:
     """What was removed of one run. `snapshots` are the hashes of those that rows were given, by the id of the row."""
 
-    checkpoints: Stretches = field(default_factory=Stretches)
-    events: Stretches = field(default_factory=Stretches)
+    checkpoints: RemovedStretches = field(default_factory=RemovedStretches)
+    events: RemovedStretches = field(default_factory=RemovedStretches)
     snapshots: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -109,19 +109,21 @@ def _facts(line: RunEvent, protection: Protection) -> dict[str, Any]:
 
 
 def _history(lines: Iterable[dict[str, Any]]) -> RemovedHistory:
-    stretches: dict[str, list[Stretch]] = {"checkpoints": [], "events": []}
+    stretches: dict[str, list[RemovedStretch]] = {"checkpoints": [], "events": []}
     snapshots: dict[str, str] = {}
     for facts in lines:
         for part, found in stretches.items():
             if (one := _stretch(facts.get(part))) is not None:
                 found.append(one)
         snapshots |= {str(row): str(hash_) for row, hash_ in facts.get("snapshots", ())}
-    return RemovedHistory(Stretches(stretches["checkpoints"]), Stretches(stretches["events"]), snapshots)
+    return RemovedHistory(RemovedStretches(stretches["checkpoints"]), RemovedStretches(stretches["events"]), snapshots)
 
 
-def _stretch(said: Any) -> Stretch | None:
+def _stretch(said: Any) -> RemovedStretch | None:
     """A stretch as a line says it; None where it says none that can be."""
     match said:
         case {"first": int(first), "last": int(last), "count": int(count), "before": str(before), "after": str(after)}:
-            return Stretch(first, last, before, after) if 0 <= first <= last and count == last - first + 1 else None
+            return (
+                RemovedStretch(first, last, before, after) if 0 <= first <= last and count == last - first + 1 else None
+            )
     return None

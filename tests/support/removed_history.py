@@ -7,6 +7,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from checkpoints import timeline
 from checkpoints.core import codec
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run, reader
@@ -40,10 +41,13 @@ def give_snapshot(row: Checkpoint, document: Any = None) -> list[str]:
 
 
 def stretch_of(model: Any, run: Run, numbers: First) -> dict[str, Any]:
-    """What a line says of these rows."""
+    """What a line says of these rows. The row before them may be gone itself: then an earlier line has its hash."""
     first, last = numbers
     name = "content_hash" if model is Checkpoint else "hash"
     hashes = dict(model.objects.filter(run=run, seq__in=[first - 1, last]).values_list("seq", name))
+    for line in RunEvent.objects.filter(run=run, type="history_removed"):
+        earlier = timeline.payload_of(line).get("checkpoints" if model is Checkpoint else "events")
+        hashes |= {earlier["last"]: earlier["after"]} if earlier else {}
     before = hashes.get(first - 1, "")
     return {"first": first, "last": last, "count": last - first + 1, "before": before, "after": hashes[last]}
 
