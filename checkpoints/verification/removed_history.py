@@ -70,7 +70,8 @@ class RemovedStretches:
 
     def ends_with(self, number: int, hash_: str) -> bool:
         """Whether the removed row of this number may have had this hash: of the last ones of stretches it is known."""
-        return number in self and hash_ in {hash_, *(o.after for o in self._by_first.values() if o.last == number)}
+        known = {one.after for one in self._by_first.values() if one.last == number}
+        return number in self and (not known or hash_ in known)
 
 
 @frozen

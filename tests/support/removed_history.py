@@ -13,7 +13,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run, reader
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import canonical
 
 First = tuple[int, int]
@@ -33,11 +33,21 @@ def give_snapshot(row: Checkpoint, document: Any = None) -> list[str]:
     data = canonical.encode(reader.document_at(row.id) if document is None else document)
     row.snapshot_hash, row.anchor = protection.digest(data), row.seq
     row.snapshot = sealed_rows.encrypted(row, "snapshot", codec.pack(data), protection)
-    sealed_rows.seal_apart(row)
-    row.save(update_fields=["snapshot", "snapshot_hash", "snapshot_seal", "anchor"])
-    behind = Checkpoint.objects.filter(run=run, line=row.line, seq__gt=row.seq, anchor__lt=row.seq)
-    behind.update(anchor=row.seq)
+    _save(row, protection, "snapshot", "snapshot_hash", "anchor")
+    for behind in Checkpoint.objects.filter(run=run, line=row.line, seq__gt=row.seq, anchor__lt=row.seq):
+        behind.anchor = row.seq
+        _save(behind, protection, "anchor")
     return [str(row.id), row.snapshot_hash]
+
+
+def _save(row: Checkpoint, protection: Protection, *changed: str) -> None:
+    """Keep what its seal leaves out; a row whose seal is of the first format is sealed anew, for that left out less."""
+    if len(bytes(row.seal or b"")) == sealed_rows.MAC_BYTES:
+        row.save(update_fields=[*changed, *sealed_rows.seal_again(row, protection)])
+        return
+    if row.snapshot_hash:
+        sealed_rows.seal_apart(row)
+    row.save(update_fields=[*changed, "snapshot_seal"])
 
 
 def stretch_of(model: Any, run: Run, numbers: First) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow, WrongKey
 from tests.support.forging import tamper
 from tests.support.large_states import large
-from tests.support.removed_history import checkpoint_at, give_snapshot
+from tests.support.removed_history import checkpoint_at, give_snapshot, remove_history
 from tests.support.sealed_tables import ONE_KEY, TWO_KEYS
 from tests.support.small_graphs import slice_of, started
 
@@ -84,6 +84,18 @@ def test_a_row_of_an_older_version_that_is_sealed_again_has_a_seal_of_its_snapsh
     assert set(names) == {"anchor", "seal", "seal_key", "snapshot_seal"}
     tamper(row, **{name: getattr(row, name) for name in names})
     assert verify_run(str(row.run_id)) == []
+
+
+def test_history_of_an_older_version_is_removed_from_rows_that_are_then_sealed_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = a_run()
+    state = timeline.state_at(checkpoint_at(run, 5).id)
+    for row in Checkpoint.objects.filter(run=run):
+        sealed_in_format_1(row, monkeypatch)
+    remove_history(run, checkpoints=(0, 2))
+    assert verify_run(run.id) == []
+    assert timeline.state_at(checkpoint_at(run, 5).id) == state
 
 
 def test_the_last_row_of_an_older_version_stays_in_the_timeline(

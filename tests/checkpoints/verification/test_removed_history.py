@@ -8,18 +8,24 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from approvals.models import Decision
 from checkpoints import timeline
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.queue import jobs
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
-from checkpoints.verification import verify_run
+from checkpoints.verification import audit, verify_run
+from checkpoints.verification.removed_history import RemovedStretch, RemovedStretches
 from orchestrator import runs
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import TamperedRow
-from tests.support import cast, run_actions
+from orchestrator.jobs import kinds
+from orchestrator.views.run_details import TABS
+from tests.support import api_graphs, cast, run_actions
 from tests.support import full_installation as full
 from tests.support.forging import rewrite, tamper
 from tests.support.large_states import large
@@ -129,6 +135,37 @@ def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
     assert (run.status, run_actions.state(run)["notes"]) == ("completed", list(NODES[1:]))
     assert verify_run(run.id) == []
     assert checkpoint_at(run, 8).anchor == 4
+
+
+def test_the_pages_of_a_run_show_what_is_left(run: Run, people: cast.People) -> None:
+    remove_history(run, checkpoints=(1, 3), events=(2, 5))
+    browser = Client()
+    browser.force_login(people.auditor)
+    for tab in TABS:
+        for at in (0, 4, 8):
+            page = browser.get(reverse("run", args=[run.id]), {"tab": tab, "at": at})
+            assert page.status_code == 200, (tab, at)
+            assert "tampered" not in page.content.decode()
+
+
+def test_a_head_that_was_anchored_in_the_audit_log_may_be_among_removed_lines(people: cast.People) -> None:
+    api_graphs.register()
+    made = runs.advance(runs.start("gated", {"claim_id": "C"}, by=people.starter).id)
+    assert made.status == "paused"
+    assert kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads")).error == ""
+    run_actions.sign(made, people.reviewer, ["approve"] * 3)
+    done = runs.advance(made.id)
+    for last in (made.event_seq, made.event_seq + 1):
+        remove_history(done, events=(2 if last == made.event_seq else last, last))
+        assert list(filter(None, audit())) == []
+        assert verify_run(done.id) == []
+
+
+def test_of_removed_lines_the_hash_of_the_last_is_known() -> None:
+    gone = RemovedStretches([RemovedStretch(3, 5, "b", "a")])
+    assert [gone.ends_with(*one) for one in ((4, "x"), (5, "a"), (5, "x"), (6, "a"))] == [True, True, False, False]
+    assert [seq for seq in range(9) if seq in gone] == [3, 4, 5]
+    assert (gone.count, gone.last, bool(gone), bool(RemovedStretches())) == (3, 5, True, False)
 
 
 # Other gaps
