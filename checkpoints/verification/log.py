@@ -18,6 +18,8 @@ from orchestrator.engine.errors import CountersignError
 
 _STARTED = ("graph", "version", "input_hash")
 """What the first line and the run's row both say."""
+_SAVED = ("checkpoint_saved", "line_begun")
+"""Lines that name a checkpoint, and say whether it stays."""
 
 
 def log(subject: Subject) -> Iterator[Fault]:
@@ -88,8 +90,10 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], 
             changes[UUID(facts["checkpoint"])] = facts["change"]
         if row.type == "run_started":
             yield from _same_start(subject, row, facts)
+            # The first checkpoint of a fork that a store made is not its run's first.
+            saved += [None] if "departure" in facts else []
             saved.append((UUID(facts["checkpoint"]), "0"))
-        elif row.type == "checkpoint_kept" or (row.type == "checkpoint_saved" and facts["kept"]):
+        elif row.type == "checkpoint_kept" or (row.type in _SAVED and facts["kept"]):
             saved.append((UUID(facts["checkpoint"]), str(facts["superstep"])))
         if "started_at" in facts and facts["started_at"] != _iso(subject.run.started_at):
             yield subject.fault(subject.run, f"is under way since {subject.run.started_at}, not {facts['started_at']}")

@@ -11,10 +11,12 @@ from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, Run, TaskResult
 from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.execution.attempt import SuperstepContext
-from tests.support import rows
+from tests.support import cast, rows
 from tests.support.forging import rewrite
+from tests.support.paid_claims import claim
 from tests.support.run_actions import request
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced, graph
@@ -88,6 +90,22 @@ def test_a_request_that_is_opened_beside_a_failure_says_what_its_task_read() -> 
     assert run.status == "failed"
     asked = request(run)
     assert (asked.prepared_from, asked.input_hash) == (_row(run, 1).id, TaskResult.objects.get(run=run).input_hash)
+
+
+@pytest.mark.parametrize("way", ["fork", "rewind"])
+def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(way: str, people: cast.People) -> None:
+    run = advanced(claim(f"asked_anew_{way}"))
+    asked = request(run)
+    runs.cancel(run.id)
+    point = _row(run, 2).id
+    if way == "fork":
+        again = ApprovalRequest.objects.get(run=runs.fork(point, by=people.starter))
+    else:
+        runs.rewind(run.id, point, by=people.starter)
+        again = ApprovalRequest.objects.get(run=run, line=2)
+    assert again.id != asked.id
+    assert asked.prepared_from == _row(run, 1).id
+    assert (again.input_hash, again.prepared_from) == (asked.input_hash, asked.prepared_from)
 
 
 def test_only_tasks_that_people_are_asked_about_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,12 @@ as long as somebody can count.
 
 import pytest
 
-from checkpoints.models import Run
+from checkpoints.models import Checkpoint, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
+from tests.support import cast
 from tests.support.large_states import large
+from tests.support.paid_claims import paid
 from tests.support.removed_history import checkpoint_at, delete_rows, remove_history
 from tests.support.small_graphs import started
 
@@ -39,6 +41,16 @@ def test_a_checkpoint_that_nobody_can_count_is_named_by_its_number(run: Run) -> 
     remove_history(run, checkpoints=(4, 4), events=(2, 5))
     delete_rows(run, checkpoints=(5, 5))
     assert f"checkpoints_checkpoint {run.id} at 5 is gone" in {fault.reason for fault in verify_run(run.id)}
+
+
+def test_the_checkpoint_with_which_a_line_begins_is_named_by_its_id(people: cast.People) -> None:
+    made = paid("begun_twice", people)
+    runs.rewind(made.id, f"{made.key}:at-1", by=people.starter)
+    runs.advance(made.id)
+    row = Checkpoint.objects.filter(run=made, line=2).order_by("seq")[0]
+    delete_rows(made, checkpoints=(row.seq, row.seq))
+    reason = f"checkpoints_checkpoint {made.id} {row.id} of superstep {row.superstep} is gone"
+    assert verify_run(made.id)[0].reason == reason
 
 
 def test_a_log_without_removed_checkpoints_names_each_that_is_gone(run: Run) -> None:

@@ -30,6 +30,7 @@ from tests.support import full_installation as full
 from tests.support.forging import rewrite, tamper
 from tests.support.large_states import large
 from tests.support.memory_graphs import remember
+from tests.support.paid_claims import paid
 from tests.support.removed_history import (
     append_line,
     checkpoint_at,
@@ -135,6 +136,22 @@ def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
     assert (run.status, run_actions.state(run)["notes"]) == ("completed", list(NODES[1:]))
     assert verify_run(run.id) == []
     assert checkpoint_at(run, 8).anchor == 4
+
+
+def test_stretches_are_removed_of_a_run_of_two_lines(people: cast.People) -> None:
+    made = paid("two_lines", people)
+    runs.rewind(made.id, f"{made.key}:at-1", allow_effects=["pay"], by=people.starter)
+    first = runs.advance(made.id).head_seq
+    run_actions.sign_open(made, people.reviewer, "approve")
+    done = runs.advance(made.id)
+    assert (done.line, done.status, verify_run(done.id)) == (2, "completed", [])
+    before = states(done)
+    begins = Checkpoint.objects.filter(run=done, line=2).order_by("seq")[0].seq
+    remove_history(done, checkpoints=(2, begins - 1), events=(2, 6))
+    assert verify_run(done.id) == []
+    remove_history(done, checkpoints=(begins, first), events=(7, 9))
+    assert verify_run(done.id) == []
+    assert states(done) == {seq: before[seq] for seq in (0, 1, *range(first + 1, done.head_seq + 1))}
 
 
 def test_the_pages_of_a_run_show_what_is_left(run: Run, people: cast.People) -> None:
