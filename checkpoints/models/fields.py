@@ -5,6 +5,7 @@ PostgreSQL reads the text of a check anew whenever a row is written. The 18 of a
 its work there.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
@@ -57,6 +58,12 @@ class Sealed(models.Model):
     """Fields that came when rows were sealed already: a seal covers them where one of them is not empty."""
     SEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
     """Fields that seals of the first format left out. What is written now is sealed with them."""
+    UNSEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
+    """Fields that seals of the first format covered and those of the second leave out, for they may change."""
+    SEALED_APART: ClassVar[tuple[str, ...]] = ()
+    """A column with a seal of its own, in no other, then the fields that it covers beside the row's identity. It is
+    there where the last of these is not empty, and the row's own seal is of the second format.
+    """
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
 
@@ -87,3 +94,11 @@ class OfTask(models.Model):
 def task_columns(run: UUID, line: int, task: Task) -> dict[str, Any]:
     """The columns that say which task a row belongs to."""
     return {"run_id": run, "line": line, "node": task.node, "visit": task.visit, "index": task.index}
+
+
+def of_tasks(run: UUID, line: int, tasks: Iterable[Task]) -> models.Q:
+    """The filter for the rows of these tasks."""
+    wanted = models.Q(pk__in=[])
+    for task in tasks:
+        wanted |= models.Q(**task_columns(run, line, task))
+    return wanted

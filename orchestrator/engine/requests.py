@@ -93,7 +93,7 @@ def settle_requests(
     """
     ready = sorted((one for one in asked if one.outcome), key=lambda one: one.last_seq)
     current = [one for one in ready if not any(_is_moved(write, compiled, state) for write in one.approved)]
-    settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
+    settled, _ = settleable(compiled, frontier, state, [as_settled(one) for one in current])
     return settled
 
 
@@ -110,7 +110,8 @@ def _is_moved(write: Revision, compiled: Compiled, state: State) -> bool:
     return not write.stands_on(Base.read(compiled, state, write.channel, shows=write.shows))
 
 
-def _settled(one: WaitingRequest[R]) -> Settled:
+def as_settled(one: WaitingRequest[R]) -> Settled:
+    """A request whose writes are settled, as a settlement applies it."""
     shows = {name for write in one.approved for name in write.shows}
     return Settled(one.task, tuple(write.applied() for write in one.approved), str(one.outcome), tuple(sorted(shows)))
 

@@ -4,7 +4,7 @@ transaction under the lock of the point's run.
 Permissions are asked by the faces; what is refused here is refused to everybody.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,6 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError
 from django.utils import timezone
 
-from approvals import reviews
 from approvals.gates.new_requests import NewRequests
 from approvals.gates.withdrawal import withdraw_requests
 from checkpoints import lines, payloads
@@ -23,28 +22,27 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.departure import NewLine
-from checkpoints.models import Checkpoint, PendingWrite, Run
+from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import jobs, leases
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.discovery import note_version
-from orchestrator.engine import canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConflict, WrongStatus
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
 from orchestrator.runs import labels
 from orchestrator.runs.act import check_person, locked, name_of
+from orchestrator.runs.answers import Answers, check_answers, sign_answers
 from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, make_plan
 
 LONGEST_REASON = 10_000
-Answers = Mapping[str, Mapping[str, Any]] | None
-"""{node: {channel: value}}"""
 _SOURCES = {Travel.FORK: Source.FORK, Travel.REPLAY: Source.REPLAY}
 
 
@@ -93,7 +91,7 @@ def plan(
         raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
     point = load_departure(checkpoint)
     overlay, asked = lay_over(point, patch), held_tasks_at(point)
-    _check_answers(answers, asked)
+    check_answers(answers, asked)
     return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
@@ -125,10 +123,11 @@ def fork(
     start: bool = True,
     key: str | None = None,
     reason: str = "",
+    id: UUID | None = None,
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """A new run from a checkpoint, its state patched; the origin is not touched. Without `start` it is paused until it
-    is resumed.
+    is resumed. Who may ask twice gives the `id` of the new run: where it is there already, `IntegrityError` is raised.
 
     Effects that happened already stop it before their nodes, unless `allow_effects` names them. `answers` decide at
     once what people were asked at that point: each counts as a signature of `by`. Raises, having changed nothing,
@@ -140,7 +139,7 @@ def fork(
     point = load_departure(checkpoint)
     overlay = lay_over(point, patch, by=name_of(by))
     status = Status.QUEUED if start else Status.PAUSED
-    run = open_fork(point, overlay, wanted, Place(uuid7(), key, status))
+    run = open_fork(point, overlay, wanted, Place(id or uuid7(), key, status))
     run.refresh_from_db()
     return run
 
@@ -162,11 +161,48 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
     with locked(point.run.id, by=wanted.by):
         _require_there(point)
         asked = held_tasks_at(point)
-        _check_answers(wanted.answers, asked)
+        check_answers(wanted.answers, asked)
         new = replace(_new_line(point, overlay, asked, wanted), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
-        _answer(run, wanted.answers, by=wanted.by)
+        sign_answers(run, wanted.answers, by=wanted.by)
     return run
+
+
+def replay(
+    checkpoint: UUID | str, *, reason: str = "", id: UUID | None = None, by: AbstractBaseUser | None = None
+) -> Run:
+    """A new run from a checkpoint that has no outside: pure and read nodes run again, of all others the recorded
+    outcome is taken where the input is the same. `replay_report` tells where it went another way.
+
+    `id` is as for `fork`. Raises as `fork` does.
+    """
+    wanted = Wanted(Travel.REPLAY, reason=reason, by=by)
+    point = load_departure(checkpoint)
+    with locked(point.run.id, by=by):
+        _require_there(point)
+        new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
+        run = _forked(point, lay_over(point, None), [], new, Place(id or uuid7(), None, Status.QUEUED))
+    run.refresh_from_db()
+    return run
+
+
+def replay_report(run_id: UUID | str) -> dict[str, Any]:
+    """What a replay came to: {run, origin, status, reused: [task], diverged: [{task, why, path}]}, in order.
+
+    `why` is other_input, with the first path that the task saw otherwise, or no_record. Raises `UnknownThing`, and
+    `InvalidValue` for a run that is no replay.
+    """
+    run = get(run_id)
+    row = lines.line_row(run, 1)
+    if row is None or row.travel != Travel.REPLAY:
+        raise InvalidValue(f"run {run.key} is no replay", path="run")
+    events = list(RunEvent.objects.filter(run=run.id, type__in=["results_reused", "task_diverged"]).order_by("seq"))
+    sealed_rows.verify_rows(events, protection_of(run))
+    told = [(event, read_value(event, "payload")) for event in events]
+    reused = [task for event, facts in told if event.type == "results_reused" for task in facts["tasks"]]
+    diverged = [{"task": event.task, **facts} for event, facts in told if event.type == "task_diverged"]
+    origin = {"run": str(row.departure_run), "checkpoint": str(row.departure)}
+    return {"run": str(run.id), "origin": origin, "status": run.status, "reused": reused, "diverged": diverged}
 
 
 def rewind(
@@ -212,18 +248,20 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     if point.run.id != run.id:
         raise unknown_thing("checkpoint of this run", point.checkpoint.id)
     _require_at_rest(run)
+    if (first := lines.line_row(run, 1)) is not None and first.travel == Travel.REPLAY:
+        raise WrongStatus(f"run {run.key} is a replay, which has no outside; fork it instead", status=run.status)
     if point.graph.fingerprint != run.fingerprint:
         message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
-    _check_answers(wanted.answers, asked)
+    check_answers(wanted.answers, asked)
     new = _new_line(point, overlay, asked, wanted)
     withdrawn = withdraw_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
     departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
-    _answer(run, wanted.answers, by=wanted.by)
+    sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
 
@@ -314,35 +352,3 @@ def _run_of(point: Departure, id: UUID, key: str, *, by: Any) -> Run:
         origin_checkpoint=point.checkpoint.id,
         priority=origin.priority,
     )
-
-
-def _check_answers(answers: Answers, asked: Sequence[HeldTask]) -> None:
-    """Raise `InvalidValue` where an answer is for what nobody is asked at this point."""
-    if answers is not None and not isinstance(answers, Mapping):
-        raise InvalidValue("answers are an object: {node: {channel: value}}", path="answers")
-    waits = {(one.task.node, write.channel) for one in asked for write in one.writes}
-    for node, given in (answers or {}).items():
-        if not isinstance(given, Mapping):
-            raise InvalidValue(f"answers of {node} are an object: {{channel: value}}", path=f"answers.{node}")
-        for channel in given:
-            if (node, channel) not in waits:
-                where = f"answers.{node}.{channel}"
-                message = (
-                    f"nothing that {node} proposed for {channel} waits at this checkpoint; choose one where it does"
-                )
-                raise InvalidValue(message, path=where, waits=sorted(f"{n}.{c}" for n, c in waits))
-
-
-def _answer(run: Run, answers: Answers, *, by: Any) -> None:
-    """Sign what the answers decide: an approval where it is what was proposed, else an edit."""
-    if answers:
-        rows = PendingWrite.objects.filter(run=run.id, line=run.line, revision=1)
-        answered = [(row, answers.get(row.node, {})) for row in rows]
-        reviews.sign(run.id, [_decision(row, of[row.channel]) for row, of in answered if row.channel in of], by=by)
-
-
-def _decision(row: PendingWrite, value: Any) -> dict[str, Any]:
-    named = {"write": str(row.write), "hash": row.hash}
-    if canonical.dumps(value) == canonical.dumps(read_value(row, "value")):
-        return {**named, "verdict": "approve"}
-    return {**named, "verdict": "edit", "value": value}

@@ -66,8 +66,12 @@ def answer_choices(point: Departure, asked: Sequence[HeldTask], user: Any, poste
         why_not = _why_not(point, one, principals)
         for write in one.writes:
             choice = _choice(point, one, write, made.get((str(one.task), write.position)), why_not)
-            if choice.key not in {known.key for known in found.choices}:
-                found.choices.append(choice)
+            same = [known for known in found.choices if known.key == choice.key]
+            for known in same:
+                known.why_not = (
+                    known.why_not or "It proposed several writes to this channel: they are signed one by one."
+                )
+            found.choices += [] if same else [choice]
     for choice in found.choices:
         _read(choice, posted or {}, found)
     return found

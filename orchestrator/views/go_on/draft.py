@@ -35,6 +35,12 @@ WAYS = {
         "A new run from a copy of this checkpoint.",
         "You may change the state. The original is not touched.",
     ),
+    Travel.REPLAY: (
+        "Replay",
+        "replay",
+        "A new run that does it again with the recorded answers.",
+        "Nothing outside is touched.",
+    ),
     Travel.REWIND: (
         "Rewind",
         "first",
@@ -157,7 +163,8 @@ def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str
         patch, problems = _sound_part(point, form)
     overlay, asked = lay_over(point, patch or None, by=user.get_username()), held_tasks_at(point)
     answers = answer_choices(point, asked, user, posted if changes else None)
-    names = [name for name in point.graph.nodes if f"allow-{name}" in posted] if changes else []
+    # A replay has no outside: nothing of it happens again, so nothing stops it.
+    names = [name for name in point.graph.nodes if not changes or f"allow-{name}" in posted]
     plan = plan_departure(point, overlay, asked, how, frozenset(names))
     rows = timeline.list_checkpoints(point.run.id, limit=AROUND, before=point.checkpoint.seq + AROUND // 2)
     ran = {entry["node"] for row in rows for entry in row.nodes}

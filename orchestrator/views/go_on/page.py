@@ -17,16 +17,12 @@ from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.page import carried, error_page, may_post, opens_payloads, render, single_fields
 from checkpoints import timeline
 from checkpoints.core.ids import uuid7
-from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.run_line import Travel
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator import runs
 from orchestrator.engine.errors import REFUSALS, CountersignError, IncompatibleGraph, InvalidValue, UnknownThing
-from orchestrator.runs import travel
-from orchestrator.runs.departure import departure_at, load_departure
-from orchestrator.runs.keys import checked_key
-from orchestrator.runs.overlay import lay_over
+from orchestrator.runs.departure import departure_at
 from orchestrator.views.go_on.draft import GoOnDraft, draft_of
 
 SALT = "countersign.go_on"
@@ -116,23 +112,19 @@ def _done(request: HttpRequest, draft: GoOnDraft, posted: Mapping[str, str]) -> 
         if draft.rewound_before(by, line):
             return draft.run
         return runs.rewind(draft.run.id, draft.point.checkpoint.id, **given, seen_line=line)
-    return _forked(request, draft, given, start=posted.get("do") == "go")
+    return _made(request, draft, given)
 
 
-def _forked(request: HttpRequest, draft: GoOnDraft, given: dict[str, Any], *, start: bool) -> Run:
-    """The fork that this page makes: the same one, however often the page is posted."""
-    id = _id_of(request)
+def _made(request: HttpRequest, draft: GoOnDraft, given: dict[str, Any]) -> Run:
+    """The run that this page makes: the same one, however often the page is posted."""
+    id, at, by = _id_of(request), draft.at.id, given["by"]
     if (made := Run.objects.filter(id=id).first()) is not None:
-        messages.info(request, "This fork was made already. It was made once.")
+        messages.info(request, "This run was made already. It was made once.")
         return made
-    status = Status.QUEUED if start else Status.PAUSED
-    # Read anew: what the plan was shown from is verified again with what is carried out.
-    point = load_departure(draft.point.checkpoint.id)
-    wanted = travel.Wanted(Travel.FORK, **given)
-    overlay = lay_over(point, draft.patch, by=request.user.get_username())
-    place = travel.Place(id, checked_key(draft.key or None), status)
     try:
-        return travel.open_fork(point, overlay, wanted, place)
+        if draft.how == Travel.REPLAY:
+            return runs.replay(at, reason=draft.reason, id=id, by=by)
+        return runs.fork(at, **given, key=draft.key or None, start=request.POST.get("do") == "go", id=id)
     except IntegrityError:
         if (made := Run.objects.filter(id=id).first()) is None:
             raise

@@ -244,3 +244,20 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(people: cast.People,
         client.post(path, {**fields, "do": "check"}, headers={"X-Fragment": "1"})
     # Four for the session, the person and his rights, four for the bar of the page; the plan itself reads six things.
     assert (len(page), len(fragment)) == (17, 13)
+
+
+def test_a_replay_takes_nothing_and_touches_nothing(people: cast.People, browse: Browse) -> None:
+    run = paid("replayed", people)
+    client = browse(people.starter)
+    html = client.get(url(run, 1), {"how": "replay"}).content.decode()
+    text = words(html)
+    assert "A replay changes nothing" in text
+    assert "ask reused" in text
+    assert "pay reused" in text
+    assert "0 happen again 0 stop before 0 ask people" in text
+    fields = fields_of(html) | {"do": "go"}
+    assert {name for name in fields if name.startswith(("allow-", "a-", "s-"))} == set()
+    first, again = client.post(url(run, 1), fields), client.post(url(run, 1), fields)
+    made = runs.advance(first.url.split("/")[2])
+    assert first.url == again.url
+    assert (made.status, len(PAID), Run.objects.count()) == (Status.COMPLETED, 1, 2)
