@@ -342,9 +342,11 @@ def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> 
 def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     """What the run asks now, and what was `seen`; where that is nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
+    older = ApprovalRequest.objects.filter(run=run, id__in=seen, status=RequestStatus.WITHDRAWN).exclude(line=run.line)
     # What a cancelled run had asked stays readable.
     shown = [RequestStatus.OPEN, RequestStatus.SETTLED] + ([RequestStatus.WITHDRAWN] if run.cancel_at else [])
     open_now = list(here.filter(Q(status__in=shown) | Q(id__in=seen)).order_by("opened_at", "id"))
+    open_now += older if seen else ()
     if open_now:
         found = open_now
     else:

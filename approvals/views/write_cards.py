@@ -213,7 +213,7 @@ def question(
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
-    why_not = viewer.why_not if is_open else ""
+    why_not = viewer.why_not if is_open or request.status == RequestStatus.WITHDRAWN else ""
     policy = policy_of(request)
     reason, whole = line.reason if request.node == PATCH else "", policy.all_or_nothing
     return Question(request.id, title, facts, why, why_not, is_open, whole, policy.four_eyes, slips, reason)

@@ -40,3 +40,7 @@ document.addEventListener('click', (event) => {
   event.preventDefault();
   document.querySelector('#problems, #reason')?.scrollIntoView({ block: 'center' });
 });
+
+const tape = document.querySelector('.tape');
+const here = tape?.querySelector('[aria-current]');
+if (here && tape.scrollWidth > tape.clientWidth) tape.scrollLeft = here.offsetLeft - (tape.clientWidth - here.offsetWidth) / 2;

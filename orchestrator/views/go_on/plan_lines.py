@@ -64,7 +64,9 @@ def plan_told(graph: Compiled, plan: Plan, *, visited: Collection[str], ran: Col
     """The plan in words. `visited` are the nodes before the point, `ran` those that ran in the run so far."""
     reach = {task.node: False for task in plan.may_run} | {task.node: True for task in plan.runs}
     reused = {task.node for task in plan.reused}
-    kept = [PlanLine(name, graph.nodes[name].effect, "kept") for name in visited if name in graph.nodes]
+    waiting = {task.node for task in plan.asks} - reach.keys()
+    done = [name for name in visited if name in graph.nodes and name not in waiting]
+    kept = [PlanLine(name, graph.nodes[name].effect, "kept") for name in done]
     kept += [PlanLine(name, graph.nodes[name].effect, "reused") for name in sorted(reused, key=graph.order.__getitem__)]
     ahead = [
         *_asked(graph, plan),
@@ -100,8 +102,8 @@ def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str], *, sure:
     node = graph.nodes[name]
     effect = "human" if node.gated else node.effect
     word, more = _word(graph, plan, name, ran)
-    maybe = "" if sure else "May run: a router, a person or an error decides. "
-    if plan.guarded and not sure:
+    maybe = "" if sure or word == "stops before" else "May run: a router, a person or an error decides. "
+    if plan.guarded and not sure and word != "stops before":
         maybe = "Only once the patch is signed. "
     return PlanLine(name, effect, word, (maybe + more).strip())
 
