@@ -110,8 +110,6 @@ def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
 
 def closed(request: ApprovalRequest) -> str:
     """Why nobody can sign this request now; empty while it is open. Reads `request.run`."""
-    if request.status == RequestStatus.WITHDRAWN:
-        return "This was withdrawn: the run was cancelled, or went back to an older checkpoint."
     if request.status != RequestStatus.OPEN:
         return "Nothing is left to decide in this request."
     if request.run.status in CLOSED_TO_DECISIONS:

@@ -96,6 +96,7 @@ class WriteCard:
     before: list[Signed] = field(default_factory=list)
     stale: str = ""
     settled_line: str = ""
+    withdrawn: bool = False
     effect: WriteEffect = field(default_factory=WriteEffect)
     lost: str = ""
     chosen: str = ""
@@ -126,7 +127,8 @@ class WriteCard:
     @property
     def version(self) -> str:
         """Changes with everything that a person decides on."""
-        return f"{self.row.hash[:16]}-{self.standing.verdict}-{len(self.standing.by)}"
+        gone = "-withdrawn" if self.withdrawn else ""
+        return f"{self.row.hash[:16]}-{self.standing.verdict}-{len(self.standing.by)}{gone}"
 
     @property
     def verdict(self) -> str:
@@ -208,12 +210,13 @@ def question(
     ]
     for slip in slips:
         slip.settled_line = _settled_line(slip, made)
+        slip.withdrawn = request.status == RequestStatus.WITHDRAWN
         slip.before = [_signed(decision) for decision in line.before_of(slip.row)]
         slip.effect = effect_of_write(compiled, slip.row.node, slip.row.channel, line.ahead)
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
-    why_not = viewer.why_not if is_open or request.status == RequestStatus.WITHDRAWN else ""
+    why_not = viewer.why_not if is_open else ""
     policy = policy_of(request)
     reason, whole = line.reason if request.node == PATCH else "", policy.all_or_nothing
     return Question(request.id, title, facts, why, why_not, is_open, whole, policy.four_eyes, slips, reason)

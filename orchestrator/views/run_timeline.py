@@ -92,7 +92,9 @@ def _column(run: Run, row: Checkpoint, last: Checkpoint | None, here: Checkpoint
 
 
 def name_of(row: Checkpoint) -> str:
-    """A checkpoint's name: its node, "3 nodes", or why it was saved where no node ran."""
+    """A checkpoint's name: its node, "3 nodes", or why it was saved where no node ran; of signatures a settlement."""
+    if row.source == Source.SETTLEMENT:
+        return "settlement"
     names = list(dict.fromkeys(entry["node"] for entry in row.nodes))
     if not names:
         return "start" if row.source == Source.INPUT else row.get_source_display()
