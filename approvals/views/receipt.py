@@ -26,6 +26,7 @@ LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": 
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
     "rebase": "Came back: its current value moved after it was proposed.",
+    "texts": "Came back: an edit of another write changed the title or the facts beside it.",
     "withdrawn": "Not counted: the question was withdrawn.",
 }
 KEPT = "Your edit is what is proposed now. It counts as nobody's approval: under four eyes somebody else must sign it."
