@@ -131,17 +131,18 @@ def texts_after_edit(
     `writes` as they are now; of the `facts` that it has, those stay that read none.
     """
     channels = {one.channel for one in writes}
-    if not _reads_proposal(gate, channels):
+    if not reads_proposal(gate, channels):
         return {}
     made = present(gate, node=node, input=input, state=state, writes=writes)
     again = [
-        new if _reads_proposal(Gate(facts=[fact]), channels) else old
+        new if reads_proposal(Gate(facts=[fact]), channels) else old
         for fact, new, old in zip(gate.facts, made["facts"], facts, strict=False)
     ]
     return {"title": made["title"], "facts": again if len(again) == len(facts) else list(facts)}
 
 
-def _reads_proposal(gate: Gate, channels: set[str]) -> bool:
+def reads_proposal(gate: Gate, channels: set[str]) -> bool:
+    """Whether title or facts of a gate read what is proposed for these channels."""
     return any(path.partition(".")[0] in {*channels, "proposal"} for path in paths_of(gate))
 
 

@@ -11,6 +11,7 @@ from approvals import reviews
 from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator import runs
+from orchestrator.engine import Fact
 from tests.support import cast, run_actions
 from tests.support.paid_claims import paid
 
@@ -65,6 +66,15 @@ def test_the_review_of_a_patch_lists_what_then_runs_and_what_does_not(
     text = text_of(browse(people.reviewer), f"/reviews/{allowed.id}/")
     assert "It is written into the run External: pay acts outside" in text
     assert "External, when pay runs" in text
+
+
+def test_no_fact_beside_a_patch_tells_what_an_edit_of_it_would_change(people: cast.People, browse: Browse) -> None:
+    facts = [Fact("Amount", "total"), Fact("So far", "state.notes")]
+    settled = timeline.list_checkpoints(paid("facts", people, facts=facts).id)[1]
+    made = runs.advance(runs.fork(settled.id, patch={"scratch": {"total": 9999}}, by=people.starter).id)
+    text = text_of(browse(people.reviewer), f"/reviews/{made.id}/")
+    assert "So far" in text
+    assert "Amount" not in text
 
 
 def test_what_is_chosen_for_a_patch_is_told_with_what_follows(
