@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.views.page import carried, error_page, may_post, opens_payloads, render, single_fields
+from approvals.views.page import carried, error_page, may_post, opens_payloads, read_number, render, single_fields
 from checkpoints import timeline
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Checkpoint, Run
@@ -39,7 +39,7 @@ def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
     may = may_post(request, row.run, "steer_run", refusal="refused_travel")
     try:
         point = departure_at(row)
-    except IncompatibleGraph as error:
+    except (IncompatibleGraph, UnknownThing) as error:
         text = f"{error.message}. Register that version again, or a migration; nothing was changed."
         return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
     posted = request.POST.dict() if request.method == "POST" else {}
@@ -108,7 +108,7 @@ def _done(request: HttpRequest, draft: GoOnDraft, posted: Mapping[str, str]) -> 
         "by": by,
     }
     if draft.how == Travel.REWIND:
-        line = int(posted["line"]) if posted.get("line", "").isdecimal() else -1
+        line = read_number(posted.get("line", "")) or -1
         if draft.rewound_before(by, line):
             return draft.run
         return runs.rewind(draft.run.id, draft.point.checkpoint.id, **given, seen_line=line)

@@ -261,3 +261,37 @@ def test_a_replay_takes_nothing_and_touches_nothing(people: cast.People, browse:
     made = runs.advance(first.url.split("/")[2])
     assert first.url == again.url
     assert (made.status, len(PAID), Run.objects.count()) == (Status.COMPLETED, 1, 2)
+
+
+NONSENSE = [
+    "\x00",
+    '{"scratch": {"letter": "\\ud800"}}',
+    "9" * 5000,
+    "[" * 500 + "]" * 500,
+    '{"a": 1, "a": 2}',
+    "NaN",
+    "\u202e",
+    "a/b:c",
+    "²",
+    "{" * 50,
+]
+
+
+@pytest.mark.parametrize("how", ["fork", "rewind"])
+def test_nonsense_in_any_field_is_refused_or_read_and_changes_nothing(
+    how: str, people: cast.People, browse: Browse
+) -> None:
+    run = paid("nonsense", people)
+    client = browse(run_actions.reviewer(people.starter))
+    drawn = opened(client, run, 2)
+    names = {*drawn, "mend", "ops", "c-ask.total", "allow-pay", "allow-nothing"} - {"reason"}
+    before = rows_of(run)
+    for name in sorted(names):
+        for value in NONSENSE:
+            fields = {"mode": {"json": "json", "ops": "ops"}.get(name, "form"), "a-ask.total": "change", name: value}
+            answer = client.post(url(run, 2), {**drawn, "do": "check", "how": how, **fields})
+            assert answer.status_code in (200, 302, 409, 422), (name, value)
+    assert rows_of(run) == before
+    assert posted(client, run, 2, do="go", how="fork", ops="[" * 500 + "]" * 500, mode="ops").status_code == 422
+    assert posted(client, run, 2, do="go", how="fork", key="\x00").status_code == 422
+    assert Run.objects.count() == 1
