@@ -1,8 +1,4 @@
-"""Reads over a run's history: its checkpoints, the state at each, what changed, its log. Never changes anything.
-
-Pages, the API, commands and live views call it. It asks no permission: who calls has asked `approvals.permissions`.
-Lists read columns only; the payload of a checkpoint is read where one is named.
-"""
+"""A run's checkpoints, the state at each and what changed, the results and held writes of then, and its log."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -238,12 +234,13 @@ def _authors(read: _Read) -> dict[str, str]:
     setting = Checkpoint.objects.filter(run=read.row.run_id, seq__in=set(versions.values()))
     rows = list(setting.defer("change", "snapshot"))
     sealed_rows.verify_rows(rows, sealed_rows.protection_of(read.run))
-    names = {row.seq: ", ".join(_setters(row.nodes)) for row in rows}
+    names = {row.seq: ", ".join(entry["node"] for entry in setting_entries(row.nodes)) for row in rows}
     return {channel: names.get(seq, "") for channel, seq in versions.items()}
 
 
-def _setters(nodes: list[dict[str, Any]]) -> list[str]:
-    return [entry["node"] for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
+def setting_entries(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a checkpoint's entries of nodes those that may have set something in it."""
+    return [entry for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
 
 
 def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:

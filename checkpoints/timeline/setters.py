@@ -1,0 +1,153 @@
+"""Who set a channel at a checkpoint: the node, and the person who patched it, signed for it, edited it or said that it
+had happened. `path_log` calls it, for many checkpoints of one run at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from checkpoints.core.state_paths import StatePath, nodes_that_ran
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
+from checkpoints.models.checkpoint import Source
+from checkpoints.models.task_result import Outcome
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.timeline.states import setting_entries
+from checkpoints.timeline.touches import Touch
+from orchestrator.engine.effect import JOURNALED
+from orchestrator.engine.frozen import frozen
+
+BEGINNINGS = frozenset({Source.FORK, Source.REPLAY, Source.REWIND})
+"""Sources of rows with which a person began a run or a line."""
+_COUNTS = frozenset({"approve", "edit"})
+Visit = tuple[int, str, int]
+"""Line, node and visit."""
+
+
+@frozen
+class Setter:
+    """`node`: names of nodes with commas between, empty where none set it; `person`: likewise user names."""
+
+    node: str = ""
+    person: str = ""
+
+
+def setters_of(run: Run, touches: Sequence[Touch], path: StatePath) -> list[Setter]:
+    """Who set the path's channel at each of these checkpoints of one run. At most four queries."""
+    results = _results(run, touches)
+    signed = _signers(run, [touch.row for touch in touches if touch.row.source == Source.SETTLEMENT], path.channel)
+    began = _beginners(run, [touch.row for touch in touches if touch.row.source in BEGINNINGS])
+    found = []
+    for touch in touches:
+        row = touch.row
+        if row.source in BEGINNINGS:
+            found.append(Setter(person=began.get(row.seq, "")))
+        elif row.source == Source.SETTLEMENT and path.channel in row.changed:
+            found.append(_settled(row, signed))
+        else:
+            found.append(_of_superstep(touch, path, results.get(row.seq, [])))
+    return found
+
+
+def _of_superstep(touch: Touch, path: StatePath, results: Sequence[TaskResult]) -> Setter:
+    """The nodes of the superstep that set it; where supersteps before it did not stay in the timeline, of those too."""
+    if path.channel not in touch.row.changed:
+        return Setter(", ".join(nodes_that_ran(touch.change, path)))
+    wrote = [row for row in results if path.channel in _channels(row)]
+    silent = {row.node for row in results} - {row.node for row in wrote}
+    names = dict.fromkeys(entry["node"] for entry in setting_entries(touch.row.nodes) if entry["node"] not in silent)
+    people = sorted({row.settled_by.get_username() for row in wrote if row.settled_by})
+    return Setter(", ".join(names), ", ".join(people))
+
+
+def _channels(row: TaskResult) -> set[str]:
+    return {write["channel"] for write in (read_value(row, "output") or {}).get("writes", ())}
+
+
+def _results(run: Run, touches: Sequence[Touch]) -> dict[int, list[TaskResult]]:
+    """Recorded results by the seq that lists them, of supersteps with nodes that are journaled."""
+    entries = [(touch.row, entry) for touch in touches for entry in touch.row.nodes]
+    names = {entry["node"] for row, entry in entries if entry["effect"] in JOURNALED and row.source in _RAN}
+    if not names:
+        return {}
+    lines, seqs = {touch.row.line for touch in touches}, {touch.row.seq for touch in touches}
+    rows = TaskResult.objects.filter(run=run.id, line__in=lines, node__in=names, seq__in=seqs, outcome=Outcome.DONE)
+    found = defaultdict(list)
+    for row in rows.select_related("settled_by"):
+        sealed_rows.verify_row(row, protection_of(run))
+        found[row.seq or 0].append(row)
+    return found
+
+
+_RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
+
+
+def _settled(row: Checkpoint, signed: dict[Visit, set[str]]) -> Setter:
+    nodes, people = [], set()
+    for entry in setting_entries(row.nodes):
+        visit = (row.line, entry["node"], entry["visit"])
+        if visit in signed:
+            nodes.append(entry["node"])
+            people |= signed[visit]
+    return Setter(", ".join(dict.fromkeys(nodes)), ", ".join(sorted(people)))
+
+
+def _signers(run: Run, rows: Sequence[Checkpoint], channel: str) -> dict[Visit, set[str]]:
+    """For each visit that settlements applied and that wrote the channel: who edited it, else who approved it."""
+    visits = {(row.line, entry["node"], entry["visit"]) for row in rows for entry in row.nodes}
+    if not visits:
+        return {}
+    newest = _newest_revisions(run, visits, channel)
+    approved = _approvals(run, newest, upto=max(row.event_seq for row in rows))
+    found: dict[Visit, set[str]] = defaultdict(set)
+    for write in newest:
+        people = {write.author.get_username()} if write.author else approved[str(write.write), write.revision]
+        found[write.line, write.node, write.visit] |= people
+    return found
+
+
+def _newest_revisions(run: Run, visits: Iterable[Visit], channel: str) -> list[PendingWrite]:
+    lines, nodes, numbers = (set(part) for part in zip(*visits, strict=True))
+    rows = PendingWrite.objects.filter(run=run.id, line__in=lines, node__in=nodes, visit__in=numbers, channel=channel)
+    newest = {row.write: row for row in rows.select_related("author").order_by("revision")}
+    sealed_rows.verify_rows(newest.values(), protection_of(run))
+    return list(newest.values())
+
+
+def _approvals(run: Run, writes: Sequence[PendingWrite], *, upto: int) -> dict[tuple[str, int], set[str]]:
+    """Who signed for which revision of a write, as the log says."""
+    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+    tasks = {row.task for row in writes if not row.author_id}
+    if tasks:
+        lines = RunEvent.objects.filter(run=run.id, type="decision_signed", task__in=tasks, seq__lte=upto)
+        for line in lines:
+            sealed_rows.verify_row(line, protection_of(run))
+            facts: dict[str, Any] = read_value(line, "payload")
+            if facts["verdict"] in _COUNTS:
+                found[facts["write"], facts["revision"]].add(line.actor)
+    return found
+
+
+def _beginners(run: Run, rows: Sequence[Checkpoint]) -> dict[int, str]:
+    """Who began the run or line that begins with each of these rows: the log's first line, or the last up to the row
+    that names somebody.
+    """
+    found = {}
+    for row in rows:
+        lines = RunEvent.objects.filter(run=run.id).exclude(actor="")
+        first = lines.filter(seq=1) if row.seq == 0 else lines.filter(seq__lte=row.event_seq).order_by("-seq")
+        line = first.first()
+        if line is not None:
+            sealed_rows.verify_row(line, protection_of(run))
+            found[row.seq] = line.actor
+    return found
+
+
+def starter_of(run: Run) -> str:
+    """Who started a run, by the first line of its log; empty for the system."""
+    line = RunEvent.objects.filter(run=run.id, seq=1).first()
+    if line is None:
+        return ""
+    sealed_rows.verify_row(line, protection_of(run))
+    return line.actor
