@@ -8,11 +8,12 @@ from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryT
 from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
+from checkpoints.models.run_line import RunLine
 from checkpoints.models.task_result import LateResult, TaskResult
 from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
     "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord", "MemoryTrace",
-    "PendingWrite", "Run", "RunEvent", "TaskResult", "Upload", "Worker",
+    "PendingWrite", "Run", "RunEvent", "RunLine", "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

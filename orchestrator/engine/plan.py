@@ -4,7 +4,7 @@ A join="any" starts once per token. A join="all" is the OR-join of workflow nets
 reach one of its empty incoming edges without passing through it. The runner, its commits and `play` call this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from orchestrator.engine.canonical import Json
@@ -13,6 +13,7 @@ from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import Runaway
 from orchestrator.engine.frontier import ErrorInfo, Frontier, visit_of
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.held_patch import is_patch_held
 from orchestrator.engine.identity import Task
 from orchestrator.engine.node import END, START, Edge
 
@@ -44,14 +45,21 @@ def begin(compiled: Compiled) -> Frontier:
     return Frontier(tokens={e.id: 1 for e in compiled.edges if e.source == START and e.target != END})
 
 
-def plan(compiled: Compiled, frontier: Frontier) -> Planned:
-    """The next superstep. The same frontier gives the same plan, whatever form it was kept in."""
+def plan(compiled: Compiled, frontier: Frontier, *, stops: Collection[str] = ()) -> Planned:
+    """The next superstep. The same frontier gives the same plan, whatever form it was kept in.
+
+    No node of `stops` starts: what would start it stays where it is. While a patch waits for people none does.
+    """
+    if frontier.waiting and is_patch_held(frontier):
+        return Planned((), frontier)
     held = _held(compiled, frontier)
     draft = _Draft(dict(frontier.tokens), dict(frontier.errors), dict(frontier.visits), [])
     for target, payloads in frontier.sends:
-        draft.send(target, payloads)
+        if target not in stops:
+            draft.send(target, payloads)
     for node in _ready(compiled, frontier, held):
-        draft.consume(compiled, node, held[node])
+        if node not in stops:
+            draft.consume(compiled, node, held[node])
     starts = draft.starts
     if len(starts) > 1:
         starts.sort(key=lambda start: compiled.task_order(start.task))
@@ -60,7 +68,7 @@ def plan(compiled: Compiled, frontier: Frontier) -> Planned:
         tokens={edge: n for edge, n in draft.tokens.items() if n},
         errors={edge: errors for edge, errors in draft.errors.items() if errors},
         visits=draft.visits,
-        sends=(),
+        sends=tuple([send for send in frontier.sends if send[0] in stops]) if stops else (),
         waiting=frontier.waiting,
         rejected=frontier.rejected,
         visited=tuple(seen),
@@ -215,7 +223,9 @@ def skipped(compiled: Compiled, frontier: Frontier) -> list[str]:
 
 
 def ending(compiled: Compiled, frontier: Frontier) -> str:
-    """What becomes of a run of which nothing can start: paused, rejected or completed."""
-    if frontier.waiting:
+    """What becomes of a run of which nothing can start: paused, rejected or completed. Tokens are left, and sends,
+    before a node that may not start.
+    """
+    if frontier.waiting or frontier.tokens or frontier.sends:
         return "paused"
     return REJECTED if frontier.rejected else "completed"

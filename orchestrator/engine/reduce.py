@@ -14,9 +14,10 @@ from orchestrator.engine.errors import ConflictingWrites, CountersignError, Inva
 from orchestrator.engine.flow import Finished, Flow
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, visit_key, visit_of
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.held_patch import PATCH, is_patch, is_patch_held, settled_patch
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import apart
-from orchestrator.engine.ops import Op
+from orchestrator.engine.ops import Op, put
 from orchestrator.engine.output import Output, WriteValue, output_of
 from orchestrator.engine.plan import Planned
 from orchestrator.engine.reducer import First, Replace
@@ -123,8 +124,13 @@ def settle_step(compiled: Compiled, frontier: Frontier, state: State, settled: S
             raise InvalidValue(f"{one.task} does not wait for a decision", task=str(one.task))
         parts[one.task.index] = replace(parts[one.task.index], status=one.outcome)
         waiting[key] = tuple(parts)
-    flow = Flow(compiled, replace(frontier, waiting={}), after, written)
-    for node, visit in sorted(map(visit_of, waiting), key=lambda v: (compiled.order[v[0]], v[1])):
+    if is_patch_held(frontier):
+        frontier = settled_patch(frontier, waiting) or replace(frontier, waiting=waiting)
+        waiting = frontier.waiting
+    patches = {key: parts for key, parts in waiting.items() if visit_of(key)[0] == PATCH}
+    flow = Flow(compiled, replace(frontier, waiting=patches), after, written)
+    visits = [visit_of(key) for key in waiting if key not in patches]
+    for node, visit in sorted(visits, key=lambda v: (compiled.order[v[0]], v[1])):
         flow.take(node, visit, waiting[visit_key(node, visit)])
     return Step(after, flow.frontier(), changes, (), tuple(flow.finished), memory)
 
@@ -154,7 +160,7 @@ def settleable(
 
 def _depends_on(compiled: Compiled, one: Settled) -> set[str]:
     """The channels whose value was part of the decision: bound bases of approved writes, and what the gate shows."""
-    gate = compiled.nodes[one.task.node].gate
+    gate = None if is_patch(one.task) else compiled.nodes[one.task.node].gate
     bound = {write.channel for write in one.writes if compiled.channels[write.channel].bound}
     return bound | set(one.shows) | set(gate.shows if gate and one.writes else ())
 
@@ -201,10 +207,26 @@ def _reduced(
     return after, changes, tuple(sorted({*frontier.written, *firsts}))
 
 
+def _patched(
+    compiled: Compiled, name: str, old: Json, writes: Sequence[tuple[Task, WriteValue]], frontier: Frontier
+) -> tuple[Json, Op]:
+    """As `_reduce_channel`, where one of the writes is a patch: it takes the place of what was there."""
+    unset = name not in frontier.written
+    for task, write in writes:
+        if is_patch(task):
+            old = write.value
+        else:
+            old, _ = compiled.channels[name].reduce_all(old, [write.value], unset=unset)
+        unset = False
+    return old, put(old)
+
+
 def _reduce_channel(
     compiled: Compiled, name: str, old: Json, writes: Sequence[tuple[Task, WriteValue]], frontier: Frontier
 ) -> tuple[Json, Op]:
     try:
+        if any(is_patch(task) for task, _ in writes):
+            return _patched(compiled, name, old, writes, frontier)
         given = [write.value for _, write in writes]
         return compiled.channels[name].reduce_all(old, given, unset=name not in frontier.written)
     except CountersignError as error:

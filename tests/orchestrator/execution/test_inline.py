@@ -299,7 +299,7 @@ def test_a_run_whose_quick_node_never_returns_is_given_back_and_fails_by_its_tim
     def work(visit: int) -> None:
         if visit == 5:
             stuck.set()
-            release.wait(30)
+            release.wait(90)
 
     made = loop("stuck", work, timeout=1.0)
     run = started(made)
@@ -307,7 +307,7 @@ def test_a_run_whose_quick_node_never_returns_is_given_back_and_fails_by_its_tim
     first = threading.Thread(target=lambda: _quietly(run))
     first.start()
     assert stuck.wait(10)
-    until(lambda: Run.objects.get(id=run.id).status == Status.QUEUED, seconds=10)
+    until(lambda: Run.objects.get(id=run.id).status == Status.QUEUED, seconds=60)
     Run.objects.filter(id=run.id).update(claims_since_progress=1)
     runs.advance(run.id)
     run.refresh_from_db()

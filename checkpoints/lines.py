@@ -1,0 +1,79 @@
+"""The lines of runs: where each departed, and which rows of a run, its older lines and its origins lie before a point.
+
+Whatever asks "what happened on the way to this checkpoint" asks here. Reads only; `ledger.departure` begins lines.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db.models import Q
+
+from checkpoints.models import Run, RunLine
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.frozen import frozen
+
+FARTHEST = 100
+"""So many origins are followed: forks of forks of forks."""
+
+
+@frozen
+class Stretch:
+    """A line of a run as far as it counts: up to the checkpoint of seq `last`; None: to its end."""
+
+    run: UUID
+    line: int
+    last: int | None
+
+
+def ancestry(run_id: UUID, line: int) -> tuple[tuple[int, int | None], ...]:
+    """(line, last seq that counts), from the line itself, of which everything counts (None), to its oldest ancestor of
+    the same run. One query, none on the first line.
+    """
+    return tuple((one.line, one.last) for one in _own(run_id, line, _lines_of(run_id) if line > 1 else {}))
+
+
+def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
+    """The way to checkpoint `last` of a line: the line itself, its ancestors, then those of the origins, each as far as
+    it counts, the newest first. A query an origin.
+    """
+    found: list[Stretch] = []
+    for _ in range(FARTHEST):
+        rows = _lines_of(run_id)
+        found += _own(run_id, line, rows, last)
+        origin = rows.get(1)
+        if origin is None:
+            break
+        run_id, line, last = origin.departure_run, origin.parent_line, origin.departure_seq
+    return found
+
+
+def within(stretches: Sequence[Stretch], *, seq: str = "seq") -> Q:
+    """The filter for rows with columns run, line and `seq` (the checkpoint that lists them) on these stretches."""
+    wanted = Q(pk__in=[])
+    for one in stretches:
+        upto = {} if one.last is None else {f"{seq}__lte": one.last}
+        wanted |= Q(run=one.run, line=one.line, **upto)
+    return wanted
+
+
+def line_row(run: Run, number: int) -> RunLine | None:
+    """How a line of a run began; None for the first of a run that was started. Raises `TamperedRow`, `WrongKey`."""
+    row = RunLine.objects.filter(run=run.id, number=number).first()
+    if row is not None:
+        sealed_rows.verify_row(row, protection_of(run))
+    return row
+
+
+def _lines_of(run_id: UUID) -> dict[int, RunLine]:
+    rows = RunLine.objects.filter(run=run_id).defer("patch", "reason")
+    return {row.number: row for row in rows}
+
+
+def _own(run_id: UUID, line: int, rows: dict[int, RunLine], last: int | None = None) -> list[Stretch]:
+    found = [Stretch(run_id, line, last)]
+    while line > 1:
+        row = rows[line]
+        line, last = row.parent_line, row.departure_seq
+        found.append(Stretch(run_id, line, last))
+    return found

@@ -1,0 +1,44 @@
+"""A patch of guarded channels: a gate's people must sign it, and until they did no node starts. Pure.
+
+It waits like a visit of a node `$patch` with one task a gate. What it sets takes the place of what was there, whatever
+the channel's reducer says. Where it is rejected the run is over; the tokens are gone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orchestrator.engine.effect import REJECTED
+from orchestrator.engine.frontier import Frontier, Part, visit_key, visit_of
+from orchestrator.engine.identity import Task
+
+PATCH = "$patch"
+"""The node that stands for whoever patched. No graph has a node of this name."""
+
+
+def is_patch(task: Task) -> bool:
+    """Whether the task is a patch."""
+    return task.node == PATCH
+
+
+def is_patch_held(frontier: Frontier) -> bool:
+    """Whether a patch waits for people."""
+    return any(visit_of(key)[0] == PATCH for key in frontier.waiting)
+
+
+def hold_patch(frontier: Frontier, number: int, gates: int) -> Frontier:
+    """The frontier at which the patch of this number waits for so many gates. Its tokens stay as they were."""
+    parts = tuple(Part("gated") for _ in range(gates))
+    return replace(frontier, waiting={**frontier.waiting, visit_key(PATCH, number): parts})
+
+
+def settled_patch(frontier: Frontier, waiting: Mapping[str, tuple[Part, ...]]) -> Frontier | None:
+    """What a patch, as it waits now, leaves of the frontier: everything without it once each gate approved; nothing
+    once all have decided and one rejected. None while a gate is asked, or where no patch waits.
+    """
+    held = {key: parts for key, parts in waiting.items() if visit_of(key)[0] == PATCH}
+    statuses = [part.status for parts in held.values() for part in parts]
+    if not held or "gated" in statuses:
+        return None
+    if REJECTED in statuses:
+        return replace(frontier, tokens={}, errors={}, sends=(), waiting={}, rejected=True)
+    return replace(frontier, waiting={key: parts for key, parts in waiting.items() if key not in held})
