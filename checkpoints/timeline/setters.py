@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from checkpoints.core.state_paths import StatePath, nodes_that_ran
-from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, RunLine, TaskResult
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import sealed_rows
@@ -18,8 +18,8 @@ from checkpoints.timeline.touches import Touch
 from orchestrator.engine.effect import JOURNALED
 from orchestrator.engine.frozen import frozen
 
-BEGINNINGS = frozenset({Source.FORK, Source.REPLAY, Source.REWIND})
-"""Sources of rows with which a person began a run or a line."""
+BEGINNINGS = frozenset({Source.FORK, Source.REPLAY, Source.REWIND, Source.MANUAL})
+"""Sources of rows with which a person began a line."""
 _COUNTS = frozenset({"approve", "edit"})
 Visit = tuple[int, str, int]
 """Line, node and visit."""
@@ -46,38 +46,45 @@ def setters_of(run: Run, touches: Sequence[Touch], path: StatePath) -> list[Sett
         elif row.source == Source.SETTLEMENT and path.channel in row.changed:
             found.append(_settled(row, signed))
         else:
-            found.append(_of_superstep(touch, path, results.get(row.seq, [])))
+            found.append(_of_superstep(touch, path, results))
     return found
 
 
-def _of_superstep(touch: Touch, path: StatePath, results: Sequence[TaskResult]) -> Setter:
+def _of_superstep(touch: Touch, path: StatePath, results: dict[Visit, list[TaskResult]]) -> Setter:
     """The nodes of the superstep that set it; where supersteps before it did not stay in the timeline, of those too."""
     if path.channel not in touch.row.changed:
         return Setter(", ".join(nodes_that_ran(touch.change, path)))
-    wrote = [row for row in results if path.channel in _channels(row)]
-    silent = {row.node for row in results} - {row.node for row in wrote}
-    names = dict.fromkeys(entry["node"] for entry in setting_entries(touch.row.nodes) if entry["node"] not in silent)
-    people = sorted({row.settled_by.get_username() for row in wrote if row.settled_by})
-    return Setter(", ".join(names), ", ".join(people))
+    names, people = [], set()
+    for entry in setting_entries(touch.row.nodes):
+        recorded = results.get(_visit(touch.row, entry), [])
+        wrote = [row for row in recorded if path.channel in _channels(row)]
+        if wrote or not recorded:
+            names.append(entry["node"])
+        people |= {row.settled_by.get_username() for row in wrote if row.settled_by}
+    return Setter(", ".join(dict.fromkeys(names)), ", ".join(sorted(people)))
 
 
 def _channels(row: TaskResult) -> set[str]:
     return {write["channel"] for write in (read_value(row, "output") or {}).get("writes", ())}
 
 
-def _results(run: Run, touches: Sequence[Touch]) -> dict[int, list[TaskResult]]:
-    """Recorded results by the seq that lists them, of supersteps with nodes that are journaled."""
+def _results(run: Run, touches: Sequence[Touch]) -> dict[Visit, list[TaskResult]]:
+    """Recorded results of the visits of these supersteps that are journaled."""
     entries = [(touch.row, entry) for touch in touches for entry in touch.row.nodes]
-    names = {entry["node"] for row, entry in entries if entry["effect"] in JOURNALED and row.source in _RAN}
-    if not names:
+    visits = {_visit(row, entry) for row, entry in entries if entry.get("effect") in JOURNALED and row.source in _RAN}
+    if not visits:
         return {}
-    lines, seqs = {touch.row.line for touch in touches}, {touch.row.seq for touch in touches}
-    rows = TaskResult.objects.filter(run=run.id, line__in=lines, node__in=names, seq__in=seqs, outcome=Outcome.DONE)
+    lines, nodes, numbers = (set(part) for part in zip(*visits, strict=True))
+    rows = TaskResult.objects.filter(run=run.id, line__in=lines, node__in=nodes, visit__in=numbers)
     found = defaultdict(list)
-    for row in rows.select_related("settled_by"):
+    for row in rows.filter(outcome=Outcome.DONE).select_related("settled_by"):
         sealed_rows.verify_row(row, protection_of(run))
-        found[row.seq or 0].append(row)
+        found[row.line, row.node, row.visit].append(row)
     return found
+
+
+def _visit(row: Checkpoint, entry: dict[str, Any]) -> Visit:
+    return row.line, entry["node"], entry.get("visit", 1)
 
 
 _RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
@@ -86,7 +93,7 @@ _RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
 def _settled(row: Checkpoint, signed: dict[Visit, set[str]]) -> Setter:
     nodes, people = [], set()
     for entry in setting_entries(row.nodes):
-        visit = (row.line, entry["node"], entry["visit"])
+        visit = _visit(row, entry)
         if visit in signed:
             nodes.append(entry["node"])
             people |= signed[visit]
@@ -95,7 +102,7 @@ def _settled(row: Checkpoint, signed: dict[Visit, set[str]]) -> Setter:
 
 def _signers(run: Run, rows: Sequence[Checkpoint], channel: str) -> dict[Visit, set[str]]:
     """For each visit that settlements applied and that wrote the channel: who edited it, else who approved it."""
-    visits = {(row.line, entry["node"], entry["visit"]) for row in rows for entry in row.nodes}
+    visits = {_visit(row, entry) for row in rows for entry in row.nodes}
     if not visits:
         return {}
     newest = _newest_revisions(run, visits, channel)
@@ -130,17 +137,14 @@ def _approvals(run: Run, writes: Sequence[PendingWrite], *, upto: int) -> dict[t
 
 
 def _beginners(run: Run, rows: Sequence[Checkpoint]) -> dict[int, str]:
-    """Who began the run or line that begins with each of these rows: the log's first line, or the last up to the row
-    that names somebody.
-    """
+    """Who began the line that begins with each of these rows; of a fork whose line has no row, who began its log."""
     found = {}
+    lines = RunLine.objects.filter(run=run.id, number__in={row.line for row in rows}).select_related("by")
+    known = {line.number: line for line in lines} if rows else {}
+    sealed_rows.verify_rows(known.values(), protection_of(run))
     for row in rows:
-        lines = RunEvent.objects.filter(run=run.id).exclude(actor="")
-        first = lines.filter(seq=1) if row.seq == 0 else lines.filter(seq__lte=row.event_seq).order_by("-seq")
-        line = first.first()
-        if line is not None:
-            sealed_rows.verify_row(line, protection_of(run))
-            found[row.seq] = line.actor
+        line = known.get(row.line)
+        found[row.seq] = line.by.get_username() if line and line.by else "" if line else starter_of(run)
     return found
 
 

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from checkpoints.lines import ancestry
 from checkpoints.models import Checkpoint, Run
 
 Among = QuerySet[Run] | None
@@ -14,13 +15,11 @@ Spans = tuple[tuple[int, int | None], ...]
 
 
 def spans_of(run_id: UUID, line: int, upto: int | None = None) -> Spans:
-    """The spans of a line, up to a seq of its own."""
-    (own, _), *before = _ancestry(run_id, line)
-    return ((own, upto), *before)
-
-
-def _ancestry(run_id: UUID, line: int) -> Spans:
-    return ((line, None),)
+    """The spans of a line, up to a seq: of its own or of an ancestor. One query, none on the first line."""
+    spans = ancestry(run_id, line)
+    if upto is None:
+        return spans
+    return tuple((number, upto if last is None else min(last, upto)) for number, last in spans)
 
 
 def within_spans(spans: Spans) -> Q:

@@ -1,72 +1,20 @@
-"""Where a path was set and by whom: the very path, not merely its channel; through origins; at the cost of its setters."""
+"""Where a path was set and by whom: the very path, not merely its channel; through lines and origins."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
-from pydantic import BaseModel
 
-from approvals import reviews
-from approvals.models import ApprovalRequest
 from checkpoints import timeline
-from checkpoints.ledger import reader
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import Run
 from checkpoints.store import CheckpointStore
 from orchestrator import runs
-from orchestrator.engine import END, START, Append, Artifact, Graph, Interval, Merge, registry
-from orchestrator.engine.errors import InvalidValue, TamperedRow, UnknownThing
-from tests.support import claims, naive_history
+from orchestrator.engine import Interval
+from orchestrator.engine.errors import InvalidValue, UnknownThing
+from tests.support import naive_history
 from tests.support.cast import People
-from tests.support.forging import tamper
+from tests.support.long_runs import finished, head_of, long_graph
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class Claim(BaseModel):
-    claim_id: str = "CLM-1"
-
-
-class State(BaseModel):
-    """Channels of several kinds."""
-
-    case: dict[str, Any] = {}
-    table: Annotated[dict[str, Any], Merge] = {}
-    notes: Annotated[list[str], Append] = []
-    n: int = 0
-    letter: Annotated[str, Artifact] = ""
-
-
-def long_graph(steps: int = 12, **settings: Any) -> Graph:
-    """`count` changes n and parts of the case in each visit, `write` a letter in every third."""
-    graph = Graph("path_log", input=Claim, state=State, max_supersteps=2 * steps + 9, **settings)
-
-    @graph.node()
-    def count(state: State, ctx: Any) -> dict[str, Any]:
-        n = state.n + 1
-        case = {"amount": n // 4, "lines": [{"sum": n // 2}, *([{"sum": n}] if n % 3 else [])], "by": "count"}
-        noted = {"notes": [f"note {n}"]} if n % 2 else {}
-        return {"n": n, "case": case, "table": {f"k{n % 3}": n // 5}} | noted
-
-    @graph.node()
-    def write(state: State, ctx: Any) -> dict[str, Any]:
-        return {"letter": f"Dear {state.n}"} if state.n % 3 == 0 else {}
-
-    graph.edge(START, "count")
-    graph.edge("count", "write")
-    graph.branch("write", lambda state: "on" if state.n < steps else "off", {"on": "count", "off": END})
-    registry.replace(graph)
-    return graph
-
-
-def finished(graph: Graph) -> Run:
-    run = runs.advance(runs.start(graph.name, {}).id)
-    assert run.status == "completed"
-    return run
-
-
-def head_of(run: Run) -> Checkpoint:
-    return timeline.list_checkpoints(run.id, limit=1)[0]
 
 
 POLICIES: list[Any] = ["every_node", "none", Interval(3)]
@@ -151,57 +99,6 @@ def test_the_steps_of_a_path_are_exactly_the_checkpoints_in_which_it_differs_fro
             assert found == (before[-1] if before else None, after[0] if after else None), (path, row.seq)
 
 
-def test_blame_reads_no_payload_of_a_checkpoint_that_did_not_set_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = finished(long_graph(40, snapshot=1000))
-    read: list[int] = []
-    bytes_of = reader.bytes_of
-
-    def noted(row: Checkpoint, column: str, *rest: Any) -> bytes:
-        read.append(row.seq)
-        return bytes_of(row, column, *rest)
-
-    monkeypatch.setattr(reader, "bytes_of", noted)
-    blamed = timeline.blame(head_of(run).id, "letter")
-    setting = {row.seq for row in naive_history.rows_of(run) if "letter" in row.changed}
-    assert blamed.checkpoint.seq == max(setting)
-    assert set(read) <= setting | {0}, "the rows that set it, and the one that they are folded from"
-    read.clear()
-    with CaptureQueriesContext(connection) as queries:
-        timeline.blame(head_of(run).id, "letter")
-    assert len(queries) <= 6
-
-
-def test_the_cost_of_blame_does_not_grow_with_the_run() -> None:
-    counts = []
-    for steps in (5, 150):
-        run = finished(long_graph(steps))
-        head = head_of(run)
-        with CaptureQueriesContext(connection) as queries:
-            assert timeline.blame(head.id, "n").checkpoint.seq == head.seq - 1
-        counts.append(len(queries))
-    assert counts[1] <= counts[0]
-
-
-def signed(run: Run, by: Any, verdict: str, **more: Any) -> None:
-    [request] = ApprovalRequest.objects.filter(run=run, status="open")
-    rows = request.run.pending_writes.filter(revision=1).order_by("position")
-    items = [{"write": str(row.write), "hash": row.hash, "verdict": "approve"} for row in rows]
-    items[0] |= {"verdict": verdict, **more}
-    reviews.sign(run.id, items, by=by)
-
-
-@pytest.mark.parametrize("verdict", ["approve", "edit"])
-def test_what_was_signed_is_blamed_on_the_settlement_with_node_and_signer(people: People, verdict: str) -> None:
-    with claims.registered(claims.graph_of()):
-        run = claims.paused("CLM-1", people.starter)
-        edit = {"value": {"amount": "9.00", "account": "DE89"}} if verdict == "edit" else {}
-        signed(run, people.reviewer, verdict, **edit)
-        run = runs.advance(run.id)
-        blamed = timeline.blame(head_of(run).id, "payout.amount")
-    assert (blamed.checkpoint.source, blamed.node) == ("settlement", "propose")
-    assert blamed.person == people.reviewer.username
-
-
 def test_a_fork_is_blamed_on_who_patched_it_and_else_on_what_set_it_in_its_origin(people: People) -> None:
     origin = finished(long_graph())
     forked = CheckpointStore().fork(f"{origin.key}:at-9", {"scratch": {"case": {"amount": 77}}})
@@ -239,20 +136,3 @@ def test_a_run_that_one_may_not_see_is_not_named(people: People) -> None:
         assert timeline.blame(at, path).checkpoint.run_id == origin.id
         assert timeline.blame(at, path, among=mine).checkpoint.run_id == fork.id
     assert [one.checkpoint.seq for one in timeline.history(fork.id, "case.by", among=mine)] == [0]
-
-
-@pytest.mark.parametrize("column", ["changed", "nodes", "change", "parent"])
-def test_a_row_that_was_altered_is_refused_by_name(column: str) -> None:
-    run = finished(long_graph())
-    row = naive_history.rows_of(run)[-2]
-    tamper(row, **{column: {"changed": [], "nodes": [], "change": b"\x00[]", "parent": run.id}[column]})
-    with pytest.raises(TamperedRow) as refused:
-        timeline.blame(head_of(run).id, "n")
-    assert str(row.id) in str(refused.value.facts)
-
-
-def test_a_checkpoint_that_is_gone_is_noticed() -> None:
-    run = finished(long_graph())
-    naive_history.rows_of(run)[-3].delete()
-    with pytest.raises(TamperedRow, match="missing"):
-        timeline.blame(head_of(run).id, "case.amount")
