@@ -6,6 +6,7 @@ gives the runs that may be seen (`among`) where an answer could lead into anothe
 payload of a checkpoint is read where one is named, or where it set what is asked about.
 """
 
+from checkpoints.timeline.family import Lineage, Relative, lineage
 from checkpoints.timeline.path_log import Blame, PathChange, blame, history, neighbours
 from checkpoints.timeline.states import (
     PARTITIONS,
@@ -33,7 +34,9 @@ __all__ = [
     "PARTITIONS",
     "Blame",
     "Change",
+    "Lineage",
     "PathChange",
+    "Relative",
     "alias_of",
     "aliases",
     "blame",
@@ -48,6 +51,7 @@ __all__ = [
     "held_at",
     "history",
     "input_of",
+    "lineage",
     "list_checkpoints",
     "neighbours",
     "payload_of",

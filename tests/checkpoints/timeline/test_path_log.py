@@ -6,11 +6,10 @@ import pytest
 
 from checkpoints import timeline
 from checkpoints.models import Run
-from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.engine import Interval
 from orchestrator.engine.errors import InvalidValue, UnknownThing
-from tests.support import naive_history
+from tests.support import forks, naive_history
 from tests.support.cast import People
 from tests.support.long_runs import finished, head_of, long_graph
 
@@ -101,8 +100,7 @@ def test_the_steps_of_a_path_are_exactly_the_checkpoints_in_which_it_differs_fro
 
 def test_a_fork_is_blamed_on_who_patched_it_and_else_on_what_set_it_in_its_origin(people: People) -> None:
     origin = finished(long_graph())
-    forked = CheckpointStore().fork(f"{origin.key}:at-9", {"scratch": {"case": {"amount": 77}}})
-    fork = runs.resume(forked.run, by=people.starter)
+    fork = forks.forked(origin, 9, {"scratch": {"case": {"amount": 77}}}, by=people.starter)
     first = timeline.list_checkpoints(fork.id)[0]
     patched = timeline.blame(first.id, "case.amount")
     assert (patched.checkpoint.run_id, patched.checkpoint.seq) == (fork.id, 0)
@@ -117,10 +115,8 @@ def test_a_fork_is_blamed_on_who_patched_it_and_else_on_what_set_it_in_its_origi
 
 def test_a_fork_of_a_fork_leads_back_through_both(people: People) -> None:
     origin = finished(long_graph())
-    store = CheckpointStore()
-    middle = runs.resume(store.fork(f"{origin.key}:at-9", {"scratch": {"n": 50}}).run, by=people.starter)
-    middle = runs.advance(middle.id)
-    last = runs.resume(store.fork(f"{middle.key}:initial").run, by=people.reviewer)
+    middle = runs.advance(forks.forked(origin, 9, {"scratch": {"n": 50}}, by=people.starter).id)
+    last = forks.forked(middle, 0, by=people.reviewer)
     at = timeline.list_checkpoints(last.id)[0].id
     assert timeline.blame(at, "n").checkpoint.run_id == middle.id
     assert timeline.blame(at, "case.by").checkpoint.run_id == origin.id
@@ -128,8 +124,7 @@ def test_a_fork_of_a_fork_leads_back_through_both(people: People) -> None:
 
 def test_a_run_that_one_may_not_see_is_not_named(people: People) -> None:
     origin = finished(long_graph())
-    forked = CheckpointStore().fork(f"{origin.key}:at-9")
-    fork = runs.resume(forked.run, by=people.starter)
+    fork = forks.forked(origin, 9, by=people.starter)
     at = timeline.list_checkpoints(fork.id)[0].id
     mine = Run.objects.exclude(id=origin.id)
     for path in ("case.by", "input.claim_id"):

@@ -8,14 +8,12 @@ from django.test.utils import CaptureQueriesContext
 
 from checkpoints import timeline
 from checkpoints.ledger import reader
-from checkpoints.models import Checkpoint, Run, RunLine
-from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.models import Checkpoint, Run
 from orchestrator.engine.errors import TamperedRow
-from tests.support import naive_history
+from tests.support import forks, naive_history
 from tests.support.forging import tamper
 from tests.support.long_runs import finished, head_of, long_graph
-from tests.support.rows import START, a_checkpoint, a_run, sealed
+from tests.support.rows import a_checkpoint, a_run, sealed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,26 +76,17 @@ def rewound() -> Run:
     parents: dict[int, int] = {4: 1, 6: 5}
     for seq, (line, risk, note, changed) in enumerate(states):
         more: dict[str, Any] = {"source": "rewind", "superstep": parents[seq]} if seq in parents else {}
-        row = a_checkpoint(
+        a_checkpoint(
             run, seq, line=line, scratch={"risk": risk, "note": note}, changed=changed, nodes=entries(seq), **more
         )
         if seq in parents:
-            a_line(run, row, Checkpoint.objects.get(run=run, seq=parents[seq]))
+            forks.began(run, line, Checkpoint.objects.get(run=run, seq=parents[seq]))
     sealed(run, line=3)
     return run
 
 
 def entries(seq: int) -> list[dict[str, Any]]:
     return [{"node": f"node{seq}", "visit": 1, "effect": "pure", "tasks": 1, "ms": 0, "outcome": "done"}] if seq else []
-
-
-def a_line(run: Run, row: Checkpoint, left: Checkpoint) -> None:
-    line = RunLine(
-        run=run, number=row.line, travel="rewind", parent_line=left.line, departure=left.id, departure_run=run.id,
-        departure_seq=left.seq, at=START,
-    )  # fmt: skip
-    sealed_rows.seal_and_encrypt([line], protection_of(run))
-    line.save(force_insert=True)
 
 
 def test_a_line_that_left_another_goes_back_to_where_it_left_and_not_through_what_was_superseded() -> None:
