@@ -6,6 +6,7 @@ gives the runs that may be seen (`among`) where an answer could lead into anothe
 payload of a checkpoint is read where one is named, or where it set what is asked about.
 """
 
+from checkpoints.timeline.alignment import Alignment, RunDifference, align
 from checkpoints.timeline.family import Lineage, Relative, lineage
 from checkpoints.timeline.path_log import Blame, PathChange, blame, history, neighbours
 from checkpoints.timeline.states import (
@@ -32,13 +33,16 @@ from checkpoints.timeline.states import (
 
 __all__ = [
     "PARTITIONS",
+    "Alignment",
     "Blame",
     "Change",
     "Lineage",
     "PathChange",
     "Relative",
+    "RunDifference",
     "alias_of",
     "aliases",
+    "align",
     "blame",
     "changes",
     "checkpoint_lines",

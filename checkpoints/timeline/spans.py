@@ -1,11 +1,12 @@
 """Which rows of a run a line counts: its own, and those of its ancestors up to the seq where it left them."""
 
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from checkpoints.lines import ancestry
-from checkpoints.models import Checkpoint, Run
+from checkpoints.lines import FARTHEST, Stretch, ancestry
+from checkpoints.models import Checkpoint, Run, RunLine
 
 Among = QuerySet[Run] | None
 """The runs that may be seen; None: all."""
@@ -40,3 +41,26 @@ def origin_of(run: Run, among: Among) -> Checkpoint | None:
     if among is not None:
         found = found.filter(run__in=among)
     return found.select_related("run").defer("change", "snapshot").first()
+
+
+def pasts(runs: Sequence[Run]) -> list[list[Stretch]]:
+    """Of each run the stretches that lead to the end of its current line, the oldest first. A query a level of origins
+    for all of them, none where no run has one and all are on their first line.
+    """
+    known: dict[UUID, dict[int, RunLine]] = {}
+    wanted = {run.id for run in runs if run.origin_checkpoint is not None or run.line > 1}
+    for _ in range(FARTHEST):
+        if not wanted:
+            break
+        known |= {run: {} for run in wanted}
+        for row in RunLine.objects.filter(run__in=wanted).defer("patch", "reason"):
+            known[row.run_id][row.number] = row
+        wanted = {lines[1].departure_run for lines in known.values() if 1 in lines} - known.keys()
+    return [_past(run, known) for run in runs]
+
+
+def _past(run: Run, known: Mapping[UUID, Mapping[int, RunLine]]) -> list[Stretch]:
+    found = [Stretch(run.id, run.line, None)]
+    while len(found) < FARTHEST and (row := known.get(found[-1].run, {}).get(found[-1].line)) is not None:
+        found.append(Stretch(row.departure_run, row.parent_line, row.departure_seq))
+    return found[::-1]

@@ -129,7 +129,7 @@ def _valued(run: Run, batch: Sequence[Checkpoint], path: StatePath) -> list[Touc
 def _proven_parts(base: Checkpoint, protection: Protection) -> list[bytes]:
     [part] = reader.parts_of([base], protection)
     if protection.digest(part) != (base.snapshot_hash or base.change_hash):
-        raise _altered(base)
+        raise reader.altered_payload(base)
     return [part]
 
 
@@ -150,15 +150,10 @@ def _change_of(row: Checkpoint, protection: Protection) -> list[Op]:
     if not row.change:
         # Its snapshot stands for it.
         if not row.snapshot_hash:
-            raise _altered(row)
+            raise reader.altered_payload(row)
         return [{"op": "set", "value": reader.folded(_proven_parts(row, protection))}]
     data = reader.bytes_of(row, "change", protection)
     if protection.digest(data) != row.change_hash:
-        raise _altered(row)
+        raise reader.altered_payload(row)
     change: list[Op] = canonical.loads(data)
     return change
-
-
-def _altered(row: Checkpoint) -> TamperedRow:
-    what = sealed_rows.name_of(row)
-    return TamperedRow(f"the payload of {row} is not what was sealed", row=what, checkpoint=str(row.id), seq=row.seq)
