@@ -3,6 +3,7 @@
 Never changes anything. A person is an authenticated, active user; everybody else may nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,7 +13,8 @@ from django.db.models import Q, QuerySet
 from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
-from checkpoints.models import Run, TaskResult
+from checkpoints.lines import Stretch, past
+from checkpoints.models import Run, RunLine, TaskResult
 
 RIGHTS = {
     "view_run": "checkpoints.view_run",
@@ -131,6 +133,21 @@ def excluded(user: Any, request: ApprovalRequest) -> str:
         return "You started this run, so somebody else must sign."
     if request.run.on_behalf_of_id == user.pk:
         return "This run was started on your behalf, so somebody else must sign."
-    if TaskResult.objects.filter(run=request.run_id, line=request.line, settled_by=user).exists():
+    return _shaped(user, past(request.run_id, request.line))
+
+
+def _shaped(user: Any, way: Sequence[Stretch]) -> str:
+    """Why four eyes exclude this user for what he did on these stretches; empty where they do not."""
+    settled = Q(pk__in=[])
+    departed = Q(pk__in=[])
+    for one in way:
+        settled |= Q(run=one.run, line=one.line)
+        departed |= Q(run=one.run, number=one.line)
+    if RunLine.objects.filter(departed, by=user).exists():
+        return "You forked, rewound or patched this run, so somebody else must sign."
+    if TaskResult.objects.filter(settled, settled_by=user).exists():
         return "You settled an outcome in this run, so somebody else must sign."
+    origins = {one.run for one in way[1:]}
+    if origins and Run.objects.filter(Q(started_by=user) | Q(on_behalf_of=user), id__in=origins).exists():
+        return "You started the run that this one comes from, so somebody else must sign."
     return ""

@@ -1,16 +1,19 @@
 """The lines of runs: where each departed, and which rows of a run, its older lines and its origins lie before a point.
 
 Whatever asks "what happened on the way to this checkpoint" asks here. Reads only; `ledger.departure` begins lines.
+A row that is not as it was written, or is gone, raises `TamperedRow`, or `WrongKey`.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 from uuid import UUID
 
 from django.db.models import Q
 
-from checkpoints.models import Run, RunLine
+from checkpoints.models import RunLine
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.sealed_rows import Protected, protection_of
+from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frozen import frozen
 
 FARTHEST = 100
@@ -57,22 +60,44 @@ def within(stretches: Sequence[Stretch], *, seq: str = "seq") -> Q:
     return wanted
 
 
-def line_row(run: Run, number: int) -> RunLine | None:
-    """How a line of a run began; None for the first of a run that was started. Raises `TamperedRow`, `WrongKey`."""
+class Lined(Protected, Protocol):
+    """A run, or whoever holds it."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def origin_checkpoint(self) -> UUID | None: ...
+
+
+def line_row(run: Lined, number: int) -> RunLine | None:
+    """How a line of a run began; None for the first of a run that was started. Raises `TamperedRow` where its row is
+    not as it was written or is gone, `WrongKey`.
+    """
+    if number == 1 and run.origin_checkpoint is None:
+        return None
     row = RunLine.objects.filter(run=run.id, number=number).first()
-    if row is not None:
-        sealed_rows.verify_row(row, protection_of(run))
+    if row is None:
+        raise TamperedRow(f"the row of line {number} of run {run.key} is gone", run=str(run.id))
+    sealed_rows.verify_row(row, protection_of(run))
     return row
 
 
 def _lines_of(run_id: UUID) -> dict[int, RunLine]:
-    rows = RunLine.objects.filter(run=run_id).defer("patch", "reason")
-    return {row.number: row for row in rows}
+    own = [field.attname for field in RunLine._meta.concrete_fields]
+    found = RunLine.objects.filter(run=run_id).select_related("run").only(*own, "run__encrypted", "run__hash_key")
+    rows = {row.number: row for row in found}
+    for row in rows.values():
+        sealed_rows.verify_row(row, protection_of(row.run))
+    return rows
 
 
 def _own(run_id: UUID, line: int, rows: dict[int, RunLine], last: int | None = None) -> list[Stretch]:
     found = [Stretch(run_id, line, last)]
     while line > 1:
+        if line not in rows:
+            raise TamperedRow(f"the row of line {line} of run {run_id} is gone", run=str(run_id))
         row = rows[line]
         line, last = row.parent_line, row.departure_seq
         found.append(Stretch(run_id, line, last))

@@ -7,7 +7,8 @@ are fixed here, once: what people are shown later is what is stored now.
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
@@ -16,15 +17,28 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.models.fields import task_columns
-from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import plain_label, present
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.requests import principals_of
+
+
+class Asker(Protocol):
+    """For whom requests are opened: whoever holds a run, or the line that begins."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def graph(self) -> str: ...
+    @property
+    def protection(self) -> Protection: ...
 
 
 @frozen
@@ -64,7 +78,7 @@ class Moment:
 
 
 def prepare_requests(
-    lease: Lease, compiled: Compiled, reached: Mapping[Task, ReachedGate], held: Sequence[HeldWrite], moment: Moment
+    asker: Asker, compiled: Compiled, reached: Mapping[Task, ReachedGate], held: Sequence[HeldWrite], moment: Moment
 ) -> NewRequests:
     """The requests of these tasks. Raises `InvalidValue` where a function for reviewers fails or names nobody."""
     opening = NewRequests()
@@ -72,15 +86,15 @@ def prepare_requests(
         return opening
     for task, gating in reached.items():
         proposal = [write for write in held if write.task == task]
-        _open(opening, lease, compiled, task, gating, proposal, moment)
-    sealed_rows.seal_and_encrypt(opening.requests, lease.protection)
-    sealed_rows.seal_and_encrypt(opening.writes, lease.protection)
+        _open(opening, asker, compiled, task, gating, proposal, moment)
+    sealed_rows.seal_and_encrypt(opening.requests, asker.protection)
+    sealed_rows.seal_and_encrypt(opening.writes, asker.protection)
     return opening
 
 
 def _open(
     opening: NewRequests,
-    lease: Lease,
+    asker: Asker,
     compiled: Compiled,
     task: Task,
     gating: ReachedGate,
@@ -92,8 +106,8 @@ def _open(
     shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
     request = ApprovalRequest(
         id=uuid7(),
-        **task_columns(lease.id, lease.line, task),
-        graph=lease.graph,
+        **task_columns(asker.id, asker.line, task),
+        graph=asker.graph,
         superstep=moment.superstep,
         title=pack_json(shown["title"]),
         facts=pack_json(shown["facts"]),
@@ -107,16 +121,16 @@ def _open(
     opening.requests.append(request)
     opening.reviewers.extend(RequestReviewer(request=request, principal=p) for p in policy["reviewers"])
     opening.writes.extend(
-        _stage(lease, compiled, write, gating.gate, shown=shown, policy_hash=policy_hash, moment=moment)
+        _stage(asker, compiled, write, gating.gate, shown=shown, policy_hash=policy_hash, moment=moment)
         for write in proposal
     )
-    ids = [str(write_id(lease.id, lease.line, task, write.position)) for write in proposal]
+    ids = [str(write_id(asker.id, asker.line, task, write.position)) for write in proposal]
     facts = {"request": str(request.id), "writes": ids}
     opening.events.append(NewEvent("request_opened", facts, node=task.node, task=str(task)))
 
 
 def _stage(
-    lease: Lease,
+    asker: Asker,
     compiled: Compiled,
     write: HeldWrite,
     gate: Gate,
@@ -130,19 +144,19 @@ def _stage(
     labels |= shown["writes"][write.position]
     base = pending_writes.Base.read(compiled, moment.state, write.channel, shows=gate.shows)
     return pending_writes.staged(
-        write_id(lease.id, lease.line, task, write.position),
-        task_columns(lease.id, lease.line, task),
+        write_id(asker.id, asker.line, task, write.position),
+        task_columns(asker.id, asker.line, task),
         position=write.position,
         channel=write.channel,
         # A column that lists read: in an encrypted run it holds nothing of the value.
-        label=(plain_label(gate, write) if lease.protection.encrypted else labels["label"])[:300],
+        label=(plain_label(gate, write) if asker.protection.encrypted else labels["label"])[:300],
         value=write.value,
         base=base,
         shown=labels,
         policy_hash=policy_hash,
         superstep=moment.superstep,
         at=moment.at,
-        protection=lease.protection,
+        protection=asker.protection,
     )
 
 

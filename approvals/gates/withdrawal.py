@@ -1,5 +1,9 @@
-"""Withdrawing what a run asks of people: when it is cancelled. Called under the run's lock; asks nobody's rights."""
+"""Withdrawing what a run asks of people: when it is cancelled, leaves a line, or ends by a rejected patch.
 
+Asks nobody's rights.
+"""
+
+from collections.abc import Sequence
 from uuid import UUID
 
 from approvals.models import ApprovalRequest, RequestStatus
@@ -8,13 +12,25 @@ from checkpoints.models import RunEvent
 
 
 def withdraw_requests(run_id: UUID) -> list[NewEvent]:
-    """Close the open requests of the run, in order of id. Gives one line for each.
+    """Close the open requests of the run, in order of id, under its lock. Gives one line for each.
 
     A request that was settled stays so: what people decided is on record, though nothing applies it any more.
     """
     open_ = ApprovalRequest.objects.filter(run=run_id, status=RequestStatus.OPEN).order_by("id").select_for_update()
     rows = list(open_)
-    ApprovalRequest.objects.filter(id__in=[row.id for row in rows]).update(status=RequestStatus.WITHDRAWN)
+    mark_withdrawn(rows)
+    return withdrawn_events(rows)
+
+
+def mark_withdrawn(rows: Sequence[ApprovalRequest]) -> None:
+    """Close these requests, as far as they are open, in the caller's transaction."""
+    if rows:
+        still = ApprovalRequest.objects.filter(id__in=[row.id for row in rows], status=RequestStatus.OPEN)
+        still.update(status=RequestStatus.WITHDRAWN)
+
+
+def withdrawn_events(rows: Sequence[ApprovalRequest]) -> list[NewEvent]:
+    """The lines that say that these requests were withdrawn."""
     return [NewEvent("request_withdrawn", {"request": str(row.id)}, node=row.node, task=row.task) for row in rows]
 
 

@@ -1,13 +1,17 @@
 """The tape of a run: a short string on its row, one word a superstep, which lists draw without loading anything. Pure.
 
-A word is a letter a node (p r w x h: pure, read, write, external, human), `s` for a settlement, `!` for a failure. Only
-the first and last words are kept; between them stands `+n`, the number that was folded.
+A word is a letter a node (p r w x h: pure, read, write, external, human), `s` for a settlement, `!` for a failure, `<`
+where the run went back to an older checkpoint. Only the first and last words are kept; between them stands `+n`, the
+number that was folded.
 """
 
 from collections.abc import Iterable
 
 EDGE = 8
 """Words kept at each end."""
+
+BACK = "<"
+"""The word of a new line."""
 
 LETTERS = {"pure": "p", "read": "r", "write": "w", "external": "x", "human": "h"}
 

@@ -25,6 +25,7 @@ from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
+from checkpoints.models.checkpoint import BEGINNINGS
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
@@ -78,8 +79,9 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
 
 
 def _require_begun(lease: Lease) -> None:
-    """Every attempt that began since the last whole superstep has its row. Two queries."""
-    whole = Checkpoint.objects.filter(run=lease.id, line=lease.line, committed=True).order_by("-seq")
+    """Every attempt that began since the last whole superstep, or on this line, has its row. Two queries."""
+    at = Checkpoint.objects.filter(run=lease.id, line=lease.line)
+    whole = at.filter(Q(committed=True) | Q(source__in=BEGINNINGS)).order_by("-seq")
     events = RunEvent.objects.filter(
         run=lease.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
     )

@@ -80,45 +80,29 @@ def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor:
         header, new = RunHeader.of(run), uuid7()
         checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
         change = checkpoint_rows.full_delta(checkpoint, header.protection)
-        events, end = _first_events(run, header, new, actor=actor, at=at, change=change.hash)
+        events, end = first_events(run, header, new, actor=actor, at=at, change=change.hash)
         row, head = checkpoint_rows.first_row(header, new, checkpoint, change, end=end, at=at)
-        _insert_run(run, header, new, head.hash, end)
+        insert_run(run, header, new, head.hash, end)
         row.save(force_insert=True)
         event_log.insert_events(events)
         notify.notify_workers()
     return run
 
 
-def create_fork(run: Run, first: Checkpoint, *, input_json: dict[str, Any], actor: str) -> Run:
-    """Insert the row of a fork that has a checkpoint and no row yet, and the first event of its log; queued. One
-    transaction.
-
-    `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where its key or id is taken.
-    """
-    with transaction.atomic():
-        run.created_at = at = timezone.now()
-        run.input, run.superstep = pack_json(input_json), first.superstep
-        header = RunHeader.of(run)
-        origin = {"change": first.change_hash, "origin": str(first.parent)}
-        events, end = _first_events(run, header, first.id, actor=actor, at=at, **origin)
-        _insert_run(run, header, first.id, first.content_hash, end)
-        event_log.insert_events(events)
-        notify.notify_workers()
-    return run
-
-
-def _first_events(
-    run: Run, header: RunHeader, head: UUID, *, actor: str, at: datetime, **more: str
+def first_events(
+    run: Run, header: RunHeader, head: UUID, *, actor: str, at: datetime, also: Sequence[NewEvent] = (), **more: Any
 ) -> tuple[list[RunEvent], LogEnd]:
+    """The line with which a run's log begins, and those behind it in the same commit. Nothing is written."""
     shown = {"label": run.label, "facts": run.facts}
     ties = {name: str(value) for name in TIES if (value := getattr(run, name))}
     facts: dict[str, Any] = {"checkpoint": str(head), "graph": run.graph, "version": run.version}
     facts |= {"input_hash": run.input_hash, **shown, "ties": ties, **more}
     started = [NewEvent("run_started", facts, actor=actor)]
-    return event_log.chain(run.id, LogEnd(0, ""), started, at=at, protection=header.protection)
+    return event_log.chain(run.id, LogEnd(0, ""), [*started, *also], at=at, protection=header.protection)
 
 
-def _insert_run(run: Run, header: RunHeader, head: UUID, head_hash: str, end: LogEnd) -> None:
+def insert_run(run: Run, header: RunHeader, head: UUID, head_hash: str, end: LogEnd) -> None:
+    """Seal and insert the row of a run whose first checkpoint is `head`."""
     run.head, run.head_hash, run.event_seq, run.event_hash = head, head_hash, end.seq, end.hash
     end_of_log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
     sealed = run_row.seal_columns(run, head=head, head_hash=head_hash, decisions=0, **end_of_log)

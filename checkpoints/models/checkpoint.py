@@ -20,6 +20,10 @@ class Source(models.TextChoices):
     MANUAL = "manual"
 
 
+BEGINNINGS = (Source.FORK, Source.REPLAY, Source.REWIND)
+"""Why there is a first checkpoint of a line that departed from another."""
+
+
 class Checkpoint(Sealed):
     """One row of a run's timeline, or (`kept=False`) the recovery point that the next commit replaces."""
 

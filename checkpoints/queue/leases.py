@@ -28,7 +28,7 @@ _LEASED = [
     "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",
     "head", "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
     "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
-    "cancel_at", "lease_until",
+    "origin_checkpoint", "cancel_at", "lease_until",
 ]  # fmt: skip
 
 
@@ -63,6 +63,7 @@ class Lease:
     tape: str
     label: str
     started_at: datetime
+    origin_checkpoint: UUID | None = None
     worker: UUID | None = None
     moved: bool = True
     cancelling: bool = False
@@ -72,6 +73,11 @@ class Lease:
 
     def __post_init__(self) -> None:
         self.protection = protection_of(self)
+
+    @property
+    def departed(self) -> bool:
+        """Whether its line began at a checkpoint of another."""
+        return self.line > 1 or self.origin_checkpoint is not None
 
     def now(self) -> datetime:
         """The time by the database's clock, as this process last compared the two."""

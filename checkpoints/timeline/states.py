@@ -90,11 +90,16 @@ def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
     Aliases: `<key>:initial`, `<key>:step-<n>` (the newest of superstep n on the current line),
     `<key>:line-<l>:step-<n>`, `<key>:at-<seq>`. Raises `UnknownThing`.
     """
-    kept = Checkpoint.objects.filter(kept=True).select_related("run").defer("change", "snapshot")
-    found = _of_id(kept, str(id_or_alias)) or _of_alias(kept, str(id_or_alias))
+    found = find_checkpoint(id_or_alias)
     if found is None:
         raise unknown_thing("checkpoint", id_or_alias)
     return found
+
+
+def find_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
+    """As `get_checkpoint`; None where there is none."""
+    kept = Checkpoint.objects.filter(kept=True).select_related("run").defer("change", "snapshot")
+    return _of_id(kept, str(id_or_alias)) or _of_alias(kept, str(id_or_alias))
 
 
 def _of_id(kept: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:

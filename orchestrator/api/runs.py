@@ -54,7 +54,8 @@ class Runs(APIView):
         _require_principal(request, body)
         queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
         on_behalf_of = body.pop("on_behalf_of", None)
-        asked = runs.StartRequest(**body, by=person(request), queued=queued)
+        again = runs.Again(body.pop("resume_failed"), body.pop("restart"), tuple(body.pop("allow_effects")))
+        asked = runs.StartRequest(**body, by=person(request), again=again, queued=queued)
         run, new = start_for(asked, on_behalf_of=on_behalf_of)
         return Response(RunOut(run).data, status=201 if new else 200)
 

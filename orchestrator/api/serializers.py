@@ -25,6 +25,12 @@ class StartBody(Body):
     key = serializers.CharField(max_length=200, required=False, allow_null=True)
     on_behalf_of = serializers.CharField(required=False, allow_null=True, help_text="A user's name.")
     resume_failed = serializers.BooleanField(default=False)
+    restart = serializers.BooleanField(default=False, help_text="Rewind the run of this key to its beginning.")
+    allow_effects = serializers.ListField(
+        child=serializers.CharField(max_length=200),
+        default=list,
+        help_text="Nodes that may do again what they did already.",
+    )
     priority = serializers.IntegerField(default=0, help_text="Higher goes first.")
     due_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Begin at this time or later.")
 

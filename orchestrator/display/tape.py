@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from checkpoints.core import tape as words
 from checkpoints.core.status import Status
 
-BLOCKS = {letter: effect for effect, letter in words.LETTERS.items()} | {"s": "human", "!": "bad"}
+BLOCKS = {letter: effect for effect, letter in words.LETTERS.items()} | {"s": "human", "!": "bad", words.BACK: "back"}
 """Letter -> CSS class of its block. A settlement is what people did, so it is drawn as theirs."""
 
 

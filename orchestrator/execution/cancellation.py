@@ -72,7 +72,7 @@ def conclude_locked(run: Run, events: Sequence[NewEvent]) -> None:
 
 
 def _conclude(run: Run, events: Sequence[NewEvent], *, actor: str) -> None:
-    lost = _lost(run)
+    lost = unsettled_attempts(run)
     if lost:
         _become_unknown(run, events, lost)
         return
@@ -102,7 +102,7 @@ def _turn(run: Run, events: Sequence[NewEvent], *, status: Status, **values: Any
     locked_run.append_locked(run, events, at=timezone.now(), **{**rest, **cleared, "status": status, **values})
 
 
-def _lost(run: Run) -> list[TaskResult]:
+def unsettled_attempts(run: Run) -> list[TaskResult]:
     """Attempts that may have acted, and of which nobody knows whether they did."""
     graph, outcomes = registry.find_graph(run.fingerprint), [Outcome.OPEN, Outcome.UNKNOWN]
     rows = TaskResult.objects.filter(run=run, line=run.line, seq__isnull=True, outcome__in=outcomes).order_by("id")

@@ -13,9 +13,10 @@ from django.db import Error
 from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
 from approvals.gates.settlement import Rebasing, rebase_writes, settle_gates
 from approvals.gates.waivers import NotNeeded, prepare_not_needed
+from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from approvals.models import RequestStatus
 from checkpoints.core import keep_policy, tape
-from checkpoints.core.status import Status
+from checkpoints.core.status import ENDS, Status
 from checkpoints.db.statements import Update
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
@@ -27,7 +28,7 @@ from orchestrator.engine import Task
 from orchestrator.engine.effect import PURE
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.plan import Frontier, Planned, ending, plan
+from orchestrator.engine.plan import Frontier, Planned, ending
 from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import diagnostics, failed_save, summary
@@ -129,7 +130,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     number, at = lease.superstep + 1, datetime.now(UTC)
     reached = gates_to_ask(session, kept, worked.before)
     outputs = {task: one.output for task, one in kept.items() if one.output}
-    after = plan(graph, step.frontier)
+    after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
     held = [write for write in step.held if write.task in reached]
     memory = execution_memory.check_landings(lease, graph, step.memory, held=held, outputs=outputs, at=at)
@@ -148,10 +149,10 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
         snapshot=graph.snapshot,
     )
     new_tape = tape.extend(lease.tape, summary.tape_word(entries))
-    run_update = RunUpdate(status, summary.place_of(step.frontier, after), new_tape)
+    run_update = RunUpdate(status, _place(session, step.frontier, after), new_tape)
     passed = _not_needed(session, kept, at)
     events = [*passed.events, *summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
-    events += [*opening.events, *rebased.events, *summary.status_events(status, step.frontier)]
+    events += [*opening.events, *rebased.events, *_status_events(session, status, step.frontier)]
     journaled = any(graph.nodes[task.node].journaled for task in kept)
     listing = journal.list_update(lease, session.head.next_seq) if journaled else None
     inside = _extra_writes(session, opening, rebased, memory, passed)
@@ -186,7 +187,7 @@ def commit_settlement(session: Session) -> bool:
         at = datetime.now(UTC)
         before = session.head.payload.state
         channels = execution_memory.held_channels(session.open_requests())
-        state = execution_memory.memory_values(lease, before, channels)
+        state = execution_memory.memory_values(lease.protection, before, channels)
         settlement = settle_gates(session.asked, graph, session.frontier, state, lease.protection)
         others = [one for one in session.asked if one.request not in settlement.requests]
         if not settlement.settled:
@@ -196,21 +197,24 @@ def commit_settlement(session: Session) -> bool:
             return session.head, Status.RUNNING
         step = settle_step(graph, session.frontier, before, settlement.settled)
         memory = _settled_memory(session, step, at)
-        after = session.next_plan = plan(graph, step.frontier)
+        after = session.next_plan = session.plan_after(step.frontier)
         status = _status(session, step.frontier, after, apart_from=settlement.requests)
         seen = _state_reviewers_see(session, step, memory)
-        rebased = rebase_writes(others, graph, seen, at=at, protection=lease.protection)
+        # Where a patch was rejected the run is over, whatever else people are still asked.
+        left = [one.request for one in others] if status in ENDS else []
+        rebased = rebase_writes([] if left else others, graph, seen, at=at, protection=lease.protection)
         nodes, payload = summary.gate_entries(settlement.settled), _payload(session, step, [], lease.superstep)
         checkpoint = NewCheckpoint(
             Source.SETTLEMENT, payload, lease.superstep, step.changes, nodes=nodes, snapshot=graph.snapshot
         )
-        run_update = RunUpdate(status, summary.place_of(step.frontier, after), tape.extend(lease.tape, "s"))
-        applied = summary.gate_events(settlement.settled)
-        events = [*applied, *memory.events, *rebased.events, *summary.status_events(status, step.frontier)]
+        run_update = RunUpdate(status, _place(session, step.frontier, after), tape.extend(lease.tape, "s"))
+        applied = [*summary.gate_events(settlement.settled), *withdrawn_events(left)]
+        events = [*applied, *memory.events, *rebased.events, *_status_events(session, status, step.frontier)]
 
         def inside() -> None:
             settlement.insert()
             rebased.insert()
+            mark_withdrawn(left)
             memory.insert(lease, Commit(session.head.next_seq, lease.superstep, at))
 
         head = ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=inside)
@@ -225,12 +229,12 @@ def commit_rest(session: Session) -> bool:
     True, and nothing done, where a gate was settled since the last look.
     """
     status = Status(ending(session.graph, session.frontier))
-    run_update = RunUpdate(status, summary.place_of(session.frontier, None), session.lease.tape)
+    run_update = RunUpdate(status, _place(session, session.frontier, None), session.lease.tape)
 
     def act() -> bool:
         if session.has_settled_gate():
             return True
-        ledger.stop_run(session.lease, run_update, events=summary.status_events(status, session.frontier))
+        ledger.stop_run(session.lease, run_update, events=_status_events(session, status, session.frontier))
         return False
 
     return retry_when_log_moved(session.lease, act)
@@ -268,7 +272,7 @@ def _state_reviewers_see(session: Session, step: Step, memory: MemoryChanges, he
     if not (asked or held):
         return step.state
     channels = execution_memory.held_channels(asked, held)
-    return execution_memory.memory_values(session.lease, step.state, channels, memory.landings)
+    return execution_memory.memory_values(session.lease.protection, step.state, channels, memory.landings)
 
 
 def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from: Any = ()) -> str:
@@ -278,6 +282,14 @@ def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from:
     asked = session.open_requests()
     waits = [a for a in asked if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
     return Status.RUNNING if status == Status.PAUSED and waits else status
+
+
+def _place(session: Session, frontier: Frontier, after: Planned | None) -> str:
+    return summary.place_of(frontier, after, session.stopped_before(frontier))
+
+
+def _status_events(session: Session, status: str, frontier: Frontier) -> list[NewEvent]:
+    return summary.status_events(status, frontier, session.stopped_before(frontier))
 
 
 def _payload(session: Session, step: Step, ran: list[tuple[str, int]], supersteps: int) -> Payload:

@@ -23,6 +23,7 @@ from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import RunUpdate
+from checkpoints.lines import line_row
 from checkpoints.memory import read_records
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
@@ -192,7 +193,13 @@ def _open_session(lease: Lease) -> Session | None:
         message = f"{lease.claims - 1} workers began this run and got no further"
         _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
         return None
-    return Session(lease, graph, head, given, entries=entries)
+    return Session(lease, graph, head, given, entries=entries, stops=_stops_of(lease))
+
+
+def _stops_of(lease: Lease) -> frozenset[str]:
+    """The nodes that wait for a yes on this line. One query, none where nothing departed."""
+    row = line_row(lease, lease.line) if lease.departed else None
+    return frozenset(row.stops if row else ())
 
 
 def _leave_or_judge(lease: Lease) -> None:
@@ -217,7 +224,7 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
         if not (before.superstep or session.entries) and session.has_settled_gate():
             return commit.commit_settlement(session)
-        planned = session.planned or plan(session.graph, session.frontier)
+        planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
             return commit.commit_rest(session)
         check_limits(session.graph, planned, session.lease.superstep + 1)
@@ -227,6 +234,17 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
     except CountersignError as error:
         ours = commit.await_commit(session)
         return not ours or failure_commit.commit_failure(session, open_superstep.error_json(error))
+
+
+def _next_superstep(session: Session, before: OpenSuperstep) -> Planned:
+    """What runs now. Of a superstep that is open none runs while one of its nodes waits for a yes: what finished in it
+    is kept for the whole.
+    """
+    if not (before.superstep and session.stops):
+        return session.plan_after(session.frontier)
+    planned = plan(session.graph, session.frontier)
+    left = {start.task.node for start in planned.starts if start.task not in before.results}
+    return Planned((), session.frontier) if left & session.stops else planned
 
 
 class _Again(Exception):

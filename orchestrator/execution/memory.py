@@ -17,6 +17,7 @@ from checkpoints.memory import shelf as memory_shelf
 from checkpoints.memory.landings import Commit, Landings, prepare_landings
 from checkpoints.models import MemoryRecord
 from checkpoints.queue.leases import Lease
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
@@ -94,14 +95,16 @@ def _notes(task: Task, output: Output) -> list[NewEvent]:
     return [NewEvent("warning", facts, node=task.node, task=str(task))] if anew else []
 
 
-def memory_values(lease: Lease, state: State, channels: Iterable[str], landings: Landings | None = None) -> State:
+def memory_values(
+    protection: Protection, state: State, channels: Iterable[str], landings: Landings | None = None
+) -> State:
     """The state with what memory holds, after these landings, in the channels named that are memory's. One query, none
     where there is no such channel.
     """
     named = {channel for channel in channels if is_memory(channel)}
     if not named:
         return state
-    found = memory_shelf.values((address_of(channel) for channel in named), lease.protection)
+    found = memory_shelf.values((address_of(channel) for channel in named), protection)
     found |= {one.landing.channel: one.after for one in (landings.changes if landings else [])}
     return {**state, "memory": found}
 
@@ -109,7 +112,7 @@ def memory_values(lease: Lease, state: State, channels: Iterable[str], landings:
 def values_to_be_held(lease: Lease, graph: Compiled, state: State, held: Sequence[HeldWrite], at: datetime) -> State:
     """`memory_values` where these writes are about to be held, and nothing lands. Raises `MemoryConflict`."""
     check_landings(lease, graph, [], held=held, at=at)
-    return memory_values(lease, state, held_channels([], held))
+    return memory_values(lease.protection, state, held_channels([], held))
 
 
 def held_channels(asked: Iterable[RequestState], held: Iterable[HeldWrite] = ()) -> list[str]:

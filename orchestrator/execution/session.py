@@ -14,7 +14,7 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.plan import Frontier, Planned
+from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
@@ -49,7 +49,7 @@ class Session:
 
     `entries` are the journal entries of a superstep that was cut off, `asked` the open requests, `retried` the attempts
     of this superstep that were followed by another. `next_plan` is what the last commit planned, so that it is planned
-    once; `pending_commit` is that commit while it is on its way.
+    once; `pending_commit` is that commit while it is on its way. `stops` are nodes that do not start without a yes.
     """
 
     lease: Lease
@@ -62,10 +62,22 @@ class Session:
     next_plan: Planned | None = None
     planned: Planned | None = None
     pending_commit: PendingCommit | None = None
+    stops: frozenset[str] = frozenset()
 
     @property
     def frontier(self) -> Frontier:
         return Frontier.from_json(self.head.payload.frontier)
+
+    def plan_after(self, frontier: Frontier) -> Planned:
+        """The superstep that follows this frontier. One that was left open begins again whole, or not at all."""
+        return plan(self.graph, frontier, stops=self.stops)
+
+    def stopped_before(self, frontier: Frontier) -> list[str]:
+        """The nodes that would start on this frontier if they had a yes, sorted."""
+        if not self.stops:
+            return []
+        targets = [self.graph.edge[id].target for id in frontier.tokens] + [target for target, _ in frontier.sends]
+        return sorted(self.stops & {*targets})
 
     def open_requests(self) -> list[RequestState]:
         """The requests that wait on this line; read anew only where something moved since the last look."""

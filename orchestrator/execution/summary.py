@@ -63,17 +63,18 @@ def tape_word(entries: Sequence[dict[str, Any]]) -> str:
     return tape.word([entry["effect"] for entry in entries])
 
 
-def place_of(frontier: Frontier, after: Planned | None) -> str:
-    """Where the run is now: the nodes that run next, else those that wait for people."""
+def place_of(frontier: Frontier, after: Planned | None, stopped: Sequence[str] = ()) -> str:
+    """Where the run is now: the nodes that run next, else those that wait for people, or for a yes."""
     running = [start.task.node for start in after.starts] if after else []
     waiting = [visit.split(":")[0] for visit in frontier.waiting]
-    return ", ".join(dict.fromkeys(running or waiting))
+    return ", ".join(dict.fromkeys(running or [*waiting, *stopped]))
 
 
-def status_events(status: str, frontier: Frontier) -> list[NewEvent]:
-    """The line that says that a run rests or ended."""
+def status_events(status: str, frontier: Frontier, stopped: Sequence[str] = ()) -> list[NewEvent]:
+    """The line that says that a run rests or ended; `stopped` are the nodes before which it waits for a yes."""
     if status == Status.PAUSED:
-        return [NewEvent("run_paused", {"waiting": sorted(frontier.waiting)})]
+        facts: dict[str, Any] = {"waiting": sorted(frontier.waiting)}
+        return [NewEvent("run_paused", facts | ({"stopped_before": list(stopped)} if stopped else {}))]
     return [] if status == Status.RUNNING else [NewEvent(f"run_{status}")]
 
 

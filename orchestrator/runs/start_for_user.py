@@ -28,7 +28,7 @@ def start_for(asked: StartRequest, *, on_behalf_of: str | None = None) -> tuple[
     """
     user = asked.by
     require(user, "start_run")
-    if asked.resume_failed:
+    if asked.again.resume_failed or asked.again.restart:
         require(user, "steer_run")
     person = _person(on_behalf_of)
     earlier = Run.objects.filter(key=asked.key).only("id").first() if asked.key else None

@@ -4,9 +4,7 @@ Each verb is one transaction, or joins the caller's; but `advance` runs nodes, a
 the system (commands without --by). Permissions are asked by the faces; what is refused here is refused to everybody.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,21 +12,21 @@ from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 
-from checkpoints import audit_log, payloads, uploads
+from approvals.models import ApprovalRequest, RequestStatus
+from checkpoints import audit_log, lines, payloads, timeline, uploads
 from checkpoints.conf import conf
-from checkpoints.core.arguments import checked_moment, checked_number, checked_person, checked_seconds, checked_text
-from checkpoints.core.ids import is_storable, unknown_thing, uuid7
+from checkpoints.core.arguments import checked_moment, checked_number, checked_seconds, checked_text
+from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
-from checkpoints.db import query_cache
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.db.clock import db_in
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import locked_run
+from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
+from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import new_protection, protection_of
@@ -50,13 +48,14 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
-from orchestrator.runs import fork_adoption, labels, unknown_outcomes
+from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes
+from orchestrator.runs.act import check_person, locked, name_of
+from orchestrator.runs.keys import checked_key, get
+from orchestrator.runs.overlay import Patch
 
 MOST_PRIORITY = 1000
 LONGEST_REASON = 10_000
 LONGEST_DELAY = 10 * 366 * 86_400
-_KEY = re.compile(r"[^/:\x00\ud800-\udfff]{1,200}")
-_LIKE_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 def start(
@@ -67,6 +66,8 @@ def start(
     by: AbstractBaseUser | None = None,
     on_behalf_of: AbstractBaseUser | None = None,
     resume_failed: bool = False,
+    restart: bool = False,
+    allow_effects: Collection[str] = (),
     priority: int = 0,
     due_at: datetime | None = None,
     due_in: float = 0.0,
@@ -82,7 +83,8 @@ def start(
     `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
-    return start_or_find(StartRequest(graph, input, key, by, on_behalf_of, resume_failed, queued))[0]
+    again = Again(resume_failed, restart, allow_effects)
+    return start_or_find(StartRequest(graph, input, key, by, on_behalf_of, again, queued))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,15 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """What becomes of a run that is there already: resumed where it failed, or rewound to its beginning."""
+
+    resume_failed: bool = False
+    restart: bool = False
+    allow_effects: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StartRequest:
     """What `start` is asked for."""
 
@@ -109,14 +120,13 @@ class StartRequest:
     key: str | None = None
     by: Any = None
     on_behalf_of: Any = None
-    resume_failed: bool = False
+    again: Again = Again()
     queued: Queued = Queued()
 
     def __post_init__(self) -> None:
         for path, person in (("by", self.by), ("on_behalf_of", self.on_behalf_of)):
-            _check_person(person, path)
-        if self.key is not None and not isinstance(self.key, str):
-            raise InvalidValue("a key is a text", path="key")
+            check_person(person, path)
+        checked_key(self.key)
 
 
 def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
@@ -129,7 +139,7 @@ def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
     try:
         with transaction.atomic():
-            opened = ledger.create_run(run, payload=payload, input_json=staged, actor=_name(asked.by))
+            opened = ledger.create_run(run, payload=payload, input_json=staged, actor=name_of(asked.by))
     except IntegrityError:
         return _same(asked, run, staged), False
     # The row has the database's own time; to read it back would cost a query each start.
@@ -138,10 +148,7 @@ def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
 
 
 def _new(asked: StartRequest, compiled: Compiled, staged: Any) -> Run:
-    new, key, queued = uuid7(), asked.key, asked.queued
-    if key is not None and (not _KEY.fullmatch(key) or _LIKE_UUID.fullmatch(key)):
-        message = "a key is 1 to 200 characters without / and :, and not shaped like a UUID"
-        raise InvalidValue(message, path="key", key=key)
+    new, key, queued = uuid7(), checked_key(asked.key), asked.queued
     run = Run(id=new, key=key or str(new), started_by=asked.by, on_behalf_of=asked.on_behalf_of)
     run.graph, run.version, run.fingerprint = compiled.name, compiled.version, compiled.fingerprint
     protection = new_protection(encrypted=compiled.graph.encrypted)
@@ -161,7 +168,9 @@ def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
     if (run.graph, run.input_hash) != (wanted.graph, protection_of(run).digest(canonical.dumps(staged))):
         message = f"key {run.key} already belongs to a run with another graph or input"
         raise KeyConflict(message, key=run.key, run=str(run.id))
-    if run.status == Status.FAILED and asked.resume_failed:
+    if asked.again.restart:
+        return travel.rewind(run.id, f"{run.key}:initial", allow_effects=asked.again.allow_effects, by=asked.by)
+    if run.status == Status.FAILED and asked.again.resume_failed:
         return resume(run.id, by=asked.by)
     if run.status in (Status.QUEUED, Status.RUNNING):
         notify.notify_workers()
@@ -182,27 +191,79 @@ def advance(run_id: UUID | str) -> Run:
     return get(run.id)
 
 
-def resume(run_id: UUID | str, *, by: AbstractBaseUser | None = None) -> Run:
-    """Queue again a run that failed, one that is incompatible but whose graph is here now, or a tampered one that
-    verifies.
+def resume(
+    run_id: UUID | str,
+    *,
+    patch: Patch = None,
+    allow_effects: Collection[str] = (),
+    reason: str = "",
+    by: AbstractBaseUser | None = None,
+) -> Run:
+    """Queue again a run that failed, one that stopped before an effect that needs a yes (`allow_effects` gives it), a
+    fork that was made paused, one that is incompatible but whose graph is here now, or a tampered one that verifies.
 
-    What its open superstep kept is used; only tasks without a result run. A fork that a store made gets its row here.
-    Raises `WrongStatus` for any other status: a run that waits for people goes on by their signatures alone;
-    `TamperedRow` or `WrongKey`, naming the first fault.
+    What its open superstep kept is used; only tasks without a result run. With a `patch` it goes on from its newest
+    checkpoint on a new line; the patch obeys the rules of a fork's. An id of a checkpoint names its run, where it is
+    the newest. A fork that a store made gets its row here. Raises `WrongStatus` for any other status: a run that waits
+    for people goes on by their signatures alone; `InvalidValue` (patch, nodes), `TamperedRow` or `WrongKey`, naming
+    the first fault.
     """
-    _check_person(by, "by")
-    if (fork := fork_adoption.adopt_fork(run_id, by=by)) is not None:
+    check_person(by, "by")
+    if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects)) is not None:
         return fork
-    run = get(run_id)
+    run = _of_newest_checkpoint(run_id) or get(run_id)
+    if patch is not None:
+        return travel.resume_patched(run, patch, travel.Wanted(Travel.RESUME, patch, None, allow_effects, reason, by))
     if run.status == Status.TAMPERED:
         _require_whole(run, by=by)
-    with _locked(run.id, by=by) as run:
-        if run.status == Status.PAUSED:
-            message = f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed"
-            raise WrongStatus(message, status=run.status)
-        only = frozenset({Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
-        locked_run.requeue_run(run, events=[NewEvent("run_resumed", {"was": run.status}, actor=_name(by))], only=only)
+    with locked(run.id, by=by) as run:
+        allowed = _allowed(run, allow_effects, by=by)
+        if run.status == Status.PAUSED and not allowed:
+            _require_waits_for_nobody(run)
+        resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
+        locked_run.requeue_run(run, events=[*allowed, resumed], only=_RESUMABLE)
     return run
+
+
+_RESUMABLE = frozenset({Status.PAUSED, Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
+
+
+def _of_newest_checkpoint(checkpoint: UUID | str) -> Run | None:
+    """The run of which that is the newest checkpoint; None for what is no checkpoint. Raises `WrongStatus` for an older
+    one.
+    """
+    found = timeline.find_checkpoint(checkpoint)
+    if found is None:
+        return None
+    if found.id != found.run.head:
+        message = f"checkpoint {found} is not the newest of run {found.run.key}: rewind the run to it, or fork it"
+        raise WrongStatus(message, status=found.run.status, run=str(found.run_id))
+    return found.run
+
+
+def _allowed(run: Run, nodes: Collection[str], *, by: Any) -> list[NewEvent]:
+    """Give the nodes of a locked run their yes. Raises `InvalidValue` for one that needs none."""
+    if not nodes:
+        return []
+    row = lines.line_row(run, run.line)
+    stops = row.stops if row else []
+    wrong = sorted({*nodes} - {*stops}) if not isinstance(nodes, str) else [nodes]
+    if wrong or row is None:
+        message = f"run {run.key} needs no yes for {', '.join(map(str, wrong))}"
+        raise InvalidValue(f"{message}; it stops before {', '.join(stops) or 'nothing'}", path="allow_effects")
+    return [departure.allow_effects(run, row, list(nodes), by=by)]
+
+
+def _require_waits_for_nobody(run: Run) -> None:
+    """Raise `WrongStatus` where a paused run waits for people, or for a yes."""
+    if ApprovalRequest.objects.filter(run=run.id, line=run.line, status=RequestStatus.OPEN).exists():
+        message = f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed"
+        raise WrongStatus(message, status=run.status)
+    if run.at_node and (row := lines.line_row(run, run.line)) and row.stops:
+        message = (
+            f"run {run.key} stopped before {run.at_node}: what it does has happened already. Say yes to each by name"
+        )
+        raise WrongStatus(f"{message} (allow_effects)", status=run.status, needs_yes=list(row.stops))
 
 
 _REFUSALS: dict[str, Callable[..., CountersignError]] = {
@@ -226,7 +287,7 @@ def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: st
     changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
     """
     checked_text(reason, "reason", most=LONGEST_REASON)
-    with _locked(get(run_id).id, by=by) as run:
+    with locked(get(run_id).id, by=by) as run:
         cancellation.request_cancel(run, by=by, reason=reason)
     return run
 
@@ -250,59 +311,11 @@ def settle(
     checked_text(reason, "reason", most=LONGEST_REASON)
     checked_text(task, "task", most=1000)
     said: dict[str, Any] = {"happened": happened, "output": output, "accept_risk": accept_risk, "reason": reason}
-    with _locked(get(run_id).id, by=by) as run:
+    with locked(get(run_id).id, by=by) as run:
         unknown_outcomes.settle_task(run, task, by=by, **said)
     return run
-
-
-@contextmanager
-def _locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
-    """The run's row, locked for one act of one transaction, then read anew. Where a row is met that is not as it was
-    sealed, the run is tampered from then on, with an audit line, and that is raised.
-    """
-    _check_person(by, "by")
-    try:
-        with transaction.atomic():
-            run = locked_run.lock_run(run_id)
-            yield run
-    except TamperedRow as found:
-        locked_run.mark_tampered(run_id, found)
-        audit_log.record("refused_tampered", actor=by, run=run_id, row=str(found.facts.get("row", "")))
-        raise
-    run.refresh_from_db()
-
-
-def get(run_id: UUID | str) -> Run:
-    """The run of that id or key. Raises `UnknownThing`."""
-    text = str(run_id)
-    like_uuid = _LIKE_UUID.fullmatch(text)
-    if like_uuid:
-        found = query_cache.select(Run, _of_id, UUID(text))
-    else:
-        found = query_cache.select(Run, _of_key, text) if is_storable(text) else []
-    if not found:
-        raise unknown_thing("run", text)
-    return found[0]
-
-
-def _of_id(run: UUID) -> "QuerySet[Run]":
-    return Run.objects.filter(id=run).order_by()
-
-
-def _of_key(key: str) -> "QuerySet[Run]":
-    return Run.objects.filter(key=key).order_by()
 
 
 def input_of(run: Run) -> Any:
     """The run's input, as it was staged."""
     return read_value(run, "input")
-
-
-def _check_person(by: Any, path: str) -> None:
-    """None is the system."""
-    if by is not None:
-        checked_person(by, path)
-
-
-def _name(by: AbstractBaseUser | None) -> str:
-    return by.get_username() if by else ""

@@ -1,10 +1,9 @@
-"""A fork that a store made, resumed: a run of its own where nobody has to be asked, refused by name where one has."""
+"""A fork that a store made, resumed: a run of its own, which asks whom a fork asks."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
 
 from checkpoints import key_rotation
 from checkpoints.core.ids import uuid7
@@ -17,6 +16,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Write, ops
 from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
+from orchestrator.runs import fork_adoption
 from tests.support import cast, run_actions
 from tests.support.forging import tamper
 from tests.support.payload_runs import chain, notes
@@ -119,32 +119,30 @@ def test_what_is_no_fork_is_unknown_still() -> None:
 
 
 def test_two_that_resume_one_fork_get_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from checkpoints.ledger import commit as ledger
-
     origin = advanced(chain("twice", *"ab", payloads="database"))
     forked = CheckpointStore().fork(f"{origin.key}:step-1")
-    open_fork = ledger.create_fork
+    load = fork_adoption.load_departure
 
-    def late(*args: Any, **kwargs: Any) -> Run:
+    def late(checkpoint: Any) -> Any:
         monkeypatch.undo()
-        first = runs.resume(forked.run)
-        with pytest.raises(IntegrityError):
-            open_fork(*args, **kwargs)
-        assert first.id == forked.run
-        raise IntegrityError
+        assert runs.resume(forked.run).id == forked.run
+        return load(checkpoint)
 
-    monkeypatch.setattr(ledger, "create_fork", late)
+    monkeypatch.setattr(fork_adoption, "load_departure", late)
     assert runs.resume(forked.run).id == forked.run
     assert Run.objects.filter(id=forked.run).count() == 1
 
 
-# What only a plan could ask
+# What a plan asks
 
 
-def _refused(forked: Any, words: str) -> None:
-    with pytest.raises(WrongStatus, match=words):
-        runs.resume(forked.run)
-    assert not Run.objects.filter(id=forked.run).exists()
+def _asked(forked: Any) -> Run:
+    """The fork, worked on until it rests: it waits for people, with what the store patched as it was before."""
+    run = runs.advance(runs.resume(forked.run).id)
+    assert run.status == Status.PAUSED
+    assert run_actions.state(run)["letter"] == ""
+    assert list(verify_run(run.id)) == []
+    return run
 
 
 def _gated(name: str, **gate: Any) -> Graph:
@@ -159,28 +157,40 @@ def _gated(name: str, **gate: Any) -> Graph:
     return made
 
 
-def test_a_patch_of_a_guarded_channel_needs_its_signatures() -> None:
-    run = advanced(_gated("guarded", writes={"letter": Show()}))
-    _refused(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}), "the gate of ask guards")
+def test_a_patch_of_a_guarded_channel_needs_its_signatures(people: cast.People) -> None:
+    rita, run = run_actions.reviewer(people.reviewer), advanced(_gated("guarded", writes={"letter": Show()}))
+    forked = _asked(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}))
+    assert [row.task for row in run_actions.pending(forked)] == ["$patch:1:0"]
+    run_actions.sign(forked, rita, ["approve"])
+    forked = runs.advance(forked.id)
+    assert (forked.status, run_actions.state(forked)["letter"]) == (Status.PAUSED, "mine")
+    assert forked.at_node == "ask"
 
 
 def test_a_patch_of_a_channel_that_a_gated_node_wrote_needs_its_signatures(people: cast.People) -> None:
     rita, run = run_actions.reviewer(people.reviewer), advanced(_gated("wrote"))
     run_actions.sign(run, rita, ["approve"])
     runs.advance(run.id)
-    _refused(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}), "the gate of ask guards")
+    forked = _asked(CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}}))
+    run_actions.sign(forked, rita, ["reject"])
+    assert runs.advance(forked.id).status == Status.REJECTED
 
 
 def test_a_guarded_patch_is_not_laundered_by_a_second_fork() -> None:
     run, store = advanced(_gated("laundered", writes={"letter": Show()})), CheckpointStore()
     forked = store.fork(f"{run.key}:step-1", {"scratch": {"letter": "mine"}})
-    _refused(store.fork(forked.id), "the gate of ask guards")
+    _asked(store.fork(forked.id))
 
 
-def test_writes_that_are_held_at_the_point_would_have_to_be_asked_for_anew() -> None:
-    run = advanced(_gated("held"))
-    assert run.status == Status.PAUSED
-    _refused(CheckpointStore().fork(f"{run.key}:step-2"), "writes wait for people")
+def test_writes_that_are_held_at_the_point_are_asked_for_anew(people: cast.People) -> None:
+    rita, run = run_actions.reviewer(people.reviewer), advanced(_gated("held"))
+    forked = _asked(CheckpointStore().fork(f"{run.key}:step-2"))
+    before, anew = run_actions.pending(run)[0], run_actions.pending(forked)[0]
+    assert (anew.task, anew.value) == (before.task, before.value)
+    assert anew.write != before.write
+    run_actions.sign(forked, rita, ["approve"])
+    assert runs.advance(forked.id).status == Status.COMPLETED
+    assert Run.objects.get(id=run.id).status == Status.PAUSED
 
 
 def test_before_a_gate_a_fork_asks_again() -> None:
@@ -190,9 +200,13 @@ def test_before_a_gate_a_fork_asks_again() -> None:
     assert run_actions.request(Run.objects.get(id=forked.run)).status == "open"
 
 
-def test_who_forked_is_not_known_to_a_gate_of_four_eyes() -> None:
+def test_who_patched_is_not_known_to_a_gate_of_four_eyes() -> None:
     run = advanced(_gated("eyes", four_eyes=True))
-    _refused(CheckpointStore().fork(f"{run.key}:step-1"), "four eyes")
+    forked = CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"total": 7}})
+    with pytest.raises(WrongStatus, match="four eyes"):
+        runs.resume(forked.run)
+    assert not Run.objects.filter(id=forked.run).exists()
+    _asked(CheckpointStore().fork(f"{run.key}:step-1"))
 
 
 def test_an_effect_that_happened_after_the_point_needs_a_yes() -> None:
@@ -203,25 +217,35 @@ def test_an_effect_that_happened_after_the_point_needs_a_yes() -> None:
     made.edge("before", "pay")
     made.edge("pay", END)
     run = advanced(made)
-    _refused(CheckpointStore().fork(f"{run.key}:step-1"), "pay acted after that point")
-    forked = CheckpointStore().fork(f"{run.key}:step-2")
-    assert runs.advance(runs.resume(forked.run).id).status == Status.COMPLETED
+    forked = runs.advance(runs.resume(CheckpointStore().fork(f"{run.key}:step-1").run).id)
+    assert (forked.status, forked.at_node) == (Status.PAUSED, "pay")
+    assert runs.advance(runs.resume(forked.id, allow_effects=["pay"]).id).status == Status.COMPLETED
+    allowed = runs.resume(CheckpointStore().fork(f"{run.key}:step-1").run, allow_effects=["pay"])
+    assert runs.advance(allowed.id).status == Status.COMPLETED
+    behind = CheckpointStore().fork(f"{run.key}:step-2")
+    assert runs.advance(runs.resume(behind.run).id).status == Status.COMPLETED
 
 
-def test_an_open_superstep_is_not_forked() -> None:
-    made = graph("open")
-    made.node("a")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
+def test_an_open_superstep_goes_on_in_the_fork() -> None:
+    made, broken = graph("open"), [True]
+    made.node("a")(lambda state, ctx: {"notes": ["a"]} if not broken else 1 / broken.count(False))  # type: ignore[arg-type, return-value]
     made.edge(START, "a")
     made.edge("a", END)
     run = advanced(made)
     assert run.status == Status.FAILED
-    _refused(CheckpointStore().fork(f"{run.key}:at-1"), "a superstep is open")
+    forked = CheckpointStore().fork(f"{run.key}:at-1")
+    broken.clear()
+    run = runs.advance(runs.resume(forked.run).id)
+    assert (run.status, notes(run)) == (Status.COMPLETED, ["a"])
 
 
 def test_a_fork_of_what_belongs_to_no_run_stays_a_checkpoint() -> None:
     store = CheckpointStore()
     saved = store.save("free", {"scratch": {"n": 1}}, graph="free", fingerprint="f" * 64)
-    _refused(store.fork(saved.id), "comes from no run")
+    forked = store.fork(saved.id)
+    with pytest.raises(WrongStatus, match="comes from no run"):
+        runs.resume(forked.run)
+    assert not Run.objects.filter(id=forked.run).exists()
 
 
 def test_a_fork_of_a_graph_that_is_not_here_says_so() -> None:
@@ -230,7 +254,7 @@ def test_a_fork_of_a_graph_that_is_not_here_says_so() -> None:
     run = started(chain("gone", "a", payloads="database"))
     forked = CheckpointStore().fork(f"{run.key}:initial")
     registry.clear()
-    with pytest.raises(UnknownThing, match="fingerprint"):
+    with pytest.raises(UnknownThing, match="gone"):
         runs.resume(forked.run)
     registered(chain("gone", "a", payloads="database"))
     assert runs.advance(runs.resume(forked.run).id).status == Status.COMPLETED

@@ -1,0 +1,150 @@
+"""What is laid over a point before a run goes on from it: a patch, and what people were asked there, asked anew.
+
+Validated as a whole before anything is written. A value in a guarded channel is not set but held, until the people of
+its gate have signed it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from approvals.gates.guarded_channels import guard_of_each
+from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, prepare_requests
+from checkpoints.conf import conf
+from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
+from orchestrator.engine import Gate, Task, canonical
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.frontier import Frontier, visit_of
+from orchestrator.engine.held_patch import PATCH, hold_patch
+from orchestrator.engine.patch import PARTITIONS, patched
+from orchestrator.engine.reduce import HeldWrite
+from orchestrator.engine.reducer import First
+from orchestrator.engine.requests import is_applied_as_one
+from orchestrator.execution import memory as execution_memory
+from orchestrator.runs.departure import Departure, HeldTask, State
+from orchestrator.runs.travel_plan import Change
+
+Patch = Mapping[str, Any] | Callable[[State], Any] | None
+"""{partition: merge patch or list of operations}; or a function that changes a copy of the state, or returns it."""
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The state to go on with. `given` is the patch as it is kept; `change` says what it changes, `held` what of it
+    waits for signatures, by gate.
+    """
+
+    state: State
+    change: Change
+    held: tuple[HeldTask, ...] = ()
+    given: Any = None
+
+
+def lay_over(point: Departure, patch: Patch, *, by: str = "") -> Overlay:
+    """The point's state with a patch over it, made by the person of that name.
+
+    Raises `InvalidValue` naming path, rule and value, and `PayloadTooLarge`.
+    """
+    before = point.state
+    after = _checked(point, before, patch)
+    names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
+    guarded = guard_of_each(point.stretches, point.graph, names)
+    state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
+    gates, number = list(dict.fromkeys(guarded.values())), _next_number(point.frontier)
+    held = [_held(after, gate, guarded, Task(PATCH, number, n), by=by) for n, gate in enumerate(gates)]
+    given = {part: {n: after[part][n] for n in names if n in after[part]} for part in PARTITIONS} if names else None
+    change = Change(tuple(sorted(names)), guarded, tuple(one.task for one in held))
+    return Overlay(state, change, tuple(held), given)
+
+
+def _next_number(frontier: Frontier) -> int:
+    """Patches are numbered; one that waits at the point already keeps its number."""
+    return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
+
+
+def _checked(point: Departure, before: State, patch: Patch) -> State:
+    """The patched state, each channel of its type. Another version of the graph checks every channel."""
+    limit = conf().max_value_bytes
+    if callable(patch):
+        copied = {part: canonical.normalised(before[part]) for part in PARTITIONS}
+        returned = patch(copied)
+        patch = {part: _replacing(before[part], (returned or copied).get(part, {})) for part in PARTITIONS}
+    if patch and len(canonical.dumps(patch)) > limit:
+        raise PayloadTooLarge(f"a patch has at most {limit:,} bytes", path="", limit=limit)
+    # Even an empty patch: it brings the channels of a newer version to their defaults.
+    return patched(before, patch or {}, graph=point.graph, limit=limit)
+
+
+def _replacing(before: dict[str, Any], after: Any) -> list[dict[str, Any]]:
+    """The operations that make a partition what a function left of it."""
+    if not isinstance(after, dict):
+        raise InvalidValue("a function that patches gives a state of two partitions", path="")
+    gone = [{"op": "remove", "path": f"/{_pointed(name)}"} for name in before if name not in after]
+    return [*gone, *({"op": "add", "path": f"/{_pointed(name)}", "value": value} for name, value in after.items())]
+
+
+def _pointed(name: str) -> str:
+    return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def _differs(before: State, after: State, part: str, name: str) -> bool:
+    known = before[part]
+    return name not in known or canonical.encode(known[name]) != canonical.encode(after[part][name])
+
+
+def _held(after: State, gate: str, guarded: Mapping[str, str], task: Task, *, by: str) -> HeldTask:
+    values = {**after["scratch"], **after["artifacts"]}
+    names = [name for name, node in guarded.items() if node == gate]
+    writes = [HeldWrite(task, n, name, values[name], f"Patch: {name}") for n, name in enumerate(names)]
+    why = f"{by or 'The system'} set this by a patch, so it needs the signatures that the gate of {gate} asks for"
+    return HeldTask(task, tuple(writes), gate, why)
+
+
+def first_checkpoint(point: Departure, overlay: Overlay, source: str) -> NewCheckpoint:
+    """The checkpoint with which the new line begins: the overlay's state, the point's tokens and open superstep."""
+    frontier = _frontier(point, overlay)
+    open_ = replace(point.open, tries={}, due={}).to_json() if point.open.superstep else {}
+    document = point.document
+    versions = dict.fromkeys([*overlay.state["scratch"], *overlay.state["artifacts"]], 0)
+    payload = Payload(overlay.state, document["diagnostics"], frontier.to_json(), versions, open_)
+    at, committed = point.checkpoint.superstep, point.checkpoint.committed
+    return NewCheckpoint(source, payload, at, committed=committed, snapshot=point.graph.snapshot)
+
+
+def _frontier(point: Departure, overlay: Overlay) -> Frontier:
+    frontier = point.frontier
+    set_now = [name for name in overlay.change.patched if name not in overlay.change.guarded]
+    firsts = {name for name in set_now if point.graph.channels[name].reducer == First}
+    if firsts:
+        frontier = replace(frontier, written=tuple(sorted({*frontier.written, *firsts})))
+    if overlay.held:
+        frontier = hold_patch(frontier, overlay.held[0].task.visit, len(overlay.held))
+    return frontier
+
+
+def stage_requests(
+    point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asker: Asker, *, at: datetime
+) -> NewRequests:
+    """The requests of the line that begins: those of the point anew, and one a gate for what of the patch is held.
+
+    Raises `InvalidValue` where a function for reviewers fails.
+    """
+    every = [*overlay.held, *asked]
+    held = [write for one in every for write in one.writes]
+    channels = execution_memory.held_channels([], held)
+    state = execution_memory.memory_values(asker.protection, overlay.state, channels)
+    moment = Moment(state, point.checkpoint.superstep, point.input, at)
+    reached = {one.task: _reached(point, one) for one in every}
+    return prepare_requests(asker, point.graph, reached, held, moment)
+
+
+def _reached(point: Departure, one: HeldTask) -> ReachedGate:
+    gate: Gate = point.graph.nodes[one.guard].gate or Gate()
+    if one.task.node == PATCH:
+        # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
+        gate = replace(gate, shows=sorted({*gate.shows, *(write.channel for write in one.writes)}))
+        return ReachedGate(gate, one.why, all_or_nothing=True)
+    whole = one.guard != one.task.node
+    channels = [write.channel for write in one.writes]
+    return ReachedGate(gate, one.why, all_or_nothing=whole or is_applied_as_one(point.graph, one.task.node, channels))

@@ -1,0 +1,342 @@
+"""Going back in time: fork, rewind, and a resume with a patch. Each is the plan of a point, carried out in one
+transaction under the lock of the point's run.
+
+Permissions are asked by the faces; what is refused here is refused to everybody.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError
+from django.utils import timezone
+
+from approvals import reviews
+from approvals.gates.new_requests import NewRequests
+from approvals.gates.withdrawal import withdraw_requests
+from checkpoints import lines, payloads
+from checkpoints.core.arguments import checked_text
+from checkpoints.core.ids import unknown_thing, uuid7
+from checkpoints.core.status import ENDS, Status
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import departure, locked_run
+from checkpoints.ledger.departure import NewLine
+from checkpoints.models import Checkpoint, PendingWrite, Run
+from checkpoints.models.checkpoint import Source
+from checkpoints.models.run_line import Travel
+from checkpoints.queue import jobs, leases
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.discovery import note_version
+from orchestrator.engine import canonical
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConflict, WrongStatus
+from orchestrator.engine.frozen import frozen
+from orchestrator.execution import cancellation
+from orchestrator.runs import labels
+from orchestrator.runs.act import check_person, locked, name_of
+from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
+from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
+from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
+from orchestrator.runs.travel_plan import Plan, make_plan
+
+LONGEST_REASON = 10_000
+Answers = Mapping[str, Mapping[str, Any]] | None
+"""{node: {channel: value}}"""
+_SOURCES = {Travel.FORK: Source.FORK, Travel.REPLAY: Source.REPLAY}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody asks of a point. Raises `InvalidValue` for what is of another kind."""
+
+    travel: str
+    patch: Patch = None
+    answers: Answers = None
+    allow_effects: Collection[str] = ()
+    reason: str = ""
+    by: Any = None
+
+    def __post_init__(self) -> None:
+        check_person(self.by, "by")
+        checked_text(self.reason, "reason", most=LONGEST_REASON)
+        if self.answers and self.by is None:
+            raise InvalidValue("answers are decisions of a person, so somebody must give them", path="answers")
+
+
+@frozen
+class NextLine:
+    """The line for which requests are opened."""
+
+    id: UUID
+    line: int
+    graph: str
+    protection: Protection
+
+
+def plan(
+    checkpoint: UUID | str,
+    how: str = Travel.FORK,
+    *,
+    patch: Patch = None,
+    answers: Answers = None,
+    allow_effects: Collection[str] = (),
+) -> Plan:
+    """What a fork, replay or rewind from this checkpoint would do; nothing is written.
+
+    Raises as the verb does: `UnknownThing`, `InvalidValue`, `PayloadTooLarge`, `TamperedRow`, `WrongKey`,
+    `IncompatibleGraph`.
+    """
+    if how not in Travel.values:
+        raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
+    point = load_departure(checkpoint)
+    overlay, asked = lay_over(point, patch), held_tasks_at(point)
+    _check_answers(answers, asked)
+    return _planned(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
+
+
+def _planned(
+    point: Departure, overlay: Overlay, asked: Sequence[HeldTask], travel: str, allowed: Collection[str]
+) -> Plan:
+    own = lines.line_row(point.run, point.checkpoint.line)
+    return make_plan(
+        point.graph,
+        point.frontier,
+        point.open,
+        travel=travel,
+        checkpoint=point.checkpoint.id,
+        effects=effects_elsewhere(point),
+        asked=asked,
+        change=overlay.change,
+        stops=own.stops if own else (),
+        allowed=allowed,
+    )
+
+
+def fork(
+    checkpoint: UUID | str,
+    *,
+    patch: Patch = None,
+    answers: Answers = None,
+    allow_effects: Collection[str] = (),
+    start: bool = True,
+    key: str | None = None,
+    reason: str = "",
+    by: AbstractBaseUser | None = None,
+) -> Run:
+    """A new run from a checkpoint, its state patched; the origin is not touched. Without `start` it is paused until it
+    is resumed.
+
+    Effects that happened already stop it before their nodes, unless `allow_effects` names them. `answers` decide at
+    once what people were asked at that point: each counts as a signature of `by`. Raises, having changed nothing,
+    `UnknownThing`, `InvalidValue` (patch, answer or key, naming the place), `PayloadTooLarge`, `NotAReviewer` (with an
+    audit line), `KeyConflict`, `IncompatibleGraph`, `TamperedRow`, `WrongKey`, `SaveFailed`.
+    """
+    wanted = Wanted(Travel.FORK, patch, answers, allow_effects, reason, by)
+    checked_key(key)
+    point = load_departure(checkpoint)
+    overlay = lay_over(point, patch, by=name_of(by))
+    status = Status.QUEUED if start else Status.PAUSED
+    run = open_fork(point, overlay, wanted, Place(uuid7(), key, status))
+    run.refresh_from_db()
+    return run
+
+
+@frozen
+class Place:
+    """Where a fork begins: the id and the key of its run (None: made from the origin's), the status, and a row that the
+    run has already, which its first checkpoint follows.
+    """
+
+    id: UUID
+    key: str | None
+    status: str
+    behind: Checkpoint | None = None
+
+
+def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) -> Run:
+    """Carry a fork out, under the lock of the origin's run. Raises as `fork` does."""
+    with locked(point.run.id, by=wanted.by):
+        _require_there(point)
+        asked = held_tasks_at(point)
+        _check_answers(wanted.answers, asked)
+        new = replace(_new_line(point, overlay, asked, wanted), behind=place.behind)
+        run = _forked(point, overlay, asked, new, place)
+        _answer(run, wanted.answers, by=wanted.by)
+    return run
+
+
+def rewind(
+    run_id: UUID | str,
+    checkpoint: UUID | str,
+    *,
+    patch: Patch = None,
+    answers: Answers = None,
+    allow_effects: Collection[str] = (),
+    reason: str = "",
+    by: AbstractBaseUser | None = None,
+) -> Run:
+    """The same run on a new line from an older checkpoint, queued. What came after it stays readable; what people are
+    asked is withdrawn, and asked anew where it waited at that point.
+
+    Raises as `fork` does; and `WrongStatus` for a run that a worker has in hand, that is tampered, or of which an
+    effect must be settled first.
+    """
+    wanted = Wanted(Travel.REWIND, patch, answers, allow_effects, reason, by)
+    with locked(get(run_id).id, by=by) as run:
+        return _rewound(run, load_departure(checkpoint), wanted)
+
+
+def resume_patched(run: Run, patch: Patch, wanted: Wanted) -> Run:
+    """A run goes on from its newest checkpoint, patched: a new line from there. Raises as `rewind` does, and
+    `WrongStatus` for a run that has ended.
+    """
+    with locked(run.id, by=wanted.by) as run:
+        if run.status in ENDS:
+            message = f"run {run.key} is {run.status}; rewind it to an older checkpoint, or fork one"
+            raise WrongStatus(message, status=run.status)
+        kept = locked_run.keep_head(run)
+        return _rewound(run, load_departure(run.head or ""), wanted, before=kept)
+
+
+def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[NewEvent] = ()) -> Run:
+    """A locked run on its next line."""
+    if point.run.id != run.id:
+        raise unknown_thing("checkpoint of this run", point.checkpoint.id)
+    _require_at_rest(run)
+    if point.graph.fingerprint != run.fingerprint:
+        message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
+        raise IncompatibleGraph(message, graph=run.graph)
+    overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
+    _check_answers(wanted.answers, asked)
+    new = _new_line(point, overlay, asked, wanted)
+    withdrawn = withdraw_requests(run.id)
+    jobs.cancel_jobs_of(run.id)
+    opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
+    events = [*withdrawn, *opening.events]
+    departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    _answer(run, wanted.answers, by=wanted.by)
+    return run
+
+
+def _require_at_rest(run: Run) -> None:
+    """Raise `WrongStatus` where a worker has the run in hand, or it must be settled or repaired first."""
+    if leases.is_held(run.id):
+        message = f"a worker has run {run.key} in hand; cancel it, or wait until it rests, and rewind it then"
+        raise WrongStatus(message, status=run.status)
+    if run.status == Status.TAMPERED:
+        raise WrongStatus(f"run {run.key} is tampered: repair it and resume it first", status=run.status)
+    if unsettled := cancellation.unsettled_attempts(run):
+        named = ", ".join(row.task for row in unsettled)
+        message = f"nobody wrote down whether {named} of run {run.key} happened; let it be settled first"
+        raise WrongStatus(message, status=run.status, tasks=[row.task for row in unsettled])
+
+
+def _require_there(point: Departure) -> None:
+    """Raise `UnknownThing` where the checkpoint was removed before its run was locked."""
+    if not Checkpoint.objects.filter(id=point.checkpoint.id, kept=True).exists():
+        raise unknown_thing("checkpoint", point.checkpoint.id)
+
+
+def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
+    """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
+    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
+        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
+    if unknown := sorted(set(nodes) - set(graph.nodes)):
+        message = f"{graph.name} has no node {', '.join(unknown)}"
+        raise InvalidValue(message, path="allow_effects", nodes=unknown)
+    return frozenset(nodes)
+
+
+def _new_line(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], wanted: Wanted) -> NewLine:
+    allowed = checked_nodes(point.graph, wanted.allow_effects)
+    stops = _planned(point, overlay, asked, wanted.travel, allowed).stops
+    source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)
+    return NewLine(
+        wanted.travel,
+        point.checkpoint,
+        first_checkpoint(point, overlay, source),
+        stops=sorted(stops),
+        patched=overlay.change.patched,
+        patch=overlay.given,
+        reason=wanted.reason,
+        by=wanted.by,
+    )
+
+
+def _staged(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asking: NextLine) -> NewRequests:
+    return stage_requests(point, overlay, asked, asking, at=timezone.now())
+
+
+def _forked(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], new: NewLine, place: Place) -> Run:
+    """The fork's run, with its first checkpoint and what it asks."""
+    note_version(point.graph)
+    id, origin = place.id, point.run
+    opening = _staged(point, overlay, asked, NextLine(id, 1, point.graph.name, protection_of(origin)))
+    # Forks that are made within a minute begin with the same digits; the whole id is always free.
+    made = [f"{origin.key[: LONGEST_KEY - 1 - len(tail)]}~{tail}" for tail in (str(id)[:8], str(id))]
+    for key in [place.key] if place.key else made:
+        run = _run_of(point, id, key, by=new.by)
+        try:
+            return departure.create_departed_run(
+                run, new, status=place.status, input_json=point.input, events=opening.events, inside=opening.insert
+            )
+        except IntegrityError:
+            if not Run.objects.filter(key=key).exclude(id=id).exists():
+                raise
+    raise KeyConflict(f"key {place.key} belongs to another run", key=place.key)
+
+
+def _run_of(point: Departure, id: UUID, key: str, *, by: Any) -> Run:
+    origin, graph = point.run, point.graph
+    return Run(
+        id=id,
+        key=key,
+        graph=graph.name,
+        version=graph.version,
+        fingerprint=graph.fingerprint,
+        label=labels.run_label(graph, point.input, key=key),
+        facts=origin.facts,
+        encrypted=origin.encrypted,
+        hash_key=origin.hash_key,
+        payloads=payloads.chosen(graph.graph.payloads),
+        input_hash=origin.input_hash,
+        started_by=by or origin.started_by,
+        on_behalf_of=origin.on_behalf_of,
+        origin_checkpoint=point.checkpoint.id,
+        priority=origin.priority,
+    )
+
+
+def _check_answers(answers: Answers, asked: Sequence[HeldTask]) -> None:
+    """Raise `InvalidValue` where an answer is for what nobody is asked at this point."""
+    if answers is not None and not isinstance(answers, Mapping):
+        raise InvalidValue("answers are an object: {node: {channel: value}}", path="answers")
+    waits = {(one.task.node, write.channel) for one in asked for write in one.writes}
+    for node, given in (answers or {}).items():
+        if not isinstance(given, Mapping):
+            raise InvalidValue(f"answers of {node} are an object: {{channel: value}}", path=f"answers.{node}")
+        for channel in given:
+            if (node, channel) not in waits:
+                where = f"answers.{node}.{channel}"
+                message = (
+                    f"nothing that {node} proposed for {channel} waits at this checkpoint; choose one where it does"
+                )
+                raise InvalidValue(message, path=where, waits=sorted(f"{n}.{c}" for n, c in waits))
+
+
+def _answer(run: Run, answers: Answers, *, by: Any) -> None:
+    """Sign what the answers decide: an approval where it is what was proposed, else an edit."""
+    if answers:
+        rows = PendingWrite.objects.filter(run=run.id, line=run.line, revision=1)
+        answered = [(row, answers.get(row.node, {})) for row in rows]
+        reviews.sign(run.id, [_decision(row, of[row.channel]) for row, of in answered if row.channel in of], by=by)
+
+
+def _decision(row: PendingWrite, value: Any) -> dict[str, Any]:
+    named = {"write": str(row.write), "hash": row.hash}
+    if canonical.dumps(value) == canonical.dumps(read_value(row, "value")):
+        return {**named, "verdict": "approve"}
+    return {**named, "verdict": "edit", "value": value}

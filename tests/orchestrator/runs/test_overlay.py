@@ -1,0 +1,54 @@
+"""What is laid over a point: patches of every kind, and those that are refused."""
+
+from typing import Any
+
+import pytest
+
+from checkpoints import timeline
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from tests.support import cast, run_actions
+from tests.support.paid_claims import claim, paid, rows_of
+from tests.support.small_graphs import advanced
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_mutator_patches_like_any_patch(people: cast.People) -> None:
+    run = paid("mutated", people)
+
+    def raise_it(state: Any) -> None:
+        state["scratch"]["total"] = 9999
+        state["scratch"]["letter"] = "x"
+
+    made = runs.advance(runs.fork(timeline.list_checkpoints(run.id)[1].id, patch=raise_it, by=people.starter).id)
+    assert (made.status, run_actions.state(made)["total"], run_actions.state(made)["letter"]) == ("paused", 10, "x")
+    assert [row.task for row in run_actions.pending(made)] == ["$patch:1:0"]
+
+
+BAD: dict[str, tuple[Any, type[Exception], str]] = {
+    "input": ({"input": {"folder": "x"}}, InvalidValue, "not input"),
+    "diagnostics": ({"diagnostics": {}}, InvalidValue, "not diagnostics"),
+    "unknown channel": ({"scratch": {"nobody": 1}}, InvalidValue, "no channel nobody"),
+    "wrong type": ({"scratch": {"total": "many"}}, InvalidValue, "total"),
+    "no json": ({"scratch": {"letter": object()}}, InvalidValue, "letter"),
+    "too large": ({"scratch": {"letter": "x" * 5_000_000}}, PayloadTooLarge, "bytes"),
+    "test fails": ({"scratch": [{"op": "test", "path": "/total", "value": 7}]}, InvalidValue, "operation 0"),
+    "no object": ([1], InvalidValue, "a patch is"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_patch_is_refused_and_changes_nothing(people: cast.People, name: str) -> None:
+    run = advanced(claim("bad"))
+    before, (patch, error, words) = rows_of(run), BAD[name]
+    for act in (
+        lambda: runs.fork(f"{run.key}:step-1", patch=patch, by=people.starter),
+        lambda: runs.rewind(run.id, f"{run.key}:step-1", patch=patch, by=people.starter),
+        lambda: runs.resume(run.id, patch=patch, by=people.starter),
+        lambda: runs.plan(f"{run.key}:step-1", patch=patch),
+    ):
+        with pytest.raises(error, match=words):
+            act()
+    assert (rows_of(run), Run.objects.count()) == (before, 1)
