@@ -23,7 +23,7 @@ from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.timeline.evidence import causes_of, gathered
 from checkpoints.timeline.sides import Document, OwnStretch, Place, Shared, Side, parted, shared_history, stage_of
-from checkpoints.timeline.spans import Among, pasts
+from checkpoints.timeline.spans import Among, lines_behind, past_of
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
 
@@ -78,13 +78,15 @@ def align(
     seen, and for a checkpoint that is not there; `TamperedRow`, `WrongKey`.
     """
     runs = _runs(run_a, run_b, among)
-    common, *own = parted(*pasts(runs))
+    lines = lines_behind(runs)
+    common, *own = parted(*(past_of(run, lines) for run in runs))
     found = _rows(common, [*own[0], *own[1]], runs)
     mine = [[row for one in stretches for row in found[:MOST_ROWS] if one.has(row)] for stretches in own]
     heads = [_head(run, rows, at and at[n]) for n, (run, rows) in enumerate(zip(runs, mine, strict=True))]
     base = next((row for row in found if common == (row.run_id, row.seq)), None)
     read = _documents([*heads, *([(base.id, base.seq)] if base else [])], runs)
-    a, b = (Side(run, rows, read[id], seq) for run, rows, (id, seq) in zip(runs, mine, heads, strict=True))
+    patched = {(run, row.number): row.patched for run, rows in lines.items() for row in rows.values()}
+    a, b = (Side(run, rows, read[id], seq, patched) for run, rows, (id, seq) in zip(runs, mine, heads, strict=True))
     shared = shared_history(runs, mine, common, read[base.id] if base else None)
     differing = list(islice(_differing(a, b), MOST + 1))
     return Alignment(

@@ -10,12 +10,12 @@ from django.db.models import Q
 
 from checkpoints.core.alignment import Cause, Evidence, Visit
 from checkpoints.models import Checkpoint, MemoryRecord, PendingWrite, TaskResult
-from checkpoints.models.checkpoint import Source
+from checkpoints.models.checkpoint import BEGINNINGS, Source
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from checkpoints.timeline.sides import COPIES, Shared, Side, stage_of
+from checkpoints.timeline.sides import Shared, Side, stage_of
 from checkpoints.timeline.states import setting_entries
 from orchestrator.engine.effect import JOURNALED
 from orchestrator.engine.held_patch import PATCH
@@ -36,11 +36,13 @@ def _cause(side: Side, skipped: int, patched: frozenset[str], channel: str) -> C
     for row in reversed(side.rows[skipped:]):
         if row.run_id == side.run.id and row.seq > side.seq:
             continue
-        if row.source in COPIES and channel in patched:
+        if channel in patched if row is side.rows[0] else side.was_patched(row, channel):
             return Cause(stage_of(row), patched=True)
-        if channel in row.changed or (row.run_id == side.run.id and row.seq == version and row.source not in COPIES):
+        if channel in row.changed or (
+            row.run_id == side.run.id and row.seq == version and row.source not in BEGINNINGS
+        ):
             visits = _visits(row)
-            is_patch = row.source in (*COPIES, Source.REWIND) or any(node == PATCH for node, _ in visits)
+            is_patch = any(node == PATCH for node, _ in visits)
             return Cause(stage_of(row), visits, patched=is_patch)
     return Cause()
 

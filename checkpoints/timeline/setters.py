@@ -8,7 +8,7 @@ from typing import Any
 
 from checkpoints.core.state_paths import StatePath, nodes_that_ran
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, RunLine, TaskResult
-from checkpoints.models.checkpoint import Source
+from checkpoints.models.checkpoint import BEGINNINGS, Source
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
@@ -18,8 +18,6 @@ from checkpoints.timeline.touches import Touch
 from orchestrator.engine.effect import JOURNALED
 from orchestrator.engine.frozen import frozen
 
-BEGINNINGS = frozenset({Source.FORK, Source.REPLAY, Source.REWIND, Source.MANUAL})
-"""Sources of rows with which a person began a line."""
 _COUNTS = frozenset({"approve", "edit"})
 Visit = tuple[int, str, int]
 """Line, node and visit."""

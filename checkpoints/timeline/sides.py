@@ -2,7 +2,7 @@
 on being the same from there. `alignment` calls it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,14 +12,12 @@ from checkpoints.core.state_paths import STATE, is_same
 from checkpoints.ledger import reader
 from checkpoints.lines import Stretch
 from checkpoints.models import Checkpoint, Run
-from checkpoints.models.checkpoint import Source
+from checkpoints.models.checkpoint import BEGINNINGS
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import canonical
 from orchestrator.engine.frozen import frozen
 
 Document = dict[str, Any]
-COPIES = frozenset({Source.FORK, Source.REPLAY})
-"""Sources of rows that begin as a copy of a checkpoint of another run."""
 
 
 class Place(NamedTuple):
@@ -46,13 +44,18 @@ class OwnStretch:
 @frozen
 class Side:
     """One run of the two: its rows behind what both share by origin, in order, and the document that is compared, which
-    stands at `seq`.
+    stands at `seq`. `patched`: the channels that patches changed, by run and line.
     """
 
     run: Run
     rows: list[Checkpoint]
     document: Document
     seq: int
+    patched: Mapping[tuple[UUID, int], Sequence[str]]
+
+    def was_patched(self, row: Checkpoint, channel: str) -> bool:
+        """Whether a row began a line with a patch of the channel."""
+        return row.source in BEGINNINGS and channel in self.patched.get((row.run_id, row.line), ())
 
 
 @frozen
@@ -107,11 +110,12 @@ def shared_history(
     walks = [_documents_after(run, own, base or {}) for run, own in zip(runs, rows, strict=True)]
     skipped, patched = [0, 0], [frozenset[str](), frozenset[str]()]
     for side, own in enumerate(rows):
-        if base is not None and own and own[0].source in COPIES:
+        while base is not None and skipped[side] < len(own) and own[skipped[side]].source in BEGINNINGS:
             document = next(walks[side], None)
             patched[side] = _changed_channels(base, document)
-            if document is not None and not patched[side]:
-                skipped[side] = 1
+            if document is None or patched[side]:
+                break
+            skipped[side] += 1
     if any(patched):
         return Shared(split, (skipped[0], skipped[1]), (patched[0], patched[1]))
     for one, other in zip(rows[0][skipped[0] :], rows[1][skipped[1] :], strict=False):

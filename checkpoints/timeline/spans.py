@@ -1,12 +1,14 @@
 """Which rows of a run a line counts: its own, and those of its ancestors up to the seq where it left them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from checkpoints.lines import FARTHEST, Stretch, ancestry
 from checkpoints.models import Checkpoint, Run, RunLine
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
 
 Among = QuerySet[Run] | None
 """The runs that may be seen; None: all."""
@@ -43,23 +45,30 @@ def origin_of(run: Run, among: Among) -> Checkpoint | None:
     return found.select_related("run").defer("change", "snapshot").first()
 
 
-def pasts(runs: Sequence[Run]) -> list[list[Stretch]]:
-    """Of each run the stretches that lead to the end of its current line, the oldest first. A query a level of origins
-    for all of them, none where no run has one and all are on their first line.
+Known = dict[UUID, dict[int, RunLine]]
+"""Rows of lines by run and number."""
+
+
+def lines_behind(runs: Sequence[Run]) -> Known:
+    """The lines of these runs, and of their origins. A query a level of origins for all of them, none where no run has
+    one and all are on their first line. Raises `TamperedRow`, `WrongKey`.
     """
-    known: dict[UUID, dict[int, RunLine]] = {}
+    known: Known = {}
     wanted = {run.id for run in runs if run.origin_checkpoint is not None or run.line > 1}
     for _ in range(FARTHEST):
         if not wanted:
             break
         known |= {run: {} for run in wanted}
-        for row in RunLine.objects.filter(run__in=wanted).defer("patch", "reason"):
+        rows = RunLine.objects.filter(run__in=wanted).select_related("run")
+        for row in rows.defer(*(f"run__{name}" for name in ("input", "error", "progress"))):
+            sealed_rows.verify_row(row, protection_of(row.run))
             known[row.run_id][row.number] = row
         wanted = {lines[1].departure_run for lines in known.values() if 1 in lines} - known.keys()
-    return [_past(run, known) for run in runs]
+    return known
 
 
-def _past(run: Run, known: Mapping[UUID, Mapping[int, RunLine]]) -> list[Stretch]:
+def past_of(run: Run, known: Known) -> list[Stretch]:
+    """The stretches that lead to the end of a run's current line, the oldest first; no query."""
     found = [Stretch(run.id, run.line, None)]
     while len(found) < FARTHEST and (row := known.get(found[-1].run, {}).get(found[-1].line)) is not None:
         found.append(Stretch(row.departure_run, row.parent_line, row.departure_seq))

@@ -1,23 +1,19 @@
-"""Forks of runs, as the verbs make them, for tests of what is read of them."""
+"""Forks of runs, and rows of lines, for tests of what is read of them."""
 
 from typing import Any
 
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
-from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from tests.support.rows import START
 
 
-def forked(origin: Run, seq: int, patch: dict[str, Any] | None = None, *, by: Any, travel: str = "fork") -> Run:
-    """A queued run from a checkpoint of another, patched."""
+def forked(origin: Run, seq: int, patch: dict[str, Any] | None = None, *, by: Any) -> Run:
+    """A queued run from a checkpoint of another, patched. Effects may happen again."""
     left = Checkpoint.objects.get(run=origin.id, seq=seq)
-    made = CheckpointStore().fork(left.id, patch)
-    run = runs.resume(made.run, by=by)
-    if not RunLine.objects.filter(run=run, number=1).exists():
-        began(run, 1, left, travel=travel, by=by)
-    return run
+    again = [str(node) for node in runs.plan(left.id, patch=patch).needs_yes]
+    return runs.fork(left.id, patch=patch, allow_effects=again, by=by)
 
 
 def began(run: Run, number: int, left: Checkpoint, *, travel: str = "rewind", by: Any = None) -> RunLine:

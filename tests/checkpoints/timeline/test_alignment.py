@@ -198,6 +198,25 @@ def test_two_forks_of_one_run_share_what_the_earlier_one_left_from(people: Peopl
     }
 
 
+def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    b = runs.advance(forks.forked(a, 3, by=people.starter).id)
+    left = naive_history.rows_of(a)[2]
+    runs.rewind(a.id, left.id, patch={"scratch": {"confidence": 9}}, by=people.starter)
+    a = runs.advance(a.id)
+    found = timeline.align(a.id, b.id)
+    assert found.split == ((a.id, 2), (a.id, 2))
+    assert reasons(found) == {
+        "scratch.confidence": Reason("patch", (), "a"),
+        "scratch.route": Reason("follows", ("route",)),
+        "scratch.notes[1]": Reason("path", ("auto", "senior")),
+    }
+    patched = timeline.blame(timeline.list_checkpoints(a.id)[0].id, "confidence")
+    assert (patched.checkpoint.source, patched.node, patched.person) == ("rewind", "", people.starter.username)
+    assert timeline.blame(timeline.list_checkpoints(a.id)[0].id, "fetched").checkpoint.seq == 1
+
+
 def test_another_input_is_the_reason_where_nothing_nearer_is_known(people: People) -> None:
     graph_of()
     found = timeline.align(lived(people, amount=10).id, lived(people, amount=20).id)
