@@ -8,6 +8,7 @@ payload of a checkpoint is read where one is named, or where it set what is aske
 
 from checkpoints.timeline.alignment import Alignment, RunDifference, align
 from checkpoints.timeline.family import Lineage, Relative, lineage
+from checkpoints.timeline.outputs import NodeOutput, node_outputs
 from checkpoints.timeline.path_log import Blame, PathChange, blame, history, neighbours
 from checkpoints.timeline.states import (
     PARTITIONS,
@@ -38,6 +39,7 @@ __all__ = [
     "Blame",
     "Change",
     "Lineage",
+    "NodeOutput",
     "PathChange",
     "Relative",
     "RunDifference",
@@ -60,6 +62,7 @@ __all__ = [
     "lineage",
     "list_checkpoints",
     "neighbours",
+    "node_outputs",
     "payload_of",
     "results_at",
     "snapshot_of",

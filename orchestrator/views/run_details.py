@@ -12,7 +12,7 @@ from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from checkpoints.timeline import PARTITIONS, Change
+from checkpoints.timeline import PARTITIONS, Change, NodeOutput, outputs
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
@@ -143,7 +143,9 @@ def result_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[st
     kept = [row for row in journal if any((e["node"], e.get("visit", 1)) == (row.node, row.visit) for e in entries)]
     done = {(row.node, row.visit) for row in kept}
     rows = [_result(row, protection_of(checkpoint.run)) for row in kept]
-    rows += [_unkept(entry) for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
+    rest = [entry for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
+    told = timeline.node_outputs(checkpoint) if rest else []
+    rows += [_unrecorded(entry, told) for entry in rest]
     return {"rows": rows, "count": len(rows)}
 
 
@@ -158,11 +160,14 @@ def _result(row: TaskResult, protection: Protection) -> dict[str, Any]:
         "ms": row.took_ms,
         "output": "" if output is None else _cut(output),
         "kept": "nothing recorded",
+        "said": "",
         "fault": fault_of(row, protection),
     }
 
 
-def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
+def _unrecorded(entry: dict[str, Any], told: Iterable[NodeOutput]) -> dict[str, Any]:
+    mine = [one for one in told if (one.node, one.visit) == (entry["node"], entry.get("visit", 1))]
+    given = [one.output for one in mine]
     tasks = f" × {entry['tasks']}" if entry["tasks"] > 1 else ""
     human = entry["effect"] == "human"
     return {
@@ -171,9 +176,16 @@ def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
         "outcome": {"held": "waits for people"}.get(entry["outcome"], entry["outcome"]),
         "attempt": 1,
         "ms": entry["ms"],
-        "output": "",
+        "output": _cut(given[0] if len(given) == 1 else given) if given else "",
         "kept": "kept as pending writes" if human else "not recorded, it would run again",
+        "said": _SAID.get(mine[0].source, "") if mine else "",
     }
+
+
+_SAID = {
+    outputs.CHANGE: "from what changed; it would run again",
+    outputs.TOGETHER: "what several tasks changed together; they would run again",
+}
 
 
 def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
