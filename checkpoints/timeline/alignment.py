@@ -14,6 +14,7 @@ from django.db.models import BinaryField, Case, F, Q, Value, When
 
 from checkpoints.core.alignment import INPUT as OTHER_INPUT
 from checkpoints.core.alignment import Cause, Evidence, Reason, reason_of, side_by_side
+from checkpoints.core.arguments import checked_number
 from checkpoints.core.diff import Difference, differences, written
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.core.state_paths import STATE
@@ -23,7 +24,7 @@ from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.timeline.evidence import causes_of, gathered
 from checkpoints.timeline.sides import Document, OwnStretch, Place, Shared, Side, parted, shared_history, stage_of
-from checkpoints.timeline.spans import Among, lines_behind, past_of
+from checkpoints.timeline.spans import Among, check_among, lines_behind, past_of
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
 
@@ -77,8 +78,10 @@ def align(
     Raises `InvalidValue` for one run twice, `UnknownThing` for a run that is not there or not `among` those that may be
     seen, and for a checkpoint that is not there; `TamperedRow`, `WrongKey`.
     """
+    check_among(among)
+    _check_places(at)
     runs = _runs(run_a, run_b, among)
-    lines = lines_behind(runs)
+    lines = lines_behind(runs, among)
     common, *own = parted(*(past_of(run, lines) for run in runs))
     found = _rows(common, [*own[0], *own[1]], runs)
     mine = [[row for one in stretches for row in found[:MOST_ROWS] if one.has(row)] for stretches in own]
@@ -99,6 +102,13 @@ def align(
         cut_rows=len(found) > MOST_ROWS,
         cut=len(differing) > MOST,
     )
+
+
+def _check_places(at: Any) -> None:
+    if at is not None and not (isinstance(at, tuple) and len(at) == 2):
+        raise InvalidValue("at is a pair of seqs, one of each run", path="at")
+    for seq in at or ():
+        checked_number(seq, "at", most=2**31 - 1)
 
 
 def _runs(run_a: Run | UUID | str, run_b: Run | UUID | str, among: Among) -> tuple[Run, Run]:

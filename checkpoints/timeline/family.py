@@ -16,7 +16,7 @@ from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.models import Run, RunLine
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import protection_of
-from checkpoints.timeline.spans import Among, origin_of
+from checkpoints.timeline.spans import Among, check_among, origin_of
 from orchestrator.engine.frozen import frozen
 
 FARTHEST = 20
@@ -67,6 +67,7 @@ def lineage(run_id: UUID | str, *, among: Among = None) -> Lineage:
     """The tree in which a run stands. A query a level up to the first run, two a level down from it; raises
     `UnknownThing`.
     """
+    check_among(among)
     run = _runs(among).filter(id=uuid_of(run_id, "run")).first()
     if run is None:
         raise unknown_thing("run", run_id)

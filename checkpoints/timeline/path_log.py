@@ -16,7 +16,7 @@ from checkpoints.core.state_paths import ABSENT, StatePath, is_same, parsed_path
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing import run_row
 from checkpoints.timeline.setters import Setter, setters_of, starter_of
-from checkpoints.timeline.spans import Among, Spans, origin_of, spans_of
+from checkpoints.timeline.spans import Among, Spans, check_among, origin_of, spans_of
 from checkpoints.timeline.touches import Touch, touches_back
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.frozen import frozen
@@ -56,6 +56,7 @@ def blame(checkpoint_id: UUID | str, path: str, *, among: Among = None) -> Blame
     seen. Raises `InvalidValue` for what is no path, `UnknownThing` where nothing ever was at it, `TamperedRow`,
     `WrongKey`.
     """
+    check_among(among)
     wanted, at = parsed_path(path), _kept(checkpoint_id)
     if wanted.partitions == ("input",):
         return _blame_of_input(at, wanted, among)
@@ -73,9 +74,10 @@ def history(
     oldest first. The first checkpoint of a fork is compared with its origin's. Raises as `blame` does; a path at which
     nothing ever was has no changes.
     """
+    check_among(among)
     wanted, run = parsed_path(path), _run(run_id)
     most = checked_number(limit, "limit", least=1, most=MOST)
-    last = None if before is None else checked_number(before, "before") - 1
+    last = None if before is None else checked_number(before, "before", most=2**31) - 1
     if wanted.partitions == ("input",):
         return []
     spans = spans_of(run.id, run.line, last)

@@ -1,6 +1,7 @@
 """Which rows of a run a line counts: its own, and those of its ancestors up to the seq where it left them."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -9,6 +10,7 @@ from checkpoints.lines import FARTHEST, Stretch, ancestry
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.errors import InvalidValue
 
 Among = QuerySet[Run] | None
 """The runs that may be seen; None: all."""
@@ -23,6 +25,12 @@ def spans_of(run_id: UUID, line: int, upto: int | None = None) -> Spans:
     if upto is None:
         return spans
     return tuple((number, upto if last is None else min(last, upto)) for number, last in spans)
+
+
+def check_among(among: Any) -> None:
+    """Raise `InvalidValue` for what is no query of runs."""
+    if among is not None and not (isinstance(among, QuerySet) and among.model is Run):
+        raise InvalidValue("among is a query of runs, or nothing", path="among")
 
 
 def within_spans(spans: Spans) -> Q:
@@ -49,9 +57,9 @@ Known = dict[UUID, dict[int, RunLine]]
 """Rows of lines by run and number."""
 
 
-def lines_behind(runs: Sequence[Run]) -> Known:
-    """The lines of these runs, and of their origins. A query a level of origins for all of them, none where no run has
-    one and all are on their first line. Raises `TamperedRow`, `WrongKey`.
+def lines_behind(runs: Sequence[Run], among: Among) -> Known:
+    """The lines of these runs, and of their origins as far as those may be seen. A query a level of origins for all of
+    them, none where no run has one and all are on their first line. Raises `TamperedRow`, `WrongKey`.
     """
     known: Known = {}
     wanted = {run.id for run in runs if run.origin_checkpoint is not None or run.line > 1}
@@ -60,6 +68,8 @@ def lines_behind(runs: Sequence[Run]) -> Known:
             break
         known |= {run: {} for run in wanted}
         rows = RunLine.objects.filter(run__in=wanted).select_related("run")
+        if among is not None:
+            rows = rows.filter(Q(number__gt=1) | Q(departure_run__in=among.values("id")))
         for row in rows.defer(*(f"run__{name}" for name in ("input", "error", "progress"))):
             sealed_rows.verify_row(row, protection_of(row.run))
             known[row.run_id][row.number] = row
