@@ -171,7 +171,7 @@ def in_words(reason: Reason, names: tuple[str, str] = ("A", "B")) -> str:
         INPUT: "another input",
         CODE: "another version of the graph",
         PATCH: f"patched in {where}" if where else "patched in both",
-        ANSWER: f"another answer at {nodes}{only}",
+        ANSWER: f"answered at {nodes}{only}" if where else f"another answer at {nodes}",
         OUTSIDE: f"{nodes} got another result from outside",
         MEMORY: f"{nodes} read other memory",
         PATH: f"set by {nodes}{only}" if nodes else f"set{only}" if where else "set by different nodes",

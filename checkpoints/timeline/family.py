@@ -63,12 +63,12 @@ class Lineage:
             waiting += [(depth + 1, inner) for inner in reversed(one.relatives)]
 
 
-def lineage(run_id: UUID | str, *, among: Among = None) -> Lineage:
+def lineage(run_id: Run | UUID | str, *, among: Among = None) -> Lineage:
     """The tree in which a run stands. A query a level up to the first run, two a level down from it; raises
     `UnknownThing`.
     """
     check_among(among)
-    run = _runs(among).filter(id=uuid_of(run_id, "run")).first()
+    run = run_id if isinstance(run_id, Run) else _runs(among).filter(id=uuid_of(run_id, "run")).first()
     if run is None:
         raise unknown_thing("run", run_id)
     way = _way_up(run, among)

@@ -121,7 +121,7 @@ def test_each_difference_has_the_nearest_reason_that_is_known(
 def test_each_reason_is_said_in_words_with_its_nodes_and_its_run() -> None:
     assert in_words(Reason("unknown", ("fraud_screen",))) == "unknown, both ran fraud_screen live"
     assert in_words(Reason("patch", run="b")) == "patched in B"
-    assert in_words(Reason("answer", ("propose",), "a")) == "another answer at propose, in A only"
+    assert in_words(Reason("answer", ("propose",), "a")) == "answered at propose, in A only"
     assert in_words(Reason("path", ("pay",), "b"), ("one", "two")) == "set by pay, in two only"
     for kind in REASONS:
         assert in_words(Reason(kind))
