@@ -44,7 +44,8 @@ def ranges_of(checkpoints: Sequence[UUID]) -> dict[UUID, list[Checkpoint]]:
 @cache
 def _ranges_sql(count: int) -> str:
     table, names = Checkpoint._meta.db_table, tuple(f.attname for f in Checkpoint._meta.concrete_fields)
-    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
+    first = "CASE WHEN h.anchor < h.seq THEN h.anchor ELSE h.seq END"
+    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN {first} AND h.seq"
     places = ", ".join(["%s"] * count)
     columns = db_rows.named_columns(Checkpoint, names, "c")
     return f"SELECT {columns}, h.id FROM {table} h {rows} WHERE h.id IN ({places}) ORDER BY h.id, c.seq"  # noqa: S608

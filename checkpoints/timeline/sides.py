@@ -129,13 +129,16 @@ def shared_history(
 
 def _documents_after(run: Run, rows: Sequence[Checkpoint], document: Document) -> Iterator[Document | None]:
     """The document after each row, as far as changes were read."""
-    protection = protection_of(run)
+    protection, last = protection_of(run), None
     for row in rows:
         if not row.change:
             return
         data = reader.bytes_of(row, "change", protection)
         if protection.digest(data) != row.change_hash:
             raise reader.altered_payload(row)
+        if last is not None and row.parent != last.id and not data.startswith(reader.WHOLE):
+            return  # what was removed between them is not known
+        last = row
         document = reader.changed_channels(document, canonical.loads(data))
         yield document
 

@@ -11,9 +11,11 @@ from typing import Any
 
 from checkpoints.core.state_paths import StatePath, changed_document, narrowed
 from checkpoints.ledger import reader
-from checkpoints.models import Checkpoint, Run
-from checkpoints.models.checkpoint import Source
+from checkpoints.ledger.checkpoint_rows import content_hash
+from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.models.checkpoint import BEGINNINGS, Source
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.timeline.spans import Among, Spans, origin_of, spans_of, within_spans
 from orchestrator.engine import canonical
@@ -46,12 +48,14 @@ def touches_back(run: Run, spans: Spans, path: StatePath, *, among: Among) -> It
     origin, as far as the runs are `among` those that may be seen. Raises `TamperedRow`, `WrongKey`.
     """
     seen = set()
-    origin: Checkpoint | None = None
+    first = -1
     while run.id not in seen:
         seen.add(run.id)
         for batch in _batches(_ranges(run, spans, path)):
             yield from _valued(run, batch, path)
-        origin = origin_of(run, among)
+            first = batch[-1].seq
+        # Where history was removed, nobody knows what came before.
+        origin = origin_of(run, among) if first == 0 else None
         if origin is None:
             return
         run, spans = origin.run, spans_of(origin.run_id, origin.line, origin.seq)
@@ -59,13 +63,19 @@ def touches_back(run: Run, spans: Spans, path: StatePath, *, among: Among) -> It
 
 def _ranges(run: Run, spans: Spans, path: StatePath) -> Iterator[list[Checkpoint]]:
     """Of rows that are folded together, those that may have set the channel."""
-    for _, rows in groupby(_rows_back(run, spans), key=lambda pair: (pair[0].line, pair[0].anchor)):
+    for (_, anchor), pairs in groupby(_rows_back(run, spans), key=lambda pair: (pair[0].line, pair[0].anchor)):
+        rows = list(pairs)
+        if rows[-1][0].seq != anchor:
+            # No seal holds an anchor: rows that another one leaves out must not be passed over.
+            raise _missing(rows[-1][0], "is not loaded from where it says")
         if found := [row for row, older in rows if _may_set(row, older, path)]:
             yield found
 
 
 def _rows_back(run: Run, spans: Spans) -> Iterator[tuple[Checkpoint, Checkpoint | None]]:
-    """Each kept row of the spans, newest first, with the one before it; without their payloads."""
+    """Each kept row of the spans, newest first, with the one before it, without their payloads. The first of all, and
+    the first behind what was removed, have none and end it.
+    """
     rows = Checkpoint.objects.filter(within_spans(spans), run=run.id, kept=True).defer("change", "snapshot")
     protection, newer = protection_of(run), None
     while True:
@@ -73,20 +83,35 @@ def _rows_back(run: Run, spans: Spans) -> Iterator[tuple[Checkpoint, Checkpoint 
         window = list(older.order_by("-seq")[:WINDOW])
         sealed_rows.verify_rows(window, protection)
         for row in window:
+            if newer is not None and newer.line == row.line and newer.parent != row.id:
+                break
             if newer is not None:
-                _require_parent(newer, row)
                 yield newer, row
             newer = row
-        if len(window) < WINDOW:
-            break
+        else:
+            if len(window) == WINDOW:
+                continue
+        break
     if newer is not None:
+        if newer.seq and newer.source not in BEGINNINGS:
+            _require_removal(run, newer)
         yield newer, None
 
 
-def _require_parent(newer: Checkpoint, row: Checkpoint) -> None:
-    if newer.line == row.line and newer.parent != row.id:
-        what = sealed_rows.name_of(newer)
-        raise TamperedRow(f"checkpoints before {newer} are missing", row=what, checkpoint=str(newer.id))
+def _require_removal(run: Run, row: Checkpoint) -> None:
+    """Raise `TamperedRow` where no line of the log says that the rows before this one were removed. One query."""
+    protection = protection_of(run)
+    for line in RunEvent.objects.filter(run=run.id, type="history_removed"):
+        sealed_rows.verify_row(line, protection)
+        gone = read_value(line, "payload").get("checkpoints") or {}
+        if gone.get("last") == row.seq - 1 and content_hash(row, gone["after"], protection) == row.content_hash:
+            return
+    raise _missing(row, "has lost the checkpoints before it")
+
+
+def _missing(row: Checkpoint, what: str) -> TamperedRow:
+    name = sealed_rows.name_of(row)
+    return TamperedRow(f"checkpoint {row} {what}", row=name, checkpoint=str(row.id), seq=row.seq)
 
 
 def _may_set(row: Checkpoint, older: Checkpoint | None, path: StatePath) -> bool:

@@ -13,6 +13,7 @@ from orchestrator.engine.errors import TamperedRow
 from tests.support import forks, naive_history
 from tests.support.forging import tamper
 from tests.support.long_runs import finished, head_of, long_graph
+from tests.support.removed_history import delete_rows, remove_history
 from tests.support.rows import a_checkpoint, a_run, sealed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -62,7 +63,7 @@ def test_a_row_that_was_altered_is_refused_by_name(column: str) -> None:
 def test_a_checkpoint_that_is_gone_is_noticed() -> None:
     run = finished(long_graph())
     naive_history.rows_of(run)[-3].delete()
-    with pytest.raises(TamperedRow, match="missing"):
+    with pytest.raises(TamperedRow, match="lost the checkpoints before it"):
         timeline.blame(head_of(run).id, "case.amount")
 
 
@@ -102,3 +103,28 @@ def test_a_line_that_left_another_goes_back_to_where_it_left_and_not_through_wha
     assert timeline.neighbours(at[3], "risk") == (2, None)
     assert timeline.neighbours(at[6], "risk") == (5, None)
     assert timeline.neighbours(at[1], "risk") == (0, 5)
+
+
+def test_behind_removed_history_a_value_is_traced_as_far_as_rows_are_left() -> None:
+    run = finished(long_graph(12))
+    before = {path: timeline.blame(head_of(run).id, path).checkpoint.seq for path in ("n", "case.by", "letter")}
+    assert before["case.by"] == 1
+    remove_history(run, checkpoints=(1, 9))
+    at = head_of(run).id
+    assert timeline.blame(at, "n").checkpoint.seq == before["n"]
+    assert timeline.blame(at, "letter").checkpoint.seq == before["letter"]
+    blamed = timeline.blame(at, "case.by")
+    assert (blamed.checkpoint.seq, blamed.node) == (10, ""), "the first that is left behind what was removed"
+    assert timeline.history(run.id, "n")[0].checkpoint.seq == 10
+    delete_rows(run, checkpoints=(12, 13))
+    with pytest.raises(TamperedRow, match="lost the checkpoints before it"):
+        timeline.blame(at, "case.by")
+
+
+def test_an_anchor_that_would_pass_over_rows_is_refused() -> None:
+    run = finished(long_graph(12, snapshot=4))
+    last = naive_history.rows_of(run)[-1]
+    assert last.anchor > 4
+    tamper(last, anchor=4)
+    with pytest.raises(TamperedRow, match="not loaded from where it says"):
+        timeline.blame(last.id, "case.by")
