@@ -117,6 +117,9 @@ def _said(found: Alignment) -> str:
         return "They share no checkpoint"
     a, b = found.split
     upto = str(a.seq) if a.seq == b.seq else f"{a.seq} of A, {b.seq} of B"
+    one_sided = not all(any(row[side] for row in found.rows) for side in range(2))
+    if found.cut_rows and one_sided:
+        return f"These runs are the same at least up to checkpoint {upto}"
     if not found.rows:
         return f"These runs are the same to their ends, checkpoint {upto}"
     for side, letter in enumerate(LETTERS):

@@ -217,6 +217,17 @@ def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(peopl
     assert timeline.blame(timeline.list_checkpoints(a.id)[0].id, "fetched").checkpoint.seq == 1
 
 
+def test_a_replay_with_the_same_answers_is_the_same_to_its_end_and_is_told_as_one(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    b = runs.advance(runs.replay(naive_history.rows_of(a)[1].id, by=people.starter).id)
+    assert b.status == "completed", b.error_code
+    found = timeline.align(a.id, b.id)
+    assert found.split is not None
+    assert (found.split[0].seq, nodes(found), found.differences) == (7, [], [])
+    assert [one.how for _, one in timeline.lineage(a.id).walk()] == ["", "replay"]
+
+
 def test_another_input_is_the_reason_where_nothing_nearer_is_known(people: People) -> None:
     graph_of()
     found = timeline.align(lived(people, amount=10).id, lived(people, amount=20).id)

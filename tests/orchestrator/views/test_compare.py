@@ -58,6 +58,16 @@ def test_two_runs_that_are_the_same_say_up_to_where(claim_graph: None, people: P
     assert [column.get("missing") for column in page["lanes"][0]["columns"]] == ["not yet", "not yet"]
 
 
+def test_of_long_runs_it_is_said_that_not_all_was_laid_side_by_side(
+    run: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = runs.advance(forks.forked(run, 1, by=people.starter).id)
+    monkeypatch.setattr("checkpoints.timeline.alignment.MOST_ROWS", 2)
+    page = page_of(browse(people.starter), a=run.id, b=same.id).context["page"]
+    assert page["cut_rows"]
+    assert page["said"] == "These runs are the same at least up to checkpoint 1"
+
+
 def test_states_at_two_checkpoints_are_compared_by_the_address(
     run: Run, fork: Run, people: People, browse: Browse
 ) -> None:
