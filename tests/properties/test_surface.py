@@ -85,7 +85,7 @@ def _surface(
 NOT_HERE = {
     "timeline.input_of", "timeline.fault_of_run",
     "runs.advance", "runs.input_of", "timeline.aliases", "timeline.alias_of", "timeline.snapshot_of",
-    "timeline.neighbours", "timeline.node_outputs",
+    "timeline.neighbours", "timeline.node_outputs", "timeline.parent_of",
     "timeline.changes", "timeline.held_at", "timeline.results_at", "timeline.payload_of", "timeline.checkpoint_lines",
 }  # fmt: skip
 """They take rows that the others gave; `advance` works on the run, so it is tried with ids alone, below."""
