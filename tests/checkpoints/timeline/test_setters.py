@@ -9,10 +9,11 @@ from pydantic import BaseModel
 from approvals import reviews
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
+from checkpoints.core.alignment import Reason
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import END, START, Append, Graph, registry
-from tests.support import claims
+from tests.support import claims, forks
 from tests.support.cast import People
 from tests.support.long_runs import head_of
 
@@ -51,6 +52,21 @@ def test_several_signers_are_all_named_and_a_rejected_write_is_nobodys(people: P
         blamed = timeline.blame(head_of(run).id, "count")
         assert blamed.person == ", ".join(sorted([people.reviewer.username, "second"]))
         assert timeline.blame(head_of(run).id, "payout").checkpoint.seq == 0
+
+
+def test_a_patch_that_people_had_to_sign_names_who_signed_it(people: People) -> None:
+    with claims.registered(claims.graph_of()):
+        origin = claims.paused("CLM-1", people.starter)
+        fork = runs.advance(forks.forked(origin, 1, {"scratch": {"letter": "Dear Rita"}}, by=people.starter).id)
+        assert timeline.blame(head_of(fork).id, "letter").checkpoint.seq == 0, "it is held, so nothing set it yet"
+        signed(fork, people.reviewer, "approve")
+        fork = runs.advance(fork.id)
+        blamed = timeline.blame(timeline.list_checkpoints(fork.id)[-2].id, "letter")
+        assert (blamed.checkpoint.source, blamed.node, blamed.person) == (
+            "settlement", "$patch", people.reviewer.username,
+        )  # fmt: skip
+        [difference] = [one for one in timeline.align(origin.id, fork.id).differences if one.path == "letter"]
+        assert difference.reason == Reason("patch", (), "b")
 
 
 class State(BaseModel):

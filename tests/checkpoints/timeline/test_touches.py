@@ -1,5 +1,6 @@
 """What set a channel is found at the cost of what set it, along lines, and nothing that was altered is believed."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from django.test.utils import CaptureQueriesContext
 from checkpoints import timeline
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run
+from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
 from tests.support import forks, naive_history
+from tests.support.cast import People
 from tests.support.forging import tamper
 from tests.support.long_runs import finished, head_of, long_graph
 from tests.support.removed_history import delete_rows, remove_history
@@ -128,3 +131,19 @@ def test_an_anchor_that_would_pass_over_rows_is_refused() -> None:
     tamper(last, anchor=4)
     with pytest.raises(TamperedRow, match="not loaded from where it says"):
         timeline.blame(last.id, "case.by")
+
+
+@pytest.mark.parametrize("how", [{"encrypted": True}, {"payloads": "cellar"}], ids=["encrypted", "in files"])
+def test_a_value_is_traced_wherever_its_bytes_are_and_however_they_are_kept(
+    how: dict[str, Any], configure: Any, cellar: Path, people: People
+) -> None:
+    if "encrypted" in how:
+        configure(ENCRYPTION_KEYS={"one": b"e" * 32})
+    run = finished(long_graph(12, **how))
+    states = naive_history.states_of(run)
+    for path, seqs in list(naive_history.changed_at(states).items())[::5]:
+        assert timeline.blame(head_of(run).id, path).checkpoint.seq == seqs[-1], path
+    fork = runs.advance(forks.forked(run, 9, {"scratch": {"case": {"by": "x"}}}, by=people.starter).id)
+    found = timeline.align(run.id, fork.id)
+    assert found.split == ((run.id, 9), (run.id, 9))
+    assert timeline.blame(timeline.list_checkpoints(fork.id)[-1].id, "case.by").checkpoint.run_id == fork.id
