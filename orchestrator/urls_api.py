@@ -4,7 +4,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import checkpoints, graphs, not_found, runs, schema, uploads
+from orchestrator.api import checkpoints, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
 
 v1 = [
@@ -15,11 +15,14 @@ v1 = [
     path("runs/<str:run>/checkpoints/", mount(runs.RunCheckpoints), name="run-checkpoints"),
     path("runs/<str:run>/events/", mount(runs.RunEvents), name="run-events"),
     path("runs/<str:run>/resume/", mount(runs.Resume), name="resume"),
+    path("runs/<str:run>/rewind/", mount(travel.Rewind), name="rewind"),
     path("runs/<str:run>/cancel/", mount(runs.Cancel), name="cancel"),
     path("runs/<str:run>/settle/", mount(runs.Settle), name="settle"),
     path("checkpoints/<str:checkpoint>/", mount(checkpoints.OneCheckpoint), name="checkpoint"),
     path("checkpoints/<str:checkpoint>/state/", mount(checkpoints.CheckpointState), name="checkpoint-state"),
     path("checkpoints/<str:checkpoint>/diff/", mount(checkpoints.CheckpointDiff), name="checkpoint-diff"),
+    path("checkpoints/<str:checkpoint>/plan/", mount(travel.TravelPlan), name="travel-plan"),
+    path("checkpoints/<str:checkpoint>/fork/", mount(travel.Fork), name="fork"),
     path("uploads/", mount(uploads.Uploads), name="uploads"),
     *approvals.patterns(mount),
     path("schema/", mount(schema.Schema), name="schema"),

@@ -301,7 +301,12 @@ def _posts(route: Route, bodies: list[str], draw: Random) -> Iterator[tuple[str,
         yield from ((name, text, None) for text in draw.sample(TEXTS, 4))
 
 
-GOOD = {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}}
+GOOD: dict[str, dict[str, Any]] = {
+    "api:runs": {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}},
+    "api:rewind": {"checkpoint": "CLM-1:initial", "reason": "because"},
+    "api:forks": {"graph": "page_claim", "status": "paused"},
+}
+"""What is posted where a body needs more than the one field that is tried."""
 
 
 def _tried(case: Case, site: dict[str, Any]) -> str | None:
@@ -356,7 +361,7 @@ def _answer(client: Client, case: Case, path: str, known: Mapping[str, list[str]
 
 
 def _as_json(case: Case) -> bytes:
-    whole: dict[str, Any] = {**(GOOD if case.route.view == "api:runs" else {}), case.place: case.value}
+    whole: dict[str, Any] = {**GOOD.get(case.route.view, {}), case.place: case.value}
     item = {"write": claims.__name__, "hash": "h", "verdict": "approve"}
     if case.place in ("write", "hash", "verdict", "value", "decisions"):
         whole = {"decisions": [item | {case.place: case.value}] if case.place != "decisions" else case.value}

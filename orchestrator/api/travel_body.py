@@ -1,0 +1,103 @@
+"""What going back in time takes and gives: patches, answers, plans."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from approvals.api.base import Body
+from checkpoints.models.run_line import Travel
+
+LONGEST_NAME = 200
+LONGEST_REASON = 10_000
+
+
+@extend_schema_field({"type": ["object", "null"], "additionalProperties": True})
+class ObjectField(serializers.JSONField):
+    """A JSON object, or null for none."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise serializers.ValidationError("This must be a JSON object.")
+        return data
+
+
+class PlanBody(Body):
+    """What going on from a checkpoint would change. `patch`: {partition: merge patch or list of operations}; `answers`:
+    {node: {channel: value}}; `allow_effects`: nodes that may do again what has happened already.
+    """
+
+    patch = ObjectField(required=False, allow_null=True, default=None)
+    answers = ObjectField(required=False, allow_null=True, default=None)
+    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
+
+
+class HowBody(PlanBody):
+    """A plan that is asked for."""
+
+    how = serializers.ChoiceField(choices=Travel.choices, default=Travel.FORK)
+
+
+class ForkBody(PlanBody):
+    """A fork: without `start` it is paused until it is resumed."""
+
+    start = serializers.BooleanField(default=True)
+    key = serializers.CharField(max_length=LONGEST_NAME, required=False, allow_null=True, default=None)
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+
+
+class RewindBody(PlanBody):
+    """A rewind, and why."""
+
+    checkpoint = serializers.CharField(max_length=LONGEST_NAME * 2, help_text="Id or alias, of this run.")
+    reason = serializers.CharField(max_length=LONGEST_REASON)
+
+
+class ResumeBody(Body):
+    """A resume; with a patch it goes on from the newest checkpoint on a new line."""
+
+    patch = ObjectField(required=False, allow_null=True, default=None)
+    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+
+
+class BulkForkBody(Body):
+    """Which runs to fork, from the last good checkpoint of each: those of these checkpoints, or those of a graph."""
+
+    checkpoints = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_NAME * 2), required=False, allow_empty=False
+    )
+    graph = serializers.CharField(max_length=LONGEST_NAME, required=False)
+    status = serializers.CharField(max_length=20, default="failed")
+    patch = ObjectField(required=False, allow_null=True, default=None)
+    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+    dry_run = serializers.BooleanField(default=False, help_text="Only say what would be done.")
+
+
+class PlannedTask(serializers.Serializer[Any]):
+    """A task in a list of a plan."""
+
+    task = serializers.CharField(help_text="node:visit:index")
+    node = serializers.CharField()
+    why = serializers.CharField(allow_blank=True)
+
+
+class PlanOut(serializers.Serializer[Any]):
+    """What going on would do. Nothing happens that it does not list."""
+
+    how = serializers.CharField()
+    checkpoint = serializers.CharField()
+    needs_yes = serializers.ListField(
+        child=serializers.CharField(), help_text="Nodes before which it stops unless `allow_effects` names them."
+    )
+    runs = PlannedTask(many=True, help_text="What runs.")
+    may_run = PlannedTask(many=True, help_text="What runs if a router, a person or an error says so.")
+    reused = PlannedTask(many=True, help_text="Recorded results that are taken.")
+    effects_again = PlannedTask(many=True, help_text="What happened already, and would happen again.")
+    may_have_happened = PlannedTask(many=True, help_text="What nobody knows to have happened or not.")
+    asks = PlannedTask(many=True, help_text="What people are asked.")
+    patched = serializers.ListField(child=serializers.CharField(), help_text="The channels that the patch changes.")
+    guarded = serializers.DictField(
+        child=serializers.CharField(), help_text="Of them those that need signatures, with the node of their gate."
+    )
