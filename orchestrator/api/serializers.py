@@ -6,16 +6,15 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from approvals.api.base import Body, FaultOut, Query, SealedOut
-from checkpoints import lines, timeline
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.runs import unknown_outcomes
-from orchestrator.runs.labels import progress_of
+from orchestrator.runs.labels import needs_yes_of, progress_of
 
 
 class StartBody(Body):
@@ -160,7 +159,7 @@ class RunOut(RunLine):
         read_only_fields = fields
 
     def to_representation(self, instance: Run) -> dict[str, Any]:
-        self.stops = _stops_of(instance)
+        self.stops = needs_yes_of(instance)
         return super().to_representation(instance)
 
     def get_needs_yes(self, run: Run) -> list[str] | None:
@@ -188,14 +187,6 @@ class RunOut(RunLine):
     def get_unknown(self, run: Run) -> list[dict[str, Any]]:
         rows = unknown_outcomes.unknown_tasks(run)
         return list(UnknownOut(rows, many=True, context={"protection": protection_of(run)}).data)
-
-
-def _stops_of(run: Run) -> list[str] | None:
-    try:
-        row = lines.line_row(run, run.line)
-    except UNREADABLE:
-        return None
-    return list(row.stops) if row else []
 
 
 class EventOut(SealedOut, serializers.ModelSerializer[RunEvent]):
