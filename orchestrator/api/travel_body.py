@@ -10,6 +10,8 @@ from checkpoints.models.run_line import Travel
 
 LONGEST_NAME = 200
 LONGEST_REASON = 10_000
+MOST_NAMED = 1000
+"""Checkpoints that one request may name."""
 
 
 @extend_schema_field({"type": ["object", "null"], "additionalProperties": True})
@@ -65,7 +67,10 @@ class BulkForkBody(Body):
     """Which runs to fork, from the last good checkpoint of each: those of these checkpoints, or those of a graph."""
 
     checkpoints = serializers.ListField(
-        child=serializers.CharField(max_length=LONGEST_NAME * 2), required=False, allow_empty=False
+        child=serializers.CharField(max_length=LONGEST_NAME * 2),
+        required=False,
+        allow_empty=False,
+        max_length=MOST_NAMED,
     )
     graph = serializers.CharField(max_length=LONGEST_NAME, required=False)
     status = serializers.CharField(max_length=20, default="failed")

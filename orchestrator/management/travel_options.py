@@ -9,7 +9,6 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from checkpoints.core.strict_json import parse_strict
-from checkpoints.core.visible_text import visible_text
 from orchestrator import runs
 from orchestrator.management import command_line
 
@@ -63,7 +62,7 @@ def plan_text(checkpoint: Any, how: str, options: dict[str, Any], over: dict[str
     plan = runs.plan(checkpoint, how, **over)
     if options["as_json"]:
         return json.dumps(plan.to_json(), ensure_ascii=False)
-    return "\n".join(visible_text(line) for line in plan.to_text().splitlines())
+    return plan.to_text()
 
 
 def run_text(run: Any, options: dict[str, Any]) -> str:

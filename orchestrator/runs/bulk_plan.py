@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkpoints.core.visible_text import visible_text
 from orchestrator.runs.travel_plan import LISTS, Plan
 
 MOST_EXAMPLES = 3
@@ -93,10 +94,9 @@ class BulkPlan:
             lines += [f"  {title}: {_tasks(kind['plan'][name])}" for name, title in LISTS.items()]
             if kind["plan"]["needs_yes"]:
                 lines += [f"  Stops before {', '.join(kind['plan']['needs_yes'])} without a yes for each"]
-        lines += [
-            f"{one['count']} runs are refused, such as {', '.join(one['examples'])}: {one['message']} [{one['code']}]"
-            for one in found["refusals"]
-        ]
+        for one in found["refusals"]:
+            why = f"{visible_text(one['message'])} [{one['code']}]"
+            lines += [f"{one['count']} runs are refused, such as {', '.join(one['examples'])}: {why}"]
         return "\n".join([*lines, f"{self.others} runs of other kinds"] if self.others else lines)
 
 

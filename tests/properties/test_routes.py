@@ -27,6 +27,7 @@ from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_columns
+from orchestrator import runs
 from tests.properties.drawing import EXAMPLES, SEED
 from tests.properties.nonsense import BODIES, EDGE, LATE, SOME_ID, TEXTS, VALUES
 from tests.support import claims
@@ -171,6 +172,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "app_label": ["checkpoints"],
         "url": ["nowhere"],
         "write": [str(write)],
+        "fork": [str(runs.fork_many(graph="page_claim", status="paused", by=run.started_by).id)],
     }
 
 
@@ -194,7 +196,7 @@ def test_every_parameter_of_every_address_is_tried() -> None:
 
 _KNOWN_NAMES = (
     "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url",
+    "url", "fork",
 )  # fmt: skip
 
 
