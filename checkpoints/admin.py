@@ -89,7 +89,7 @@ def as_sealed(row: Any) -> str:
 
 def _protection_of(row: Any) -> Protection:
     """That of the row's run; rows of the installation say themselves whether they are encrypted."""
-    if isinstance(row, models.MemoryTrace):
+    if isinstance(getattr(row, "encrypted", None), bool):
         return Protection(row.encrypted)
     run = getattr(row, "run_id", None) or getattr(row, "run", None)
     if run is None or isinstance(row, models.AuditLine):
@@ -158,6 +158,16 @@ class LateResultAdmin(ReadOnlyRows):
 @admin.register(models.RunEvent)
 class RunEventAdmin(ReadOnlyRows):
     list_display = ("run_id", "seq", "type", "task", "actor", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.RunLine)
+class RunLineAdmin(ReadOnlyRows):
+    """Where lines departed, with what patch, and what they need a yes for."""
+
+    list_display = ("run_id", "number", "travel", "parent_line", "departure_run", "departure_seq", "by", "at")
+    list_filter = ("travel",)
+    list_select_related = ("by",)
     search_fields = ("=run__key",)
 
 
