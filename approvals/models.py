@@ -7,7 +7,7 @@ from django.db import models
 
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
-from checkpoints.models.fields import OfTask, Sealed
+from checkpoints.models.fields import OfTask, Sealed, hash_field
 
 
 class RequestStatus(models.TextChoices):
@@ -26,6 +26,7 @@ class ApprovalRequest(OfTask, Sealed):
     PAYLOADS = ("title", "facts", "why")
     IDENTITY = ("run_id", "id")
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
+    ADDED = ("ordinal", "input_hash", "prepared_from")
     SEALED_SINCE_2 = ("deadline",)
     MOMENT = "opened_at"
 
@@ -33,7 +34,14 @@ class ApprovalRequest(OfTask, Sealed):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests", db_index=False)
     graph = models.CharField(max_length=200)
     kind = models.CharField(max_length=10, default="writes")
+    ordinal = models.IntegerField(default=0, help_text="How often the same task had asked before.")
     superstep = models.PositiveIntegerField(default=0)
+    input_hash = hash_field()
+    prepared_from = models.UUIDField(
+        null=True,
+        blank=True,
+        help_text="The checkpoint with the state that the task read; empty where none was kept of it.",
+    )
     title = models.BinaryField(help_text="Packed canonical JSON: a string.")
     facts = models.BinaryField(help_text="Packed canonical JSON: [{label, value}].")
     why = models.BinaryField(default=b"", help_text="Packed canonical JSON: the guard's reason, or its error.")
@@ -60,7 +68,9 @@ class ApprovalRequest(OfTask, Sealed):
             ("view_audit", "Can read the audit log"),
         ]
         constraints = [
-            models.UniqueConstraint(fields=["run", "line", "node", "visit", "index"], name="approval_request_task"),
+            models.UniqueConstraint(
+                fields=["run", "line", "node", "visit", "index", "ordinal"], name="approval_request_task"
+            ),
         ]
         indexes = [
             models.Index(fields=["run", "status"], name="request_by_run"),

@@ -43,7 +43,8 @@ def _decisions(subject: Subject) -> Iterator[Fault]:
         lines = set(made.values_list("seq", "type"))
         for row in page:
             fault = subject.seal_of(row)
-            if fault is None and (row.event_seq, _DECIDED[row.verdict == waivers.VERDICT]) not in lines:
+            said = (row.event_seq, _DECIDED[row.verdict == waivers.VERDICT]) in lines
+            if fault is None and not said and row.event_seq not in subject.removed.events:
                 fault = subject.fault(row, f"has no line {row.event_seq} in the log")
             if fault is not None:
                 yield fault
@@ -126,7 +127,7 @@ def _closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
     """The fault of a request that is closed without a line that says so, or open in spite of one."""
     lines = RunEvent.objects.filter(run=subject.run.id, task=row.task, type__in=_CLOSED.values())
     logged, needed = set(lines.values_list("type", flat=True)), _CLOSED.get(row.status)
-    if needed is not None and needed not in logged:
+    if needed is not None and needed not in logged and subject.removed.events.last <= (row.settled_seq or 0):
         return subject.fault(row, f"says {row.status}, but no line of the log does")
     # A task of the same name on a line that was left has lines of its own.
     if needed is None and logged and subject.run.line == 1:
@@ -153,6 +154,8 @@ def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
 
 
 def _settled(subject: Subject, row: ApprovalRequest) -> bool:
-    """Whether the line that a settled request names is there, of the moment that it says."""
+    """Whether the line that a settled request names is there, of the moment that it says; or was removed."""
+    if (row.settled_seq or 0) in subject.removed.events:
+        return True
     line = RunEvent.objects.filter(run=subject.run.id, seq=row.settled_seq or 0, type="request_settled").first()
     return line is not None and line.at == row.settled_at

@@ -73,9 +73,9 @@ def _binary(model: type[Model]) -> list[str]:
 
 
 def shown_fields(model: type[Model]) -> tuple[Field, ...]:
-    """Every column: payloads unpacked, and in the place of the seal whether the row is as it was sealed."""
-    binary = set(_binary(model))
-    names = [field.name for field in model._meta.concrete_fields if field.name != "seal"]
+    """Every column: payloads unpacked, and in the place of the seals whether the row is as it was sealed."""
+    binary, seals = set(_binary(model)), {"seal", *getattr(model, "SEALED_APART", ())[:1]}
+    names = [field.name for field in model._meta.concrete_fields if field.name not in seals]
     sealed: tuple[Field, ...] = (as_sealed,) if issubclass(model, Sealed) else ()
     return (*sealed, *(_unpacked(name) if name in binary else name for name in names))
 

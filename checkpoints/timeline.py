@@ -5,6 +5,7 @@ Lists read columns only; the payload of a checkpoint is read where one is named.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -193,12 +194,24 @@ def head_state(run_id: UUID | str) -> dict[str, Any]:
 
 
 def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Change]:
-    """What this checkpoint's state changed against its parent; against nothing for the first of a run; the first
-    `at_most` of it. Three queries.
+    """What this checkpoint's state changed against its parent; against nothing for the first of a run, and for one
+    whose parent was removed; the first `at_most` of it. Three queries.
     """
     read = _read(checkpoint.id)
-    before = _read(checkpoint.parent).state() if checkpoint.parent else {"input": read.input()}
-    return list(islice(_changes(before, read), at_most))
+    return list(islice(_changes(_state_before(read), read), at_most))
+
+
+def _state_before(read: "_Read") -> dict[str, Any]:
+    if read.row.parent is not None:
+        with suppress(UnknownThing):
+            return _read(read.row.parent).state()
+    return {"input": read.input()}
+
+
+def parent_of(checkpoint: Checkpoint) -> UUID | None:
+    """The checkpoint that `changes` compares with; None where there is none. One query."""
+    there = checkpoint.parent is not None and Checkpoint.objects.filter(id=checkpoint.parent, kept=True).exists()
+    return checkpoint.parent if there else None
 
 
 def diff(a: UUID | str, b: UUID | str) -> list[Change]:

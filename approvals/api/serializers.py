@@ -152,7 +152,9 @@ class RequestOut(RequestLine):
     may_decide = serializers.SerializerMethodField()
 
     class Meta(RequestLine.Meta):
-        fields = [*RequestLine.Meta.fields, "facts", "why", "policy", "may_decide"]
+        fields = [
+            *RequestLine.Meta.fields, "ordinal", "input_hash", "prepared_from", "facts", "why", "policy", "may_decide",
+        ]  # fmt: skip
         read_only_fields = fields
 
     def get_facts(self, request: ApprovalRequest) -> list[dict[str, Any]]:

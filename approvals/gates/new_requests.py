@@ -43,11 +43,15 @@ class Asker(Protocol):
 
 @frozen
 class ReachedGate:
-    """A gate reached by a task, and why it must be asked (the guard's reason, or its error)."""
+    """A gate reached by a task, and why it must be asked (the guard's reason, or its error); the hash of the task's
+    input, and the checkpoint with the state that it read (None where no row is kept of that).
+    """
 
     gate: Gate
     why: str | None = None
     all_or_nothing: bool = False
+    input_hash: str = ""
+    prepared_from: UUID | None = None
 
 
 @frozen
@@ -109,6 +113,8 @@ def _open(
         **task_columns(asker.id, asker.line, task),
         graph=asker.graph,
         superstep=moment.superstep,
+        input_hash=gating.input_hash,
+        prepared_from=gating.prepared_from,
         title=pack_json(shown["title"]),
         facts=pack_json(shown["facts"]),
         why=pack_json(gating.why) if gating.why else b"",

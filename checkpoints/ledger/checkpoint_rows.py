@@ -101,6 +101,11 @@ class Head:
     loose: tuple[bytes, ...] = ()
 
     @property
+    def is_stored(self) -> bool:
+        """Whether a row that stays in the timeline has exactly this payload."""
+        return self.kept and not self.loose
+
+    @property
     def next_seq(self) -> int:
         """The seq of the next row: a recovery point's number is taken over by the row that replaces it."""
         return self.seq + 1 if self.kept else self.seq

@@ -48,7 +48,9 @@ def _range_sql(run: tuple[str, ...] = ()) -> str:
     # A short text: the ORM looks through each of its letters for places of parameters.
     columns = f"c.*, {db_rows.named_columns(Run, run, 'r')}" if run else db_rows.named_columns(Checkpoint, names, "c")
     joined = f" LEFT JOIN {runs} r ON r.id = h.run_id AND c.id = h.id" if run else ""
-    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN h.anchor AND h.seq"
+    # No seal holds an anchor: one behind its row must not make the row look gone.
+    first = "CASE WHEN h.anchor < h.seq THEN h.anchor ELSE h.seq END"
+    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN {first} AND h.seq"
     return f"SELECT {columns} FROM {table} h {rows}{joined} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
 
 
@@ -117,7 +119,9 @@ def head_of(rows: Sequence[Checkpoint], protection: Protection) -> Head:
     """The head that the last of these rows is, proven to be what was sealed. Raises `TamperedRow`, `WrongKey`."""
     parts = parts_of(rows, protection)
     _verify(rows, parts, protection)
-    newest, known = rows[-1], rows[-1] if rows[-1].kept else rows[-2]
+    newest, kept = rows[-1], [row for row in rows[-2:] if row.kept]
+    if not kept:
+        raise _tampered(newest, f"the checkpoint before {newest} is missing")
     payload = Payload.of(folded(parts))
     since = sum(len(part) for row, part in zip(rows[1:], parts[1:], strict=True) if row.kept)
     loose = () if newest.kept else tuple(canonical.encode(op) for op in canonical.loads(parts[-1]))
@@ -128,8 +132,9 @@ def head_of(rows: Sequence[Checkpoint], protection: Protection) -> Head:
         kept=newest.kept,
         source=newest.source,
         payload=payload,
-        hash=known.content_hash,
-        anchor=known.anchor,
+        hash=kept[-1].content_hash,
+        # Where this very load began, which was proven; no seal holds what the row says of it.
+        anchor=rows[0].seq,
         since=since,
         sizes=sizes_of(payload),
         logged=newest.event_seq,

@@ -28,7 +28,11 @@ class Checkpoint(Sealed):
     """One row of a run's timeline, or (`kept=False`) the recovery point that the next commit replaces."""
 
     # Its hashes stand for the bytes, wherever a backend keeps them; they are encrypted before a backend gets them.
-    UNSEALED = ("change", "snapshot", "stored_size")
+    UNSEALED = ("change", "snapshot", "stored_size", "snapshot_seal")
+    # An old row may be given a snapshot. Where a load begins needs no seal: it begins with a proven snapshot, and what
+    # follows is chained.
+    UNSEALED_SINCE_2 = ("anchor", "snapshot_hash")
+    SEALED_APART = ("snapshot_seal", "content_hash", "snapshot_hash")
     IDENTITY = ("run_id", "id")
     MOMENT = "created_at"
 
@@ -64,6 +68,9 @@ class Checkpoint(Sealed):
     change_hash = hash_field()
     content_hash = hash_field()
     snapshot_hash = hash_field()
+    snapshot_seal = models.BinaryField(
+        null=True, blank=True, editable=False, help_text="That the snapshot is this row's: key id and HMAC."
+    )
     stored_size = models.BigIntegerField(default=0)
     state_size = models.BigIntegerField(default=0)
 

@@ -57,6 +57,12 @@ class Sealed(models.Model):
     """Fields that came when rows were sealed already: a seal covers them where one of them is not empty."""
     SEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
     """Fields that seals of the first format left out. What is written now is sealed with them."""
+    UNSEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
+    """Fields that seals of the first format covered and those of the second leave out, for they may change."""
+    SEALED_APART: ClassVar[tuple[str, ...]] = ()
+    """A column with a seal of its own, in no other, then the fields that it covers beside the row's identity. It is
+    there where the last of these is not empty, and the row's own seal is of the second format.
+    """
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
 

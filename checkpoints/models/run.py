@@ -15,7 +15,7 @@ CLAIM_ORDER = (F("priority").desc(), IsNull(F("due_at"), True).desc(), F("due_at
 """Who is claimed first. Both databases order empty values by default, each in its own way; so that is said."""
 
 
-TIES = ("parent_run", "parent_task", "origin_checkpoint")
+TIES = ("parent_run", "parent_line", "parent_task", "origin_checkpoint")
 """What a run is tied to from its start on."""
 
 
@@ -70,6 +70,9 @@ class Run(Sealed):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
     )
     parent_run = models.UUIDField(null=True, blank=True)
+    parent_line = models.IntegerField(
+        default=0, help_text="The line of the parent on which its task started this run; 0 where it has no parent."
+    )
     parent_task = models.CharField(max_length=240, blank=True, default="")
     origin_checkpoint = models.UUIDField(null=True, blank=True)
 

@@ -2,7 +2,8 @@
 
 A seal is an HMAC over all fields of a row, with the payload columns as they are before encryption; so encrypting anew
 changes neither seals nor hashes. A model says what its payload columns are (`PAYLOADS`), which fields name its rows
-(`IDENTITY`), what changes later and is left out (`UNSEALED`), and what older rows did not have (`ADDED`).
+(`IDENTITY`), what changes later and is left out (`UNSEALED`), what older rows did not have (`ADDED`), and which column
+is a seal of its own over fields that may come later (`SEALED_APART`).
 """
 
 import hmac
@@ -28,7 +29,9 @@ Part = bytes | str | int | UUID | None
 
 _NEVER = frozenset({"seal", "seal_key"})
 _SECOND = b"\x02"
-"""How a seal of the second format begins: it is over the fields of `SEALED_SINCE_2` too. One of the first is bare."""
+"""How a seal of the second format begins: it is over the fields of `SEALED_SINCE_2` too, and not over those of
+`UNSEALED_SINCE_2`. One of the first is bare.
+"""
 
 
 @frozen
@@ -82,6 +85,14 @@ def seal(row: Model, protection: Protection) -> None:
     given: Any = row
     plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
     given.seal_key, given.seal = ring.signer, _seal_of(row, protection, plain)
+    if shape.apart and getattr(row, shape.apart[-1]):
+        seal_apart(row)
+
+
+def seal_apart(row: Model) -> None:
+    """Fill the column of a row that is a seal of its own (`SEALED_APART`), when the fields that it covers were set."""
+    shape = _shape(type(row))
+    setattr(row, shape.apart[0], _seal_apart(row, shape, keyring().signer))
 
 
 def _seal_of(row: Model, protection: Protection, plain: Sequence[bytes]) -> bytes:
@@ -94,7 +105,16 @@ def _seal_of(row: Model, protection: Protection, plain: Sequence[bytes]) -> byte
 @cache
 def _newest(model: type[Model]) -> int:
     given: Any = model
-    return 2 if getattr(given, "SEALED_SINCE_2", ()) else 1
+    return 2 if given.SEALED_SINCE_2 or given.UNSEALED_SINCE_2 else 1
+
+
+def _seal_apart(row: Model, shape: "_Shape", key_id: str) -> bytes:
+    """What the column of a seal of its own keeps: length and text of the key's id, the HMAC."""
+    column, *names = shape.apart
+    parts = [_part(getattr(row, name)) for name in (*shape.identity, *names)]
+    data = canonical.framed("countersign apart 1", row._meta.db_table, column, *parts)
+    mac = mac_of(key_id, data, lambda: name_of(row))
+    return bytes([len(key_id)]) + key_id.encode() + mac
 
 
 def seal_again(row: Model, protection: Protection, **values: Any) -> list[str]:
@@ -108,7 +128,10 @@ def seal_again(row: Model, protection: Protection, **values: Any) -> list[str]:
     for name, value in values.items():
         setattr(row, name, encrypted(row, name, value, protection) if name in shape.payloads else value)
     given.seal_key, given.seal = ring.signer, _seal_of(row, protection, plain)
-    return [*values, "seal", "seal_key"]
+    if not (shape.apart and getattr(row, shape.apart[-1])):
+        return [*values, "seal", "seal_key"]
+    seal_apart(row)
+    return [*values, "seal", "seal_key", shape.apart[0]]
 
 
 def encrypt(row: Model, protection: Protection) -> None:
@@ -150,8 +173,22 @@ def verify_row(row: Model, protection: Protection, *, at: datetime | None = None
     data = _sealed(row, protection, plain, 2 if second else 1)
     if not hmac.compare_digest(mac_of(key_id, data, lambda: name_of(row)), kept[1:] if second else kept):
         raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
+    at = at or getattr(row, shape.moment, None)
     if keyring().compromised:
-        refuse_compromised(key_id, at or getattr(row, shape.moment, None), name_of(row))
+        refuse_compromised(key_id, at, name_of(row))
+    if second and shape.apart and (getattr(row, shape.apart[0]) or getattr(row, shape.apart[-1])):
+        _verify_apart(row, shape, at)
+
+
+def _verify_apart(row: Model, shape: "_Shape", at: datetime | None) -> None:
+    """Raise `TamperedRow` or `WrongKey` where a seal of its own does not prove what it is there for."""
+    column, kept = shape.apart[0], bytes(getattr(row, shape.apart[0]) or b"")
+    what = f"{column} of {name_of(row)}"
+    key_id = kept[1 : 1 + kept[0]].decode("utf-8", "replace") if kept else ""
+    proves = kept and getattr(row, shape.apart[-1])
+    if not (proves and hmac.compare_digest(_seal_apart(row, shape, key_id), kept)):
+        raise TamperedRow(f"{what} does not prove its {shape.apart[-1]}", row=name_of(row), column=column)
+    refuse_compromised(key_id, at, what)
 
 
 def verify_rows(rows: Iterable[Model], protection: Protection) -> None:
@@ -201,6 +238,7 @@ class _Shape:
     payloads: tuple[str, ...]
     identity: tuple[str, ...]
     moment: str
+    apart: tuple[str, ...]
 
 
 @cache
@@ -208,11 +246,12 @@ def _shape(model: type[Model], format_: int = 1) -> _Shape:
     given: Any = model
     payloads = tuple(given.PAYLOADS)
     left_out = _NEVER | frozenset(given.UNSEALED) | frozenset(given.ADDED) | frozenset(payloads)
-    left_out |= frozenset(getattr(given, "SEALED_SINCE_2", ())) if format_ == 1 else frozenset()
+    left_out |= frozenset(getattr(given, "SEALED_SINCE_2" if format_ == 1 else "UNSEALED_SINCE_2", ()))
     kept = [f for f in model._meta.concrete_fields if f.name not in left_out and not _numbered(f)]
     table, names = model._meta.db_table, [f.attname for f in kept]
     head = canonical.framed(f"countersign row {format_}", table, *names, "payloads", *payloads)
-    return _Shape(head, attrgetter(*names), given.ADDED, payloads, tuple(given.IDENTITY), given.MOMENT)
+    moment, apart = given.MOMENT, tuple(getattr(given, "SEALED_APART", ()))
+    return _Shape(head, attrgetter(*names), given.ADDED, payloads, tuple(given.IDENTITY), moment, apart)
 
 
 def _numbered(field: Any) -> bool:

@@ -31,7 +31,8 @@ from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing, WrongStatus
 from orchestrator.engine.patch import patched
 
-_META = [field.name for field in Checkpoint._meta.concrete_fields if field.name not in ("change", "snapshot", "seal")]
+_UNREAD = ("change", "snapshot", "seal", "snapshot_seal")
+_META = [field.name for field in Checkpoint._meta.concrete_fields if field.name not in _UNREAD]
 
 
 MOST_TEXT = 10_000

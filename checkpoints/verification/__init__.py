@@ -20,6 +20,7 @@ from checkpoints.verification.journal import journal
 from checkpoints.verification.log import log
 from checkpoints.verification.memory import remembered
 from checkpoints.verification.pending_writes import held_writes
+from checkpoints.verification.removed_history import removed_history
 from checkpoints.verification.run import ended, run_row
 from checkpoints.verification.timeline import timeline
 from checkpoints.verification.uploads import uploaded
@@ -58,11 +59,12 @@ def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
 
 
 def _examined(run: Run, most: int) -> list[Fault]:
-    subject = Subject(run, protection_of(run))
+    protection = protection_of(run)
     try:
-        subject.protection.digest(b"")
+        protection.digest(b"")
     except WrongKey as error:
-        return [subject.refused(run, error)]
+        return [Subject(run, protection).refused(run, error)]
+    subject = Subject(run, protection, removed_history(run.id, protection))
     return list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
 
 

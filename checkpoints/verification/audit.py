@@ -9,6 +9,7 @@ from checkpoints.db.pages import pages
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.verification.base import Fault
+from checkpoints.verification.removed_history import NOTHING_REMOVED, RemovedHistory, removed_histories
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
 TABLE = AuditLine._meta.db_table
@@ -64,7 +65,7 @@ def _line(row: AuditLine, before: ChainHead) -> Iterator[Fault]:
 
 
 def _anchored(lines: Sequence[AuditLine]) -> Iterator[Fault]:
-    """The runs of these lines: three queries, whatever their number."""
+    """The runs of these lines: three queries, whatever their number; two more where a run's line is not there."""
     heads = {(UUID(run), seq): hash_ for line in lines for run, seq, hash_ in line.facts.get("heads", ())}
     if not heads:
         return
@@ -72,13 +73,21 @@ def _anchored(lines: Sequence[AuditLine]) -> Iterator[Fault]:
     now = dict(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
     events = RunEvent.objects.filter(run__in=runs, seq__in=seqs).values_list("run", "seq", "hash")
     there = {(run, seq): hash_ for run, seq, hash_ in events}
+    removed = _removed({run for run, seq in heads if run in now and (run, seq) not in there})
     for (run, seq), hash_ in heads.items():
+        gone = removed.get(run, NOTHING_REMOVED).events
         if run not in now:
             yield _of_run(run, "is gone, though its head is anchored in the audit log")
         elif now[run] < seq:
             yield _of_run(run, f"stands at line {now[run]} of its log, before line {seq}, which is anchored")
-        elif there.get((run, seq)) != hash_:
+        elif there.get((run, seq)) != hash_ and not ((run, seq) not in there and gone.ends_with(seq, hash_)):
             yield _of_run(run, f"has another line {seq} in its log than the one that is anchored")
+
+
+def _removed(runs: set[UUID]) -> dict[UUID, RemovedHistory]:
+    """What was removed of these runs, as their logs say."""
+    rows = Run.objects.filter(id__in=runs).only("encrypted", "hash_key") if runs else ()
+    return removed_histories({run.id: sealed_rows.protection_of(run) for run in rows}) if runs else {}
 
 
 def _of_run(run: UUID, reason: str) -> Fault:

@@ -10,6 +10,7 @@ from checkpoints.db.pages import pages
 from checkpoints.models import Run
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
+from checkpoints.verification.removed_history import NOTHING_REMOVED, RemovedHistory
 from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow, TamperedUpload
 
 
@@ -32,10 +33,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A run as it was when its examination began."""
+    """A run as it was when its examination began, and what its log then said was removed of it."""
 
     run: Run
     protection: Protection
+    removed: RemovedHistory = NOTHING_REMOVED
 
     def fault(self, row: Model, reason: str, *, checkpoint: Any = "") -> Fault:
         """A fault of this row."""

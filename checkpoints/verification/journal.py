@@ -33,6 +33,8 @@ def _unlisted(subject: Subject, row: TaskResult, listing: dict[int, dict[str, An
         over = row.line == subject.run.line and row.superstep <= subject.run.superstep
         return subject.fault(row, "is listed by no checkpoint, though its superstep is over") if over else None
     at, before = listing.get(row.seq), listing.get(row.seq - 1)
+    if at is None and row.seq in subject.removed.checkpoints:
+        return None
     if at is None or not _covers(row, at, before):
         checkpoint = at["id"] if at else ""
         return subject.fault(row, f"names checkpoint {row.seq}, which does not list it", checkpoint=checkpoint)

@@ -1,6 +1,7 @@
 """The log of a run: numbered without gaps, chained, sealed; and the rows that its lines speak of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,22 +18,26 @@ from orchestrator.engine.errors import CountersignError
 
 _STARTED = ("graph", "version", "input_hash")
 """What the first line and the run's row both say."""
+_SAVED = ("checkpoint_saved", "line_begun")
+"""Lines that name a checkpoint, and say whether it stays."""
 
 
 def log(subject: Subject) -> Iterator[Fault]:
     """Every line, then whether the log ends where the run's row says."""
-    run, end = subject.run, LogEnd(0, "")
+    run, end, told = subject.run, LogEnd(0, ""), _Told()
     for page in pages(RunEvent.objects.filter(run=run.id), "seq"):
         sound: list[tuple[RunEvent, dict[str, Any]]] = []
         for row in page:
-            yield from _missing(subject, end.seq + 1, row.seq)
+            if row.seq != end.seq + 1:
+                end = LogEnd(*subject.removed.events.follow(end.seq, end.hash, row.seq))
+                yield from _missing(subject, end.seq + 1, row.seq)
             fault, data = _line(subject, row, end)
             if fault is None:
                 sound.append((row, canonical.loads(data) if data else {}))
             else:
                 yield fault
             end = LogEnd(row.seq, row.hash)
-        yield from _named(subject, sound)
+        yield from _named(subject, sound, told)
     if end.seq < run.event_seq:
         yield from _missing(subject, end.seq + 1, run.event_seq + 1)
     elif end != LogEnd(run.event_seq, run.event_hash):
@@ -62,30 +67,65 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
     return None, data
 
 
-def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]]) -> Iterator[Fault]:
+@dataclass(slots=True)
+class _Told:
+    """What the lines so far have told: the number of the last one that could be read, and that of the checkpoint that
+    stays and was named last; None where lines are missing since, so that nobody can count.
+    """
+
+    line: int = 0
+    checkpoint: int | None = -1
+
+
+def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], told: _Told) -> Iterator[Fault]:
     """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
-    saved: dict[UUID, str] = {}
+    saved: list[tuple[UUID, str] | None] = []
     changes: dict[UUID, str] = {}
     begun: list[tuple[Task, int]] = []
     for row, facts in events:
+        if row.seq != told.line + 1:
+            saved.append(None)
+        told.line = row.seq
         if "change" in facts:
             changes[UUID(facts["checkpoint"])] = facts["change"]
         if row.type == "run_started":
             yield from _same_start(subject, row, facts)
-            saved[UUID(facts["checkpoint"])] = "0"
-        elif row.type == "checkpoint_kept" or (row.type == "checkpoint_saved" and facts["kept"]):
-            saved[UUID(facts["checkpoint"])] = str(facts["superstep"])
+            # The first checkpoint of a fork that a store made is not its run's first.
+            saved += [None] if "departure" in facts else []
+            saved.append((UUID(facts["checkpoint"]), "0"))
+        elif row.type == "checkpoint_kept" or (row.type in _SAVED and facts["kept"]):
+            saved.append((UUID(facts["checkpoint"]), str(facts["superstep"])))
         if "started_at" in facts and facts["started_at"] != _iso(subject.run.started_at):
             yield subject.fault(subject.run, f"is under way since {subject.run.started_at}, not {facts['started_at']}")
         if row.type == "effects_started":
             begun += [(task, facts["attempt"]) for task in tasks_of(row.task)]
-    there = dict(Checkpoint.objects.filter(run=subject.run.id, id__in=saved).values_list("id", "change_hash"))
-    for one, superstep in saved.items():
-        if one not in there:
-            yield subject.gone(Checkpoint, f"{subject.run.id} {one} of superstep {superstep}", checkpoint=one)
-        elif there[one] != changes.get(one, there[one]):
-            yield subject.fault(subject.run, f"changed otherwise at {one} than its log says", checkpoint=one)
+    yield from _saved(subject, saved, changes, told)
     yield from _journaled(subject, begun)
+
+
+def _saved(
+    subject: Subject, saved: Sequence[tuple[UUID, str] | None], changes: Mapping[UUID, str], told: _Told
+) -> Iterator[Fault]:
+    """Each checkpoint that stays is there, or was removed, and made the change that its line says. None stands for
+    lines that are missing. Lines name checkpoints in the order of their numbers, none left out.
+    """
+    rows = Checkpoint.objects.filter(run=subject.run.id, id__in=[named[0] for named in saved if named])
+    there = {one: (seq, change) for one, seq, change in rows.values_list("id", "seq", "change_hash")}
+    removed = subject.removed.checkpoints
+    for named in saved:
+        if named is None:
+            told.checkpoint = None
+            continue
+        one, superstep = named
+        if one in there:
+            told.checkpoint, change = there[one]
+            if change != changes.get(one, change):
+                yield subject.fault(subject.run, f"changed otherwise at {one} than its log says", checkpoint=one)
+            continue
+        told.checkpoint = None if told.checkpoint is None else told.checkpoint + 1
+        # Where nobody can count, a gap in the numbers of the rows themselves still shows.
+        if not (told.checkpoint in removed if told.checkpoint is not None else removed):
+            yield subject.gone(Checkpoint, f"{subject.run.id} {one} of superstep {superstep}", checkpoint=one)
 
 
 def _iso(at: datetime | None) -> str:

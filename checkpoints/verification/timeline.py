@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from checkpoints.db.pages import pages
 from checkpoints.ledger import reader
@@ -20,35 +21,41 @@ PAGE = 20
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """How far the fold has got: the row before, and the document at it; None where it is not known, after a row that
-    cannot be believed. `sound` says whether that row can be.
+    """How far the fold has got: number and content hash of the row before, and the row itself, None where it was
+    removed or is missing; and the document at it, None where that is not known. `sound` says whether hash and row can
+    be believed.
     """
 
+    seq: int = -1
+    hash: str = ""
     row: Checkpoint | None = None
     document: Any = None
     sound: bool = False
 
     @property
-    def next_seq(self) -> int:
-        return self.row.seq + 1 if self.row else 0
+    def id(self) -> UUID | None:
+        return self.row.id if self.row else None
 
 
 def timeline(subject: Subject) -> Iterator[Fault]:
     """Every row, the state folded from the start on without reading a snapshot, and whether it ends at the run's head.
 
-    Each snapshot is compared, byte for byte, with what the changes before it come to.
+    Each snapshot is compared, byte for byte, with what the changes before it come to. Behind a stretch that was removed
+    the fold goes on from the snapshot of the next row.
     """
     far = _Folded()
     for page in pages(Checkpoint.objects.filter(run=subject.run.id), "seq", size=PAGE):
         for row in page:
-            if row.seq != far.next_seq:
-                yield from _missing(subject, far.next_seq, row.seq)
-                far = _Folded()
+            if row.seq != far.seq + 1:
+                far = _Folded(*subject.removed.checkpoints.follow(far.seq, far.hash, row.seq), sound=True)
+                if row.seq != far.seq + 1:
+                    yield from _missing(subject, far.seq + 1, row.seq)
+                    far = _Folded(row.seq - 1)
             try:
-                far = _Folded(row, _proven(subject, row, far), sound=True)
+                far = _Folded(row.seq, row.content_hash, row, _proven(subject, row, far), sound=True)
             except CountersignError as error:
                 yield subject.refused(row, error, checkpoint=row.id)
-                far = _Folded(row)
+                far = _Folded(row.seq, row.content_hash, row)
     yield from _ends(subject, far.row)
 
 
@@ -77,13 +84,36 @@ def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
     change = _kept(subject, row, "change", row.change_hash)
     if (far.sound or not row.seq) and row.content_hash != content_hash(row, _parents(row, far), subject.protection):
         raise TamperedRow(f"{sealed_rows.name_of(row)} is not chained to the checkpoint before it")
+    _require_begin(row, far, alone=bool(row.snapshot_hash) or change.startswith(reader.WHOLE))
     document = _after(row, canonical.loads(change), far)
+    _require_given(subject, row)
     if not (bytes(row.snapshot) or row.snapshot_hash):
         return document
     snapshot = _kept(subject, row, "snapshot", row.snapshot_hash)
     if document is not None and canonical.encode(document) != snapshot:
         raise TamperedRow(f"the snapshot of {sealed_rows.name_of(row)} is not what the changes up to it come to")
     return canonical.loads(snapshot) if document is None else document
+
+
+def _require_begin(row: Checkpoint, far: _Folded, *, alone: bool) -> None:
+    """Raise where a load of a row would begin where none can: it begins at the row itself, if that needs no other, or
+    where that of the row before does.
+    """
+    before = far.row
+    if row.anchor == row.seq and alone:
+        return
+    if before is not None and row.anchor != row.seq and (row.line, row.anchor) == (before.line, before.anchor):
+        return
+    raise TamperedRow(
+        f"{sealed_rows.name_of(row)} cannot be loaded from {row.anchor}, where it says that a load begins"
+    )
+
+
+def _require_given(subject: Subject, row: Checkpoint) -> None:
+    """Raise where the log says that a row was given another snapshot than it has."""
+    given = subject.removed.snapshots.get(str(row.id))
+    if given is not None and given != row.snapshot_hash:
+        raise TamperedRow(f"{sealed_rows.name_of(row)} has another snapshot than its log says")
 
 
 def _kept(subject: Subject, row: Checkpoint, column: str, hash_: str) -> bytes:
@@ -97,17 +127,18 @@ def _parents(row: Checkpoint, far: _Folded) -> str:
     """The content hash of a row's parent; of one on another line, where a line begins."""
     if row.parent is None:
         return ""
-    if far.row is not None and far.row.id == row.parent:
-        return far.row.content_hash
+    if far.id == row.parent:
+        return far.hash
     found = Checkpoint.objects.filter(id=row.parent).values_list("content_hash", flat=True).first()
-    return found or ""
+    # Behind a removed stretch the parent is the last row of it.
+    return found or ("" if far.row else far.hash)
 
 
 def _after(row: Checkpoint, change: list[Op], far: _Folded) -> Any:
     """The document after a row's change; None where that before it is not known."""
     if change and change[0]["op"] == "set":
         return reader.changed_channels({}, change)
-    if far.row is not None and far.row.id == row.parent:
+    if far.id == row.parent:
         return None if far.document is None else reader.changed_channels(far.document, change)
     before = reader.document_at(row.parent) if row.parent else None
     return None if before is None else reader.changed_channels(before, change)

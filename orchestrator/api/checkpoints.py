@@ -47,6 +47,6 @@ class CheckpointDiff(APIView):
     def get(self, request: Request, checkpoint: str) -> Response:
         against = read_body(DiffQuery, request.query_params).get("against")
         here = visible_checkpoint(person(request), checkpoint)
-        other = visible_checkpoint(person(request), against).id if against else here.parent
+        other = visible_checkpoint(person(request), against).id if against else timeline.parent_of(here)
         changes = timeline.diff(other, here.id) if against and other else timeline.changes(here)
         return Response(DiffOut({"checkpoint": here.id, "against": other, "changes": changes}).data)

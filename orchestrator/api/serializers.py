@@ -107,8 +107,8 @@ class RunLine(serializers.ModelSerializer[Run]):
         fields = [
             "id", "key", "graph", "version", "fingerprint", "label", "facts", "status", "line", "superstep", "head",
             "head_seq", "event_seq", "decisions", "durable", "at_node", "tape", "error_code", "progress", "priority",
-            "due_at", "cancel_at", "started_by", "on_behalf_of", "parent_run", "parent_task", "origin_checkpoint",
-            "created_at", "started_at", "ended_at",
+            "due_at", "cancel_at", "started_by", "on_behalf_of", "parent_run", "parent_line", "parent_task",
+            "origin_checkpoint", "created_at", "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -44,13 +44,14 @@ _FIXED = frozenset({type(None), bool, int, float, str})
 
 @dataclass(slots=True)
 class SuperstepContext:
-    """What all tasks of one superstep share: they read the same snapshot."""
+    """What all tasks of one superstep share: they read the same snapshot. `starts` are all of its tasks."""
 
     lease: Lease
     graph: Compiled
     state: dict[str, dict[str, Any]]
     input: Any
     heart: Heartbeat
+    starts: Sequence[Start] = ()
     cancelled: threading.Event = field(default_factory=threading.Event)
     conf: Conf = field(default_factory=conf)
     _seen: dict[str, bytes] = field(default_factory=dict)

@@ -33,6 +33,7 @@ from orchestrator.engine.reduce import HeldWrite, Step, settle_step
 from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
+from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.memory import MemoryChanges, State
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.session import PendingCommit, Session, SuperstepResult, retry_when_log_moved
@@ -128,7 +129,7 @@ def _may_overlap(session: Session, it: _Assembled) -> bool:
 def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     lease, graph, step, kept = session.lease, session.graph, worked.step, worked.kept
     number, at = lease.superstep + 1, datetime.now(UTC)
-    reached = gates_to_ask(session, kept, worked.before)
+    reached = gates_to_ask(session, worked.context, kept, worked.before)
     outputs = {task: one.output for task, one in kept.items() if one.output}
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
@@ -240,14 +241,25 @@ def commit_rest(session: Session) -> bool:
     return retry_when_log_moved(session.lease, act)
 
 
-def gates_to_ask(session: Session, kept: Mapping[Task, FinishedTask], before: OpenSuperstep) -> dict[Task, ReachedGate]:
-    """The gates that are asked now: those of kept tasks whose requests are not open yet."""
+def gates_to_ask(
+    session: Session, context: SuperstepContext, kept: Mapping[Task, FinishedTask], before: OpenSuperstep
+) -> dict[Task, ReachedGate]:
+    """The gates that are asked now: those of kept tasks whose requests are not open yet. `context` is what the tasks
+    read.
+    """
     asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
     if not asked:
         return {}
     gates = {task: session.graph.nodes[one.guard or task.node].gate for task, one in asked.items()}
+    starts, head = {start.task: start for start in context.starts}, session.head
     return {
-        task: ReachedGate(gate, asked[task].why, all_or_nothing=_as_a_whole(session, task, asked[task]))
+        task: ReachedGate(
+            gate,
+            asked[task].why,
+            all_or_nothing=_as_a_whole(session, task, asked[task]),
+            input_hash=context.input_hash(starts[task]),
+            prepared_from=head.id if head.is_stored else None,
+        )
         for task, gate in gates.items()
         if gate
     }

@@ -21,6 +21,7 @@ from checkpoints.models.checkpoint import Source
 from orchestrator.engine import Task
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution import summary
+from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.commit import gates_to_ask
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
@@ -54,6 +55,7 @@ def _failure(session: Session, payload: Payload, nodes: list[dict[str, Any]]) ->
 
 def commit_open_superstep(
     session: Session,
+    context: SuperstepContext,
     before: OpenSuperstep,
     kept: Mapping[Task, FinishedTask],
     left: Mapping[Task, TaskOutcome],
@@ -64,7 +66,7 @@ def commit_open_superstep(
     """Commit a superstep that stays open: what finished is kept, human siblings are asked unless a gate cannot open."""
     lease, graph = session.lease, session.graph
     run_update = _stopped(session, left, error)
-    reached = gates_to_ask(session, kept, before) if ask else {}
+    reached = gates_to_ask(session, context, kept, before) if ask else {}
     held = [write for task in reached for write in kept[task].held(task)]
     later = left if run_update.status == Status.WAITING else {}
     open_ = _still_open(session, kept, later, asked=before.asked | set(reached))

@@ -267,8 +267,9 @@ def _superstep(
 def _run_tasks(
     session: Session, planned: Planned, before: OpenSuperstep, heart: Heartbeat, draining: Callable[[], bool]
 ) -> bool:
-    context = SuperstepContext(session.lease, session.graph, session.head.payload.state, session.input, heart)
-    todo = [start for start in planned.starts if start.task not in before.results]
+    state, starts = session.head.payload.state, planned.starts
+    context = SuperstepContext(session.lease, session.graph, state, session.input, heart, starts)
+    todo = [start for start in starts if start.task not in before.results]
     executor = Executor(session.lease, session.graph, context, heart, draining)
     begun = time.monotonic()
     finishes = executor.run(todo, session.entries, before.tries, before.due)
@@ -281,12 +282,13 @@ def _run_tasks(
             kept[task] = found
     left = {task: finish for task, finish in finishes.items() if task not in kept}
     if left:
-        return _left_open(session, before, kept, left)
-    return _complete(session, planned, before, kept, finishes, took_ms=took_ms)
+        return _left_open(session, context, before, kept, left)
+    return _complete(session, context, planned, before, kept, finishes, took_ms=took_ms)
 
 
 def _complete(
     session: Session,
+    context: SuperstepContext,
     planned: Planned,
     before: OpenSuperstep,
     kept: dict[Task, FinishedTask],
@@ -299,9 +301,9 @@ def _complete(
         results = {task: one.result() for task, one in kept.items()}
         step = reduce_step(session.graph, planned, session.head.payload.state, results)
     except CountersignError as error:
-        return _left_open(session, before, kept, error=open_superstep.error_json(error))
+        return _left_open(session, context, before, kept, error=open_superstep.error_json(error))
     try:
-        return commit.commit_superstep(session, SuperstepResult(planned, before, kept, step, asks, took_ms))
+        return commit.commit_superstep(session, SuperstepResult(context, planned, before, kept, step, asks, took_ms))
     except (StaleLease, TamperedRow, WrongKey, SaveFailed):
         raise
     except MemoryConflict as conflict:
@@ -310,11 +312,12 @@ def _complete(
         raise _Again(replace(before, results=_without_conflicting(session, kept, conflict))) from conflict
     except CountersignError as error:
         # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
-        return _left_open(session, before, kept, error=open_superstep.error_json(error), ask=False)
+        return _left_open(session, context, before, kept, error=open_superstep.error_json(error), ask=False)
 
 
 def _left_open(
     session: Session,
+    context: SuperstepContext,
     before: OpenSuperstep,
     kept: dict[Task, FinishedTask],
     left: Mapping[Task, TaskOutcome] | None = None,
@@ -325,7 +328,7 @@ def _left_open(
         return True
     while True:
         try:
-            return failure_commit.commit_open_superstep(session, before, kept, left or {}, **how)
+            return failure_commit.commit_open_superstep(session, context, before, kept, left or {}, **how)
         except MemoryConflict as conflict:
             kept = _without_conflicting(session, kept, conflict)
 

@@ -16,6 +16,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
+from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 
@@ -24,8 +25,11 @@ T = TypeVar("T")
 
 @frozen
 class SuperstepResult:
-    """A superstep all of whose tasks have a result: what was planned, what was open before, and what came out."""
+    """A superstep all of whose tasks have a result: what they shared, what was planned, what was open before, and what
+    came out.
+    """
 
+    context: SuperstepContext
     planned: Planned
     before: OpenSuperstep
     kept: Mapping[Task, FinishedTask]

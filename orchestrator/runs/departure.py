@@ -32,12 +32,16 @@ State = dict[str, dict[str, Any]]
 
 @frozen
 class HeldTask:
-    """What people were asked of one task: its proposal, whose gate held it, and why."""
+    """What people were asked of one task: its proposal, whose gate held it, and why; the hash of what the task read,
+    and the checkpoint with that state.
+    """
 
     task: Task
     writes: tuple[HeldWrite, ...]
     guard: str
     why: str | None = None
+    input_hash: str = ""
+    prepared_from: UUID | None = None
 
 
 @frozen
@@ -159,10 +163,10 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
         if task in tasks:
             sealed_rows.verify_row(row, protection)
             held.setdefault(task, []).append(_proposal(task, row))
-    why = {Task(one.node, one.visit, one.index): one for one in requests}
-    sealed_rows.verify_rows([why[task] for task in held if task in why], protection)
+    asked = {Task(one.node, one.visit, one.index): one for one in requests}
+    sealed_rows.verify_rows([asked[task] for task in held if task in asked], protection)
     return [
-        HeldTask(task, tuple(held[task]), _guard(point, task, held[task]), _why(why.get(task)))
+        HeldTask(task, tuple(held[task]), _guard(point, task, held[task]), *_origin(asked.get(task)))
         for task in sorted(held, key=lambda task: (point.graph.order.get(task.node, -1), task.visit, task.index))
     ]
 
@@ -184,5 +188,8 @@ def _guard(point: Departure, task: Task, writes: Sequence[HeldWrite]) -> str:
     return next(iter(found.values()))
 
 
-def _why(request: ApprovalRequest | None) -> str | None:
-    return read_value(request, "why") if request is not None else None
+def _origin(request: ApprovalRequest | None) -> tuple[str | None, str, UUID | None]:
+    """Why people were asked, and what the proposal was made from."""
+    if request is None:
+        return None, "", None
+    return read_value(request, "why"), request.input_hash, request.prepared_from

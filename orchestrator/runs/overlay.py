@@ -147,4 +147,5 @@ def _reached(point: Departure, one: HeldTask) -> ReachedGate:
         return ReachedGate(gate, one.why, all_or_nothing=True)
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]
-    return ReachedGate(gate, one.why, all_or_nothing=whole or is_applied_as_one(point.graph, one.task.node, channels))
+    whole = whole or is_applied_as_one(point.graph, one.task.node, channels)
+    return ReachedGate(gate, one.why, whole, one.input_hash, one.prepared_from)

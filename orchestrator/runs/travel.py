@@ -4,7 +4,7 @@ transaction under the lock of the point's run.
 Permissions are asked by the faces; what is refused here is refused to everybody.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,6 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError
 from django.utils import timezone
 
-from approvals import reviews
 from approvals.gates.new_requests import NewRequests
 from approvals.gates.withdrawal import withdraw_requests
 from checkpoints import lines, payloads
@@ -23,28 +22,25 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.departure import NewLine
-from checkpoints.models import Checkpoint, PendingWrite, Run
+from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import jobs, leases
-from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.discovery import note_version
-from orchestrator.engine import canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConflict, WrongStatus
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
 from orchestrator.runs import labels
 from orchestrator.runs.act import check_person, locked, name_of
+from orchestrator.runs.answers import Answers, check_answers, sign_answers
 from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, make_plan
 
 LONGEST_REASON = 10_000
-Answers = Mapping[str, Mapping[str, Any]] | None
-"""{node: {channel: value}}"""
 _SOURCES = {Travel.FORK: Source.FORK, Travel.REPLAY: Source.REPLAY}
 
 
@@ -93,7 +89,7 @@ def plan(
         raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
     point = load_departure(checkpoint)
     overlay, asked = lay_over(point, patch), held_tasks_at(point)
-    _check_answers(answers, asked)
+    check_answers(answers, asked)
     return _planned(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
@@ -161,10 +157,10 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
     with locked(point.run.id, by=wanted.by):
         _require_there(point)
         asked = held_tasks_at(point)
-        _check_answers(wanted.answers, asked)
+        check_answers(wanted.answers, asked)
         new = replace(_new_line(point, overlay, asked, wanted), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
-        _answer(run, wanted.answers, by=wanted.by)
+        sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
 
@@ -210,14 +206,14 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
         message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
-    _check_answers(wanted.answers, asked)
+    check_answers(wanted.answers, asked)
     new = _new_line(point, overlay, asked, wanted)
     withdrawn = withdraw_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
     departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
-    _answer(run, wanted.answers, by=wanted.by)
+    sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
 
@@ -313,35 +309,3 @@ def _run_of(point: Departure, id: UUID, key: str, *, by: Any) -> Run:
         origin_checkpoint=point.checkpoint.id,
         priority=origin.priority,
     )
-
-
-def _check_answers(answers: Answers, asked: Sequence[HeldTask]) -> None:
-    """Raise `InvalidValue` where an answer is for what nobody is asked at this point."""
-    if answers is not None and not isinstance(answers, Mapping):
-        raise InvalidValue("answers are an object: {node: {channel: value}}", path="answers")
-    waits = {(one.task.node, write.channel) for one in asked for write in one.writes}
-    for node, given in (answers or {}).items():
-        if not isinstance(given, Mapping):
-            raise InvalidValue(f"answers of {node} are an object: {{channel: value}}", path=f"answers.{node}")
-        for channel in given:
-            if (node, channel) not in waits:
-                where = f"answers.{node}.{channel}"
-                message = (
-                    f"nothing that {node} proposed for {channel} waits at this checkpoint; choose one where it does"
-                )
-                raise InvalidValue(message, path=where, waits=sorted(f"{n}.{c}" for n, c in waits))
-
-
-def _answer(run: Run, answers: Answers, *, by: Any) -> None:
-    """Sign what the answers decide: an approval where it is what was proposed, else an edit."""
-    if answers:
-        rows = PendingWrite.objects.filter(run=run.id, line=run.line, revision=1)
-        answered = [(row, answers.get(row.node, {})) for row in rows]
-        reviews.sign(run.id, [_decision(row, of[row.channel]) for row, of in answered if row.channel in of], by=by)
-
-
-def _decision(row: PendingWrite, value: Any) -> dict[str, Any]:
-    named = {"write": str(row.write), "hash": row.hash}
-    if canonical.dumps(value) == canonical.dumps(read_value(row, "value")):
-        return {**named, "verdict": "approve"}
-    return {**named, "verdict": "edit", "value": value}

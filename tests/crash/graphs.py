@@ -240,6 +240,20 @@ for one in ("ask_a", "ask_b"):
     two_gates.edge(one, "join", when=YES)
 two_gates.edge("join", END)
 
+travel = _graph("c_travel")
+_propose(travel, "ask", Write("letter", "proposed"))
+
+
+@travel.node("pay", effect="external", idempotent=True)
+def pay_once_a_line(state: Notes, ctx: Any) -> dict[str, Any]:
+    outside(ctx, "paid")
+    return {"notes": [f"paid for {state.letter}"]}
+
+
+travel.edge(START, "ask")
+travel.edge("ask", "pay", when=YES)
+travel.edge("pay", END)
+
 retry = _graph("c_retry")
 
 

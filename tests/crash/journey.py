@@ -42,7 +42,8 @@ def journey_hash(run: Run) -> str:
 
 def _pending(run: Run) -> list[Any]:
     """Of each held write the newest revision, whether its gate is settled or not."""
-    newest = pending_writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
+    newest = pending_writes.newest(PendingWrite.objects.filter(run=run))
+    newest = newest.order_by("line", "node", "visit", "index", "position")
     return [[w.task, w.position, w.channel, read_value(w, "value"), w.revision] for w in newest]
 
 
@@ -60,7 +61,7 @@ def _without_attempts(errors: dict[str, Any]) -> dict[str, Any]:
 
 def _outcomes(run: Run) -> dict[str, Any]:
     """Of each gate, and of each node in each round, in the order of the rounds."""
-    gates = ApprovalRequest.objects.filter(run=run).order_by("node", "visit", "index")
+    gates = ApprovalRequest.objects.filter(run=run).order_by("line", "node", "visit", "index")
     saved = RunEvent.objects.filter(run=run, type="checkpoint_saved").order_by("seq")
     rounds = [line for line in map(_payload, saved) if line["source"] in ROUNDS]
     return {

@@ -30,6 +30,8 @@ KINDS = {
     ("orchestrator.runs.verbs", "resume"): "resume",
     ("orchestrator.runs.verbs", "settle"): "settle",
     ("orchestrator.runs.verbs", "cancel"): "cancel",
+    ("orchestrator.runs.travel", "fork"): "fork",
+    ("orchestrator.runs.travel", "rewind"): "rewind",
 }
 POINTS = {"superstep": "superstep", "settlement": "settlement", "failure": "failure"}
 """Commits of a checkpoint, by its source; one that also pauses the run is a `pause` too."""

@@ -123,6 +123,40 @@ def _settle(run: Run, by: User) -> bool:
     return True
 
 
+def _signs_or_says_yes(run: Run, by: User) -> bool:
+    """Whoever is asked approves; a run that stopped before what it did already is told to do it."""
+    if run.status != Status.PAUSED:
+        return False
+    if ApprovalRequest.objects.filter(run=run, status="open").exists():
+        run_actions.sign_open(run, by, "approve")
+    else:
+        runs.resume(run.id, allow_effects=["pay"], by=by)
+    return True
+
+
+def _rewinds(run: Run, by: User) -> bool:
+    """Whoever sees the run completed takes it back to its beginning once, with what was signed patched."""
+    if run.status == Status.COMPLETED and run.line == 1:
+        runs.rewind(run.id, f"{run.key}:initial", patch={"scratch": {"letter": "patched"}}, by=by)
+        return True
+    return _signs_or_says_yes(run, by)
+
+
+def _forks(run: Run, by: User) -> bool:
+    """Whoever sees the run completed forks it once from where it was asked, answers otherwise, and sees to the fork."""
+    if run.status != Status.COMPLETED:
+        return _signs_or_says_yes(run, by)
+    fork = Run.objects.filter(key=f"{run.key}-fork").first()
+    if fork is None:
+        runs.fork(f"{run.key}:at-1", key=f"{run.key}-fork", answers={"ask": {"letter": "otherwise"}}, by=by)
+        return True
+    if fork.status in (Status.QUEUED, Status.RUNNING, Status.WAITING):
+        _time_passes(fork.key)
+        runs.advance(fork.id)
+        return True
+    return _signs_or_says_yes(fork, by)
+
+
 SCENARIOS = {
     "linear": Scenario("c_linear"),
     "branch": Scenario("c_branch"),
@@ -149,6 +183,8 @@ SCENARIOS = {
     "recovery points": Scenario("c_recovery"),
     "slices": Scenario("c_loop", settings={"SLICE_SECONDS": 1e-6}),
     "heartbeat": Scenario("c_reporting"),
+    "rewound": Scenario("c_travel", _rewinds, counted={"paid": 2}),
+    "forked": Scenario("c_travel", _forks, counted={"paid": 2}),
 }
 
 
@@ -203,6 +239,8 @@ def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> No
         assert len(set(events)) == number, (what, events)
         assert what not in scenario.once or len(events) == number, (what, events)
     assert verify_run(run.id) == []
+    for fork in Run.objects.filter(key=f"{run.key}-fork"):
+        assert (fork.status, verify_run(fork.id)) == (scenario.end, [])
     assert not TaskResult.objects.filter(run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]).exists()
     assert not ApprovalRequest.objects.filter(run=run, status__in=["open", "settled"]).exists()
     if scenario.graph == "c_atomic":

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,17 +25,17 @@ from orchestrator.worker import configuration, tasks
 from tests.house import stored_names
 from tests.house.commands import ROOT
 
-FIXTURE = ROOT / "tests" / "stories" / "old_database" / "countersign.sqlite3.gz"
+FIXTURES = sorted((ROOT / "tests" / "stories" / "old_database").glob("*.sqlite3.gz"))
 OURS = ("checkpoints", "approvals", "orchestrator", "demo_claims", "demo_imports")
 SEARCH = "checkpoints_memorytrace_search"
 """A table of SQLite's full text search: no model has it, and SQLite keeps tables of its own behind it."""
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+@pytest.fixture(scope="module", params=FIXTURES, ids=lambda fixture: fixture.name.partition(".")[0])
+def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
     """The database that an older version wrote."""
     path = tmp_path_factory.mktemp("old") / "old.sqlite3"
-    path.write_bytes(gzip.decompress(FIXTURE.read_bytes()))
+    path.write_bytes(gzip.decompress(request.param.read_bytes()))
     with closing(sqlite3.connect(path)) as raw:
         yield raw
 
@@ -158,5 +157,6 @@ def test_every_command_is_called_as_it_was() -> None:
 
 
 def test_the_fixture_is_small() -> None:
-    assert FIXTURE.stat().st_size < 200_000
-    assert (Path(FIXTURE).parent / "README.md").exists()
+    assert len(FIXTURES) == 2
+    assert all(fixture.stat().st_size < 200_000 for fixture in FIXTURES)
+    assert FIXTURES[0].with_name("README.md").exists()

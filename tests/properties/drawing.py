@@ -7,6 +7,7 @@ test run, and a failing example is printed with the line that repeats it.
 import os
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -36,20 +37,31 @@ CALLED: dict[UUID, Counter[tuple[str, str]]] = defaultdict(Counter)
 """What external nodes did outside, by run: (task, idempotency key) -> how often."""
 
 
-def drawn(share: int = 1) -> settings:
-    """Settings of a property that is tried on a `share`-th of the examples."""
+def drawn(share: int = 1, *, many: int = EXAMPLES) -> settings:
+    """Settings of a property that is tried on a `share`-th of so many examples."""
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    many = max(5, EXAMPLES // share)
-    return settings(max_examples=many, deadline=None, print_blob=True, suppress_health_check=quiet)
+    return settings(max_examples=max(5, many // share), deadline=None, print_blob=True, suppress_health_check=quiet)
 
 
-def registered(specs: list[Spec], starts: list[str], seed: int) -> Graph:
-    """The random graph, with effects, in the place of the one before."""
-    graph = built(specs, starts, seed, equipped=lambda spec, node: _equipped(spec, node, seed))
+def registered(specs: list[Spec], starts: list[str], seed: int, *, single: bool = False) -> Graph:
+    """The random graph, with effects, in the place of the one before. `single`: a gated node proposes one write."""
+
+    def equipped(spec: Spec, node: Any) -> Any:
+        return (_of_one_write(node), {}) if single and spec.gated else _equipped(spec, node, seed)
+
+    graph = built(specs, starts, seed, equipped=equipped)
     graph.max_supersteps = MOST_SUPERSTEPS
     # Noted here, so that the first life of a graph has no more moments than the next.
     discovery.note_version(registry.replace(graph))
     return graph
+
+
+def _of_one_write(node: Any) -> Any:
+    def proposes(state: Any, ctx: Any) -> Any:
+        returned = node(state, ctx)
+        return replace(returned, update=returned.update[:1])
+
+    return proposes
 
 
 def _equipped(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -107,5 +119,5 @@ def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     return [
         {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
         for row in rows
-        if row.task == request.task
+        if (row.line, row.task) == (request.line, request.task)
     ]

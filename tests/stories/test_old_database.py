@@ -1,4 +1,6 @@
-"""A database that an older version wrote opens, verifies, is read, and every run in it goes on to its end."""
+"""A database that an older version wrote opens, verifies, is read, and every run in it goes on to its end: one that was
+written before the modules were renamed, and one before requests and snapshots were sealed as they are now.
+"""
 
 import gzip
 import json
@@ -14,12 +16,12 @@ from django.db import connection
 
 from tests.house import commands
 from tests.stories.client import Client
-from tests.stories.old_database import graphs
+from tests.stories.old_database import apps, graphs
 from tests.stories.old_database.shapes import shapes
 from tests.support.processes import until, web, worker
 
 pytestmark = pytest.mark.skipif(connection.vendor != "sqlite", reason="the old database is a file of SQLite")
-FIXTURE = Path(graphs.__file__).with_name("countersign.sqlite3.gz")
+FIXTURES = [Path(graphs.__file__).with_name(f"countersign{of}.sqlite3.gz") for of in ("", "-cd6ea50")]
 FOUND = {
     "remembered": "completed",
     "completed": "completed",
@@ -45,12 +47,13 @@ OUTSIDE = ["open paid", "one of two paid", "signed paid", "encrypted paid"]
 class Old:
     """A copy of the old database, what today's code found in it, and the processes that use it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, fixture: Path, folder: Path) -> None:
         self.file, self.outside, self.folder = folder / "old.sqlite3", folder / "outside.log", folder
-        self.file.write_bytes(gzip.decompress(FIXTURE.read_bytes()))
+        self.file.write_bytes(gzip.decompress(fixture.read_bytes()))
         ((self.fork,),) = self.rows("SELECT run_id FROM checkpoints_checkpoint WHERE source = 'fork'")
         self.environment = {
             **graphs.ENVIRONMENT,
+            apps.WIDER: "yes" if fixture == FIXTURES[0] else "no",
             "DJANGO_SETTINGS_MODULE": "tests.stories.old_database.settings",
             "DATABASE_URL": f"sqlite:///{self.file}",
             "COUNTERSIGN_DATA_DIR": str(folder / "data"),
@@ -111,9 +114,9 @@ class Office:
         assert status == 200, answer
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Old:
-    return Old(tmp_path_factory.mktemp("old"))
+@pytest.fixture(scope="module", params=FIXTURES, ids=lambda fixture: fixture.name.partition(".")[0])
+def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Old:
+    return Old(request.param, tmp_path_factory.mktemp("old"))
 
 
 def test_it_is_migrated_and_every_record_in_it_verifies_and_is_read(old: Old) -> None:
@@ -135,11 +138,12 @@ def test_it_is_migrated_and_every_record_in_it_verifies_and_is_read(old: Old) ->
     assert {page: status for page, status in found["shown"].items() if status != 200} == {}
 
 
-def test_what_is_written_today_has_every_key_and_word_that_it_had(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.name.partition(".")[0])
+def test_what_is_written_today_has_every_key_and_word_that_it_had(fixture: Path, tmp_path: Path) -> None:
     before, now, made = tmp_path / "before.sqlite3", tmp_path / "now.sqlite3", tmp_path / "now.sqlite3.gz"
-    done = commands.run(sys.executable, FIXTURE.with_name("make.py"), made)
+    done = commands.run(sys.executable, fixture.with_name("make.py"), made)
     assert done.returncode == 0, done.stdout + done.stderr
-    before.write_bytes(gzip.decompress(FIXTURE.read_bytes()))
+    before.write_bytes(gzip.decompress(fixture.read_bytes()))
     now.write_bytes(gzip.decompress(made.read_bytes()))
     had = shapes(before)
     assert len(had) > 300

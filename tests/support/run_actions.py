@@ -52,9 +52,11 @@ def sign(run: Run, by: User, verdicts: list[Any]) -> Receipt:
 def sign_open(run: Run, by: User, verdict: str, *, requests: int | None = None) -> None:
     """Give every write of the open requests this verdict; of the first `requests` only, by id."""
     asked = ApprovalRequest.objects.filter(run=run, status="open").order_by("node", "visit", "index")[:requests]
-    tasks = {one.task for one in asked}
+    tasks = {(one.line, one.task) for one in asked}
     items = [
-        {"write": str(row.write), "hash": row.hash, "verdict": verdict} for row in pending(run) if row.task in tasks
+        {"write": str(row.write), "hash": row.hash, "verdict": verdict}
+        for row in pending(run)
+        if (row.line, row.task) in tasks
     ]
     reviews.sign(run.id, items, by=by)
 

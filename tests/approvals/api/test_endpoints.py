@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from approvals.models import Decision
+from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from tests.support.api_people import Client
@@ -46,6 +46,15 @@ def test_a_request_shows_each_write_with_its_current_value_and_its_hash(rita: Cl
     assert (letter["value"], letter["current"]) == ("Dear Marta", "")
     assert (notes["bound"], notes["current"]) == (False, ["claim CLM-1"])
     assert len({write["hash"] for write in request["writes"]}) == 3
+
+
+def test_a_request_says_what_its_proposal_was_made_from(rita: Client, paused: Run) -> None:
+    request = request_of(rita)
+    asked = ApprovalRequest.objects.get(id=request["id"])
+    assert (request["ordinal"], request["input_hash"]) == (0, asked.input_hash)
+    before = rita.get(f"checkpoints/{request['prepared_from']}/").json()
+    assert (before["run"], before["alias"]) == (str(paused.id), "CLM-1:at-1")
+    assert before["state"]["scratch"]["notes"] == ["claim CLM-1"]
 
 
 def test_writes_are_decided_one_by_one_and_the_run_goes_on_with_exactly_that(rita: Client, paused: Run) -> None:

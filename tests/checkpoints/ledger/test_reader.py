@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from checkpoints import timeline
 from checkpoints.core import codec
 from checkpoints.core.keyring import ENCRYPTED
 from checkpoints.ledger import reader, run_error
@@ -12,9 +13,12 @@ from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN, protection_of
+from checkpoints.verification import verify_run
 from orchestrator.engine import canonical, ops
+from orchestrator.engine.errors import TamperedRow
 from tests.support.forging import remove, rewrite, tamper
 from tests.support.large_states import large, last
+from tests.support.removed_history import give_snapshot
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import slice_of, started
 
@@ -88,6 +92,37 @@ def the_row_with_the_snapshot_is_gone(run: Run) -> None:
     remove(row(run, 0))
 
 
+def the_seal_of_the_snapshot_is_gone(run: Run) -> None:
+    tamper(row(run, 0), snapshot_seal=None)
+
+
+def the_seal_of_the_snapshot_is_that_of_another_row(run: Run) -> None:
+    other = row(run, 3)
+    give_snapshot(other)
+    tamper(row(run, 0), snapshot_seal=other.snapshot_seal)
+    tamper(row(run, 5), anchor=0)
+
+
+def the_snapshot_of_another_row_with_its_hash_and_seal(run: Run) -> None:
+    other = row(run, 3)
+    give_snapshot(other)
+    tamper(row(run, 0), **{name: getattr(other, name) for name in ("snapshot", "snapshot_hash", "snapshot_seal")})
+    tamper(row(run, 5), anchor=0)
+
+
+def the_snapshot_is_gone_with_its_hash_and_seal(run: Run) -> None:
+    tamper(row(run, 1), snapshot=b"", snapshot_hash="", snapshot_seal=None)
+    tamper(row(run, 5), anchor=1)
+
+
+def the_load_begins_at_a_row_without_a_snapshot(run: Run) -> None:
+    tamper(row(run, 5), anchor=3)
+
+
+def the_load_begins_behind_the_head(run: Run) -> None:
+    tamper(row(run, 5), anchor=1000)
+
+
 def the_head_is_another_row(run: Run) -> None:
     Run.objects.filter(id=run.id).update(head=row(run, 4).id)
 
@@ -106,6 +141,12 @@ FORGERIES: list[Callable[[Run], None]] = [
     what_the_head_shows_of_its_nodes,
     a_row_is_gone,
     the_row_with_the_snapshot_is_gone,
+    the_seal_of_the_snapshot_is_gone,
+    the_seal_of_the_snapshot_is_that_of_another_row,
+    the_snapshot_of_another_row_with_its_hash_and_seal,
+    the_snapshot_is_gone_with_its_hash_and_seal,
+    the_load_begins_at_a_row_without_a_snapshot,
+    the_load_begins_behind_the_head,
     the_head_is_another_row,
     the_head_has_another_seal,
 ]
@@ -119,6 +160,60 @@ def test_no_worker_goes_on_from_what_was_forged(forge: Callable[[Run], None], ru
     assert (stopped.status, stopped.error_code) == ("tampered", "tampered_row")
     assert Checkpoint.objects.filter(run=run).count() == before
     assert run_error.stored_error(stopped)
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_verification_names_what_was_forged(forge: Callable[[Run], None], run: Run) -> None:
+    assert verify_run(run.id) == []
+    forge(run)
+    assert verify_run(run.id) != []
+
+
+@pytest.mark.parametrize("begin", [0, 1, -7])
+def test_a_load_that_was_made_to_begin_earlier_comes_to_the_same_state_and_is_named(begin: int, configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = started(large("earlier", "abcdefgh", snapshot=2))
+    for _ in range(5):
+        run = slice_of(run)
+    head = row(run, 5)
+    assert head.anchor == 4
+    before = timeline.state_at(head.id)
+    tamper(head, anchor=begin)
+    if begin == 1:
+        with pytest.raises(TamperedRow, match="is not the whole of a state to load from"):
+            timeline.state_at(head.id)
+        return
+    assert timeline.state_at(head.id) == before
+    assert any("cannot be loaded from" in fault.reason for fault in verify_run(run.id))
+    again = slice_of(run)
+    assert (again.status, again.head_seq, row(run, 6).anchor) == ("queued", 6, 6)
+
+
+def test_a_load_never_begins_on_another_line(run: Run) -> None:
+    before, rows = timeline.state_at(row(run, 3).id), Checkpoint.objects.filter(run=run, seq__gte=4)
+    protection = protection_of(run)
+    # As if line 2 had departed from checkpoint 3.
+    first, second = rows.order_by("seq")
+    document = reader.document_at(row(run, 3).id)
+    give_snapshot(first, document)
+    rewrite(first, line=2, change=pack_json([ops.put(document)]), parent=row(run, 3).id)
+    rewrite(second, line=2, change=pack_json([]), change_hash=protection.digest(b"[]"))
+    found = row(run, 5)
+    rewrite(found, content_hash=content_hash(found, row(run, 4).content_hash, protection))
+    for begin in (4, 3, 0):
+        tamper(found, anchor=begin)
+        assert [one.seq for one in reader.range_of(found.id)] == [4, 5]
+        assert timeline.state_at(found.id) == before
+
+
+def test_a_recovery_point_that_was_cut_off_from_the_row_before_it_is_refused(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = slice_of(started(large("cut_off", "abcdefgh", checkpoints="none")))
+    head = row(run, 1)
+    assert (head.kept, head.anchor) == (False, 0)
+    assert reader.bytes_of(head, "change").startswith(reader.WHOLE)
+    tamper(head, anchor=1)
+    assert slice_of(run).status == "tampered"
 
 
 def test_a_run_that_nobody_forged_goes_on_from_where_it_was(run: Run) -> None:

@@ -31,7 +31,7 @@ def full_run(tmp_path: Path, people: cast.People) -> Run:
 
 
 @pytest.mark.parametrize(
-    "column", ["label", "facts", "parent_run", "parent_task", "started_at", "ended_at", "cancel_at"]
+    "column", ["label", "facts", "parent_run", "parent_line", "parent_task", "started_at", "ended_at", "cancel_at"]
 )
 def test_a_forged_column_of_a_run_is_named(column: str, full_run: Run) -> None:
     assert verify_run(full_run.id) == []
@@ -40,6 +40,7 @@ def test_a_forged_column_of_a_run_is_named(column: str, full_run: Run) -> None:
         "label": "Approved by the board",
         "facts": {"amount": "1.00"},
         "parent_run": uuid4(),
+        "parent_line": 2,
         "parent_task": "node:1:0",
         "started_at": now - DAY,
         "ended_at": now - DAY,

@@ -26,6 +26,14 @@ def test_a_run_is_started_once_for_a_key_and_the_same_input(olive: Client) -> No
     assert Run.objects.count() == 1
 
 
+def test_a_child_says_which_task_of_its_parent_started_it_and_on_which_line(olive: Client) -> None:
+    parent = a_run()
+    child = a_run(parent_run=parent.id, parent_line=2, parent_task="call:1:0")
+    for run, ties in ((child, (str(parent.id), 2, "call:1:0")), (parent, (None, 0, ""))):
+        shown = olive.get(f"runs/{run.id}/").json()
+        assert (shown["parent_run"], shown["parent_line"], shown["parent_task"]) == ties
+
+
 def test_another_input_for_the_key_is_a_conflict_that_names_the_run(olive: Client) -> None:
     first = olive.post("runs/", BODY).json()
     answer = olive.post("runs/", {**BODY, "input": {"claim_id": "CLM-10"}})

@@ -1,10 +1,15 @@
-"""The old graphs are known by the fingerprints that they had when the old database was made.
+"""The old graphs are known by the fingerprints that they had when the first old database was made.
 
 What a fingerprint covers was narrowed since (docs/versions.md), and the first release comes after that: only these runs
 were ever pinned to the wider ones. So that their rows show that the tables are understood, the graphs keep their names.
 """
 
+import os
+
 from django.apps import AppConfig
+
+WIDER = "OLD_DATABASE_WIDER_FINGERPRINTS"
+"""The variable that says so of a process that goes on with that database: "yes"."""
 
 FINGERPRINTS = {
     "old_remember": "1cd0b98d629721242ac0192b19f2b940d0c57271d66ee2983b1ea1f3dd0c8243",
@@ -26,6 +31,6 @@ class OldDatabase(AppConfig):
         """After the graphs were found: this app is the last."""
         from orchestrator.engine import registry
 
-        for compiled in registry.all():
+        for compiled in registry.all() if os.environ.get(WIDER) == "yes" else ():
             if compiled.name in FINGERPRINTS:
                 compiled.__dict__["fingerprint"] = FINGERPRINTS[compiled.name]
