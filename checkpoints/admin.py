@@ -58,14 +58,26 @@ class ReadOnlyRows(Base):
         return super().get_queryset(request).defer(*[name for name in _binary(self.model) if name != "seal"])
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Not by payloads and seals: bytes are compared with no text."""
-        return lookup.partition("__")[0] not in _binary(self.model) and super().lookup_allowed(lookup, value, request)
+        """Not by payloads and seals: bytes are compared with no text; nor by numbers that no column can hold."""
+        comparable = lookup.partition("__")[0] not in _binary(self.model) and _can_be_held(str(value))
+        return comparable and super().lookup_allowed(lookup, value, request)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.shown
+
+
+def _can_be_held(value: str) -> bool:
+    """Whether a database can compare a number, or each of several with commas between. Text is for Django to judge."""
+    for part in value.split(","):
+        try:
+            if abs(int(part)) >= 2**63:
+                return False
+        except ValueError:
+            continue
+    return True
 
 
 def _binary(model: type[Model]) -> list[str]:

@@ -53,7 +53,7 @@ class WantedForks:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if self.status not in set(Status):
+        if not isinstance(self.status, str) or self.status not in set(Status):
             raise InvalidValue(f"status is one of {', '.join(Status)}", path="status")
         checked_text(self.reason, "reason", most=travel.LONGEST_REASON)
         _check_patch(self.patch)

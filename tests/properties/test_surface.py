@@ -48,6 +48,11 @@ def _surface(run: Run, receipt_of: Mapping[str, Any], by: Any) -> dict[str, tupl
         "runs.resume": (runs.resume, here),
         "runs.cancel": (runs.cancel, here),
         "runs.settle": (runs.settle, {**here, "task": "pay:1:0", "happened": True, "reason": "r"}),
+        "runs.fork": (runs.fork, {"checkpoint": run.head}),
+        "runs.plan": (runs.plan, {"checkpoint": run.head}),
+        "runs.rewind": (runs.rewind, {**here, "checkpoint": run.head}),
+        "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
+        "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),
         "reviews.sign": (reviews.sign, {**here, "decisions": [receipt_of], "by": by}),
         "reviews.decide": (reviews.decide, {"request_id": run.requests.get().id, "decisions": [receipt_of], "by": by}),
         "timeline.list_checkpoints": (timeline.list_checkpoints, here),
@@ -76,7 +81,7 @@ def _surface(run: Run, receipt_of: Mapping[str, Any], by: Any) -> dict[str, tupl
 
 
 NOT_HERE = {
-    "timeline.input_of", "timeline.fault_of_run",
+    "timeline.input_of", "timeline.fault_of_run", "timeline.parent_of",
     "runs.advance", "runs.input_of", "timeline.aliases", "timeline.alias_of", "timeline.snapshot_of",
     "timeline.changes", "timeline.held_at", "timeline.results_at", "timeline.payload_of", "timeline.checkpoint_lines",
 }  # fmt: skip
