@@ -22,8 +22,8 @@ from orchestrator.engine.errors import UNREADABLE
 
 @dataclass(frozen=True, slots=True)
 class DraftChoice:
-    """What was chosen for one write: `verdict` may be empty where only a reason was typed. `fields` are those of its
-    edit form by name, as they were typed. `number` counts the saves.
+    """What was chosen for one write: `verdict` may be empty where only a reason or a value was typed. `fields` are
+    those of its edit form by name, as they were typed, whatever the verdict. `number` counts the saves.
     """
 
     write: str
@@ -36,7 +36,7 @@ class DraftChoice:
 
     @property
     def empty(self) -> bool:
-        return not (self.verdict or self.reason)
+        return not (self.verdict or self.reason or self.fields)
 
 
 def drafts_of(user: Any, run: Run) -> dict[str, DraftChoice]:

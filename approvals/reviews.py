@@ -109,8 +109,7 @@ def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str 
         raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
     require_all_decisions(run.id, run.decisions, exactly=True)
     act = Signing(run=run, by=by, at=timezone.now(), asked=_asked(run, items))
-    for item in items:
-        signing.apply_decision(act, item)
+    signing.apply_decisions(act, items)
     if not act.counted:
         raise signing.refusal(act)
     receipt = Receipt(run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash)
@@ -141,15 +140,15 @@ def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
 
 
 def _write(act: Signing, receipt: Receipt) -> None:
-    """Receipt, edits, decisions, lines and the run's row; and a wake where a gate is settled."""
+    """Receipt, revisions, decisions, lines and the run's row; and a wake where a gate is settled."""
     settled, events = signing.request_outcome(act)
-    for request, texts in signing.edited_requests(act):
-        packed = {name: pack_json(value) for name, value in texts.items()}
+    for request in (one.request for one in act.requests if one.request.id in act.texts):
+        packed = {name: pack_json(value) for name, value in act.texts[request.id].items()}
         request.save(update_fields=sealed_rows.seal_again(request, act.protection, **packed))
     receipt.lines = act.receipt
     sealed_rows.seal(receipt, act.protection)
     receipt.save(force_insert=True)
-    statements.insert_rows(PendingWrite, sealed_rows.seal_and_encrypt(act.edits, act.protection))
+    statements.insert_rows(PendingWrite, sealed_rows.seal_and_encrypt([*act.revised.values()], act.protection))
     first = act.run.event_seq + 1
     for offset, decision in enumerate(act.decisions):
         decision.receipt, decision.event_seq = receipt, first + offset

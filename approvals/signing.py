@@ -3,26 +3,30 @@
 Builds rows, writes none. `approvals.reviews` calls it under the locks of the run and its requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from approvals import permissions
-from approvals.gates.edited_texts import request_texts, shown_after_edit
+from approvals.gates.edited_texts import has_other_texts, request_texts, shown_after_edit
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
 from checkpoints.core.strict_json import shown_key
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
+from checkpoints.models.pending_write import Reason
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine import canonical, registry
-from orchestrator.engine.compile import Compiled
+from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import (
     AlreadyDecided,
     CountersignError,
@@ -52,22 +56,27 @@ class Item:
 
 @dataclass(slots=True)
 class Signing:
-    """One signing under way. `asked` gives each write's request; `settled` are writes that no longer stand open."""
+    """One signing under way. `asked` gives each write's request; `counted` are the items that count, in their order;
+    `revised` the next revisions that it makes, by write; `texts` the new title and facts of requests, by id; `settled`
+    are writes that no longer stand open.
+    """
 
     run: Run
     by: Any
     at: datetime
     asked: dict[UUID, RequestState]
+    counted: list[Item] = field(default_factory=list)
+    revised: dict[UUID, PendingWrite] = field(default_factory=dict)
+    texts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
-    edits: list[PendingWrite] = field(default_factory=list)
     receipt: list[dict[str, Any]] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     checked: set[UUID] = field(default_factory=set)
     settled: set[UUID] = field(default_factory=set)
 
     @property
-    def counted(self) -> bool:
-        return bool(self.decisions)
+    def requests(self) -> list[RequestState]:
+        return list({one.request.id: one for one in self.asked.values()}.values())
 
     @property
     def protection(self) -> Protection:
@@ -130,8 +139,35 @@ def body_hash(run: UUID, items: Sequence[Item], protection: Protection) -> str:
     return protection.digest(canonical.dumps([str(run), body]))
 
 
-def apply_decision(act: Signing, item: Item) -> None:
-    """Let one decision count, or note why it does not. Raises where the whole act must not stand."""
+@dataclass(frozen=True, slots=True)
+class _ItemResult:
+    """An item beside its write as it stands. `result` is empty where it counts, else `facts` say why it does not."""
+
+    item: Item
+    row: PendingWrite
+    result: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
+    """Let each decision count, or note why it does not. Raises where the whole act must not stand."""
+    results = [_result_of(act, item) for item in items]
+    act.counted = [one.item for one in results if not one.result]
+    for one in results:
+        if one.item.verdict == "edit" and not one.result:
+            act.revised[one.row.write] = _edited(act, one.row, one.item)
+    state = cache(lambda: timeline.head_state(act.run.id))
+    for asked in act.requests:
+        if any(row.write in act.revised for row in asked.writes):
+            _renew_texts(act, asked, state)
+    for one in results:
+        if one.result:
+            _note(act, one.item, one.row, one.result, **one.facts)
+        else:
+            _count(act, one.row, one.item)
+
+
+def _result_of(act: Signing, item: Item) -> _ItemResult:
     asked = act.asked.get(item.write)
     if asked is None:
         raise UnknownThing(f"run {act.run.key} has no pending write {item.write}", write=str(item.write))
@@ -139,18 +175,17 @@ def apply_decision(act: Signing, item: Item) -> None:
     row = next(w for w in asked.writes if w.write == item.write)
     standing = asked.standings[item.write]
     if asked.request.status == RequestStatus.WITHDRAWN:
-        _note(act, item, row, "came_back", why="withdrawn")
-    elif standing.settled or asked.request.status != RequestStatus.OPEN:
-        _note(act, item, row, "already", why=standing.verdict, by=_names(asked, item.write))
-    elif item.hash != row.hash:
-        _note(act, item, row, "came_back", why=row.reason)
-    elif item.verdict != "edit" and excludes(policy_of(asked.request), row.author_id, act.by.pk):
-        _note(act, item, row, "excluded", why="four_eyes")
-    else:
-        must = row.channel in asked.request.policy["reason_required"]
-        if item.verdict == "reject" and must and not item.reason.strip():
-            raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
-        _count(act, asked, row, item)
+        return _ItemResult(item, row, "came_back", {"why": "withdrawn"})
+    if standing.settled or asked.request.status != RequestStatus.OPEN:
+        return _ItemResult(item, row, "already", {"why": standing.verdict, "by": _names(asked, item.write)})
+    if item.hash != row.hash:
+        return _ItemResult(item, row, "came_back", {"why": row.reason})
+    if item.verdict != "edit" and excludes(policy_of(asked.request), row.author_id, act.by.pk):
+        return _ItemResult(item, row, "excluded", {"why": "four_eyes"})
+    must = row.channel in asked.request.policy["reason_required"]
+    if item.verdict == "reject" and must and not item.reason.strip():
+        raise InvalidValue("rejecting this write needs a reason", path="reason", write=str(row.write))
+    return _ItemResult(item, row)
 
 
 def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
@@ -167,17 +202,33 @@ def _note(act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any
     act.receipt.append({**line, "verdict": item.verdict, "result": result, **facts})
 
 
-def _count(act: Signing, asked: RequestState, row: PendingWrite, item: Item) -> None:
-    proposed, current = decrypted(row, "value"), row
-    if item.verdict == "edit":
-        compiled = _installed(act.run, row)
-        value = _edited_value(compiled, row, item)
-        shown = shown_after_edit(compiled, row, value)
-        current = pending_writes.edited(
-            row, value=value, shown=shown, author=act.by.pk, at=act.at, protection=act.protection
-        )
-        act.edits.append(current)
-    act.decisions.append(_decision(act, asked.request, current, item, proposed=proposed))
+def _edited(act: Signing, row: PendingWrite, item: Item) -> PendingWrite:
+    compiled = _installed(act.run, row)
+    value = _edited_value(compiled, row, item)
+    shown = shown_after_edit(compiled, row, value)
+    return pending_writes.edited(row, value=value, shown=shown, author=act.by.pk, at=act.at, protection=act.protection)
+
+
+def _renew_texts(act: Signing, asked: RequestState, state: Callable[[], State]) -> None:
+    """Title and facts of a request after this act's edits. Its other writes come back where theirs are others now; a
+    rejected one stays. What this act says of them counts for what they become: who signs it made the new texts.
+    """
+    edits = {write: read_value(row, "value") for write, row in act.revised.items()}
+    texts = request_texts(asked.request, _installed(act.run, asked.writes[0]), asked.writes, edits, state)
+    if not texts:
+        return
+    act.texts[asked.request.id] = texts
+    standings = _after(act, asked)
+    for row in asked.writes:
+        if row.write in act.revised:
+            pending_writes.put_texts(act.revised[row.write], texts, act.protection)
+        elif standings[row.write].verdict != REJECTED and has_other_texts(row, texts):
+            act.revised[row.write] = pending_writes.retold(row, texts=texts, at=act.at, protection=act.protection)
+
+
+def _count(act: Signing, row: PendingWrite, item: Item) -> None:
+    asked, current = act.asked[row.write], act.revised.get(row.write, row)
+    act.decisions.append(_decision(act, asked.request, current, item, proposed=decrypted(row, "value")))
     facts = {"write": str(row.write), "revision": current.revision, "verdict": item.verdict, "hash": item.hash}
     facts["request"] = str(asked.request.id)
     act.events.append(NewEvent("decision_signed", facts, node=row.node, task=row.task, actor=act.by.get_username()))
@@ -226,21 +277,19 @@ def _decision(act: Signing, request: ApprovalRequest, row: PendingWrite, item: I
     )
 
 
-def edited_requests(act: Signing) -> list[tuple[ApprovalRequest, dict[str, Any]]]:
-    """The requests whose title or facts the edits of this act change, with what they are now."""
-    found, edits = [], {row.write: read_value(row, "value") for row in act.edits}
-    for asked in {one.request.id: one for one in act.asked.values()}.values():
-        if any(row.write in edits for row in asked.writes):
-            texts = request_texts(act.run, asked.request, _installed(act.run, asked.writes[0]), asked.writes, edits)
-            if texts:
-                found.append((asked.request, texts))
-    return found
+def _came_back(act: Signing) -> list[NewEvent]:
+    """One line for each write that comes back because the texts beside it changed."""
+    rows = [row for row in act.revised.values() if row.reason == Reason.TEXTS]
+    facts = [{"write": str(row.write), "revision": row.revision, "channel": row.channel} for row in rows]
+    return [NewEvent("texts_changed", one, node=row.node, task=row.task) for row, one in zip(rows, facts, strict=True)]
 
 
 def request_outcome(act: Signing) -> tuple[list[tuple[ApprovalRequest, str]], list[NewEvent]]:
-    """The requests that this act settles, with outcomes, and its lines: one a decision, then one a settled request."""
-    settled, events = [], list(act.events)
-    for asked in {one.request.id: one for one in act.asked.values()}.values():
+    """The requests that this act settles, with outcomes, and its lines: one a decision, then one a write that comes
+    back, then one a settled request.
+    """
+    settled, events = [], [*act.events, *_came_back(act)]
+    for asked in act.requests:
         standings = _after(act, asked)
         _note_standings(act, asked, standings)
         result = outcome(standings.values())
@@ -262,16 +311,16 @@ def _note_standings(act: Signing, asked: RequestState, standings: Mapping[UUID, 
 
 def _after(act: Signing, asked: RequestState) -> dict[UUID, Standing]:
     """Where the request's writes stand once this act's decisions count."""
-    edits = {row.write: row for row in act.edits}
-    rows = [edits.get(row.write, row) for row in asked.writes]
+    rows = [act.revised.get(row.write, row) for row in asked.writes]
+    revision = {row.write: row.revision for row in rows}
     before = Decision.objects.filter(request=asked.request).values_list(
         "write", "revision", "verdict", "by_id", "event_seq"
     )
     given = [Given(*values) for values in before]
     given += [
-        Given(d.write, d.revision, d.verdict, act.by.pk, act.run.event_seq + 1 + n)
-        for n, d in enumerate(act.decisions)
-        if d.request_id == asked.request.id
+        Given(item.write, revision[item.write], item.verdict, act.by.pk, act.run.event_seq + 1 + n)
+        for n, item in enumerate(act.counted)
+        if item.write in revision
     ]
     held = [Held(row.write, row.revision, row.author_id) for row in rows]
     return judge(held, given, policy_of(asked.request))

@@ -18,7 +18,7 @@ from checkpoints.verification import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
-_LINES = ("request_opened", "decision_signed", waivers.LINE, "write_rebased", "request_settled")
+_LINES = ("request_opened", "decision_signed", waivers.LINE, "write_rebased", "texts_changed", "request_settled")
 _CLOSED = {"applied": "gate_applied", "withdrawn": "request_withdrawn", "expired": "request_expired"}
 """The line that says what became of a request, by its status."""
 _DECIDED = {False: "decision_signed", True: waivers.LINE}

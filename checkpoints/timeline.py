@@ -33,7 +33,7 @@ _BY_ADDRESS = ("node", "visit", "index", "position")
 _LISTED = tuple(f.attname for f in Checkpoint._meta.concrete_fields if f.attname not in ("change", "snapshot"))
 _LAST = 2**31 - 1
 """No seq is greater."""
-_WITHOUT_WRITES = frozenset({"held", "rejected", "error", "failed", "unknown", "later"})
+_WITHOUT_WRITES = frozenset({"held", "rejected", "error", "diverged", "failed", "unknown", "later"})
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
 
 

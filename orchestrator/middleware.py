@@ -1,12 +1,21 @@
-"""What pages and API answer, wherever it comes up: to outages, and to addresses that no database can compare."""
+"""What pages and API answer, wherever it comes up: to outages, to addresses that no database can compare, and to forms
+of the Django admin that say a thing twice.
+"""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from approvals.views.page import answer_to_repeated
 from orchestrator.api import problems
 from orchestrator.views.errors import bad_request, unavailable
+
+_INLINE = re.compile(r"^.+-\d+-")
+"""What the fields of an inline begin with: its prefix and the number of its row."""
 
 
 class Outages:
@@ -36,3 +45,40 @@ class Outages:
         found = problems.answer(error)
         wait = {"Retry-After": page.headers["Retry-After"]}
         return found and JsonResponse(found.data, status=503, headers=wait, content_type=problems.MEDIA_TYPE)
+
+
+class AdminForms:
+    """400 for a form of the Django admin that says a thing twice, naming it: else the last would count.
+
+    Lists may come several times: the ticked rows of a list, many-to-many fields, and fields with a widget for several.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]) -> HttpResponse | None:
+        """Before the view, and so before anything is changed."""
+        if request.method != "POST" or "admin" not in getattr(request.resolver_match, "app_names", ()):
+            return None
+        lists = _lists_of(getattr(view, "model_admin", None))
+        return answer_to_repeated(request, {name for name in request.POST if _INLINE.sub("", name) in lists})
+
+
+def _lists_of(model_admin: Any) -> set[str]:
+    """The names of fields that a form of this `ModelAdmin` may say several times; of inlines without their prefix."""
+    found = {ACTION_CHECKBOX_NAME}
+    if model_admin is None:
+        return found
+    if model_admin.actions_on_top and model_admin.actions_on_bottom:
+        found |= {"action", "select_across"}  # both bars are sent, with the one that counts as `index`
+    for one in (model_admin, *model_admin.inlines):
+        found |= {field.name for field in one.model._meta.many_to_many}
+        found |= {name for name, field in one.form.base_fields.items() if _takes_several(field)}
+    return found
+
+
+def _takes_several(field: Field) -> bool:
+    return isinstance(field.widget, MultipleHiddenInput) or getattr(field.widget, "allow_multiple_selected", False)

@@ -56,6 +56,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "orchestrator.middleware.Outages",
+    "orchestrator.middleware.AdminForms",
     "axes.middleware.AxesMiddleware",
 ]
 

@@ -1,22 +1,23 @@
 """What people are shown of a write once somebody edited it: its label, and title and facts of its request.
 
-They are made anew from the gate's templates, so that nobody reads the old amount over the new one.
+They are made anew from the gate's templates, so that nobody reads the old amount over the new one. Title and facts are
+shown beside every write of the request and are part of what is signed: where they change, each of its writes does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from approvals.models import ApprovalRequest
-from checkpoints import timeline
-from checkpoints.models import PendingWrite, Run
+from checkpoints.models import PendingWrite
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate
-from orchestrator.engine.compile import Compiled
+from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.gate import present_edit
-from orchestrator.engine.requests import ShownWrite, texts_after_edit
+from orchestrator.engine.ops import same
+from orchestrator.engine.requests import ShownWrite, reads_proposal, texts_after_edit
 
 
 def gate_of(compiled: Compiled, row: PendingWrite) -> Gate:
@@ -40,21 +41,31 @@ def shown_after_edit(compiled: Compiled, row: PendingWrite, value: Any) -> dict[
 
 
 def request_texts(
-    run: Run, request: ApprovalRequest, compiled: Compiled, rows: Sequence[PendingWrite], edits: Mapping[UUID, Any]
+    request: ApprovalRequest,
+    compiled: Compiled,
+    rows: Sequence[PendingWrite],
+    edits: Mapping[UUID, Any],
+    state: Callable[[], State],
 ) -> dict[str, Any]:
     """Title and facts of a request of which these writes were edited; empty where no template of them reads a proposal.
 
-    `rows` are all its writes, `edits` the new values by write.
+    `rows` are all its writes, `edits` the new values by write; the run's `state` is asked for only where it is needed.
     """
     gate = compiled.nodes[request.node].gate if request.node in compiled.nodes else None
-    if gate is None:
+    if gate is None or not reads_proposal(gate, {row.channel for row in rows}):
         return {}
     writes = [ShownWrite(row.channel, edits.get(row.write, read_value(row, "value")), None) for row in rows]
     return texts_after_edit(
         gate,
         node=request.node,
-        input=run_row.input_of(run),
-        state=timeline.head_state(run.id),
+        input=run_row.input_of(request.run),
+        state=state(),
         writes=writes,
         facts=read_value(request, "facts") or [],
     )
+
+
+def has_other_texts(row: PendingWrite, texts: Mapping[str, Any]) -> bool:
+    """Whether title or facts beside this revision differ from these."""
+    shown = read_value(row, "shown") or {}
+    return any(not same(shown.get(name), text) for name, text in texts.items())

@@ -25,7 +25,7 @@ from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.reduce import Settled, WriteValue
-from orchestrator.engine.requests import WaitingRequest, moved_writes, settle_requests
+from orchestrator.engine.requests import WaitingRequest, as_settled, moved_writes, settle_requests
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -129,6 +129,12 @@ class _StoredRevision:
 
 def _waiting(one: RequestState, protection: Protection) -> WaitingRequest[_StoredRevision]:
     return WaitingRequest(one.task, [_StoredRevision(row, protection) for row in one.writes], one.standings)
+
+
+def settled_of(one: RequestState, protection: Protection) -> Settled:
+    """A settled request as its settlement applies it. Raises `TamperedRow` where its decisions do not settle it."""
+    _require_outcome(one)
+    return as_settled(_waiting(one, protection))
 
 
 def _require_outcome(one: RequestState) -> None:

@@ -120,7 +120,7 @@ def drawing_with(kept: Mapping[str, DraftChoice], drawing: Drawing, writes: int)
     Of few `writes` all are edited field by field; of many only those that somebody asked for, so that the page stays
     light.
     """
-    edits = {write: one for write, one in kept.items() if one.verdict == "edit"}
+    edits = {write: one for write, one in kept.items() if one.verdict == "edit" or one.fields}
     shapes = {write: one.fields[f"d-{write}"] for write, one in edits.items() if f"d-{write}" in one.fields}
     shapes |= drawing.posted
 

@@ -1,6 +1,6 @@
 """Keeping what somebody chose in a review and has not signed: by script as one chooses, or by a button."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, cast
 
@@ -13,11 +13,12 @@ from django.template.loader import render_to_string
 from approvals.drafts import drafts_of, save_drafts
 from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
-from approvals.views import review_form
+from approvals.views import review_form, write_cards
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, single_fields, visible_run
 from approvals.views.review import as_posted, reasons_not_to_sign, requests_of, review_of, show_again
 from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.errors import CountersignError
@@ -40,12 +41,12 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     number = request.POST.get("number", "")
     at = int(number) if number.isdecimal() and len(number) < 16 else 1
     rows = _open_to(user, run, states)
-    found, moved = review_form.drafts_in(request.POST, rows)
+    found, moved = review_form.drafts_in(request.POST, rows, _typed_in(request.POST, run))
     kept = save_drafts(user, run, found, number=at)
     if request.headers.get("X-Fragment"):
         return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409, headers={"X-Newer": "1"})
     if not kept:
-        shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request))
+        shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request.POST))
         controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
         chosen = review_form.choices(request.POST, controls)
         return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
@@ -63,9 +64,24 @@ def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
 
 
 def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
-    found, _ = review_form.drafts_in(posted, _open_to(user, run, load_states(requests_of(run), protection_of(run))))
+    rows = _open_to(user, run, load_states(requests_of(run), protection_of(run)))
+    found, _ = review_form.drafts_in(posted, rows, _typed_in(posted, run))
     newest = max((one.number for one in drafts_of(user, run).values()), default=0)
     save_drafts(user, run, [one for one in found if not one.empty], number=newest + 1)
+
+
+def _typed_in(posted: QueryDict, run: Run) -> Callable[[PendingWrite], bool]:
+    """Tells of a write whether somebody changed its posted edit form; a form that one did not touch is posted too."""
+    compiled, drawing, plain = registry.find_graph(run.fingerprint), as_posted(posted), posted.dict()
+
+    def is_typed(row: PendingWrite) -> bool:
+        if compiled is None or row.channel not in compiled.channels:
+            return False
+        value = read_value(row, "value")
+        control = write_cards.control_of(compiled, row, value, drawing)
+        return control is not None and not review_form.is_as_drawn(control, plain, value)
+
+    return is_typed
 
 
 def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, PendingWrite]:

@@ -3,22 +3,25 @@
 Pure over rows that were read; it decides nothing. Where it cannot know it says "may".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 from approvals.drafts import DraftChoice
-from approvals.gates.edited_texts import gate_of
+from approvals.gates.edited_texts import gate_of, has_other_texts, request_texts
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
 from approvals.views.card_pages import Drawing, drawing_with
 from approvals.views.consequences import Fate, Line, lines_after
 from approvals.views.write_cards import title_of
+from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_value
-from orchestrator.engine.compile import Compiled
+from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.effect import APPROVED, REJECTED
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.gate import present_edit
@@ -39,13 +42,20 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class _Drafted:
-    """A write with the draft on it: what it would be called, its amount, and why it could not be signed."""
+    """A write with the draft on it: what it would be called, its amount, the value of an edit, and why it could not be
+    signed.
+    """
 
     row: PendingWrite
     draft: DraftChoice | None
     title: str
     amount: str = ""
     wrong: str = ""
+    value: Any = None
+
+    @property
+    def edits(self) -> bool:
+        return self.draft is not None and self.draft.verdict == "edit"
 
 
 def drafted_outcome(
@@ -58,10 +68,12 @@ def drafted_outcome(
     """What happens when `by` signs these drafts now. Drafts for other revisions than the newest are none."""
     found = Next()
     drawing = drawing_with(drafts, _UNASKED, sum(len(one.writes) for one in states))
+    state = cache(lambda: timeline.head_state(states[0].request.run_id))
     for one in states:
         if one.request.status == RequestStatus.OPEN:
             writes = [_drafted(one, row, compiled, drafts.get(str(row.write)), drawing) for row in one.writes]
-            _add_request(found, compiled, one, writes, [d for d in made if d.request_id == one.request.id], by)
+            own = [d for d in made if d.request_id == one.request.id]
+            _add_request(found, compiled, one, writes, own, by, _beside_other_texts(compiled, one, writes, state))
     return found
 
 
@@ -88,7 +100,8 @@ def _drafted(
         return _Drafted(row, draft, title_of(row, shown), amount, error.message)
     again = present_edit(gate_of(compiled, row), row.channel, value, original=proposed, shown=shown)
     edited = "" if again.get("money") is None else str(again["money"])
-    return _Drafted(row, draft, title_of(row, again), f"{edited} instead of {amount}" if edited != amount else amount)
+    amount = f"{edited} instead of {amount}" if edited != amount else amount
+    return _Drafted(row, draft, title_of(row, again), amount, value=value)
 
 
 def _add_request(
@@ -98,10 +111,15 @@ def _add_request(
     writes: Sequence[_Drafted],
     made: Sequence[Decision],
     by: int | None,
+    retold: Collection[UUID],
 ) -> None:
-    after = _standings(one, writes, made, by)
+    after = _standings(one, writes, made, by, retold)
     for each in writes:
-        if each.draft is not None:
+        lost = len(one.standings[each.row.write].by) if each.row.write in retold else 0
+        if each.draft is None and lost and after[each.row.write].verdict != REJECTED:
+            text = f"Your edit changes the title or the facts beside it. Signatures that no longer count: {lost}."
+            found.now.append(Line(each.title, text, icon="clock"))
+        elif each.draft is not None:
             found.now.append(_line_of(each, one, after[each.row.write]))
         elif after[each.row.write].verdict == REJECTED and not one.standings[each.row.write].settled:
             found.now.append(Line(each.title, "Rejected with it: all or nothing.", icon="x"))
@@ -118,17 +136,28 @@ def _add_request(
 WHEN = {"approved": "all is approved", "rejected": "all is rejected", "partial": "some is approved and some rejected"}
 
 
+def _beside_other_texts(
+    compiled: Compiled | None, one: RequestState, writes: Sequence[_Drafted], state: Callable[[], State]
+) -> set[UUID]:
+    """The writes that come back when these drafts are signed: an edit changes the title or the facts beside them."""
+    edits = {each.row.write: each.value for each in writes if each.edits and not each.wrong}
+    if compiled is None or not edits:
+        return set()
+    texts = request_texts(one.request, compiled, one.writes, edits, state)
+    return {row.write for row in one.writes if row.write not in edits and has_other_texts(row, texts)}
+
+
 def _standings(
-    one: RequestState, writes: Sequence[_Drafted], made: Sequence[Decision], by: int | None
+    one: RequestState, writes: Sequence[_Drafted], made: Sequence[Decision], by: int | None, retold: Collection[UUID]
 ) -> dict[UUID, Standing]:
     given = [Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in made]
     held = []
-    for row, draft in ((each.row, each.draft) for each in writes):
-        edits = draft is not None and draft.verdict == "edit"
-        revision, author = (row.revision + 1, by) if edits else (row.revision, row.author_id)
-        held.append(Held(row.write, revision, author))
-        if draft is not None:
-            given.append(Given(row.write, revision, draft.verdict, by, LATEST))
+    for each in writes:
+        row = each.row
+        revision = row.revision + 1 if each.edits or row.write in retold else row.revision
+        held.append(Held(row.write, revision, by if each.edits else row.author_id))
+        if each.draft is not None:
+            given.append(Given(row.write, revision, each.draft.verdict, by, LATEST))
     return judge(held, given, policy_of(one.request))
 
 

@@ -58,16 +58,21 @@ def single_fields(*, repeated: Collection[str] = ()) -> Callable[[View], View]:
     def wrap(view: View) -> View:
         @wraps(view)
         def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            given: list[tuple[str, Sized]] = [*request.POST.lists(), *request.FILES.lists()]
-            try:
-                refuse_repeated(name for name, each in given if name not in repeated for _ in range(len(each)))
-            except NotStrict as error:
-                return error_page(request, "Sent twice", f"The field {error}. Nothing was changed.", status=400)
-            return view(request, *args, **kwargs)
+            return answer_to_repeated(request, repeated) or view(request, *args, **kwargs)
 
         return page
 
     return wrap
+
+
+def answer_to_repeated(request: HttpRequest, repeated: Collection[str]) -> HttpResponse | None:
+    """The page that refuses a form in which a field or file but these stands twice, and names it; else None."""
+    given: list[tuple[str, Sized]] = [*request.POST.lists(), *request.FILES.lists()]
+    try:
+        refuse_repeated(name for name, each in given if name not in repeated for _ in range(len(each)))
+    except NotStrict as error:
+        return error_page(request, "Sent twice", f"The field {error}. Nothing was changed.", status=400)
+    return None
 
 
 def read_number(text: str) -> int | None:

@@ -1,4 +1,8 @@
-"""The receipt of a signing: a stable address whose meaning never changes."""
+"""The receipt of a signing: a stable address whose meaning never changes.
+
+Who signed keeps the right to his verdicts and what became of them. What they were about is shown to those who may see
+the run, as everywhere.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,8 +30,10 @@ LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": 
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
     "rebase": "Came back: its current value moved after it was proposed.",
+    "texts": "Came back: an edit of another write changed the title or the facts beside it.",
     "withdrawn": "Not counted: the question was withdrawn.",
 }
+CLOSED = "You may not see this run any more, so your receipt shows your verdicts without what they were about."
 KEPT = "Your edit is what is proposed now. It counts as nobody's approval: under four eyes somebody else must sign it."
 EXCLUDED = "Not counted: you had edited this write, and under four eyes somebody else must approve or reject it."
 
@@ -59,22 +65,27 @@ class Line:
 @login_required
 @require_safe
 def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
-    """What was signed, what came back, and where to go on. For who signed, and who may read the audit log."""
+    """What was signed, what came back, and where to go on. For who signed, and for who may read the audit log and see
+    the run. Who signed and may not see the run any more is shown verdicts and results alone.
+    """
     receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
-    if receipt is None or not (receipt.by_id == request.user.pk or permissions.may(request.user, "view_audit")):
+    if receipt is None:
         raise Http404("there is no such receipt")
-    lines = _lines(receipt)
+    seen = permissions.may_see_run(request.user, receipt.run)
+    if receipt.by_id != request.user.pk and not (seen and permissions.may(request.user, "view_audit")):
+        raise Http404("there is no such receipt")
+    lines = _lines(receipt) if seen else _verdicts(receipt)
     came_back = [line for line in lines if line.result == "came_back"]
-    still_open = ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
+    still_open = seen and ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
         "receipt": receipt,
         "fault": fault_of(receipt, protection_of(receipt.run)),
-        "run": receipt.run,
+        "run": receipt.run if seen else None,
         "lines": lines,
         "title": _title(lines),
         "came_back": came_back,
         "still_open": still_open,
-        "now": _now(bool(came_back), still_open),
+        "now": _now(bool(came_back), still_open) if seen else CLOSED,
         "next": inbox.waiting_for(request.user).exclude(run=receipt.run).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
@@ -107,6 +118,12 @@ def _lines(receipt: Receipt) -> list[Line]:
     return [_line(number, line, revisions, names, protection) for number, line in enumerate(receipt.lines, start=1)]
 
 
+def _verdicts(receipt: Receipt) -> list[Line]:
+    """The lines without anything of the run: no label, no value, no row of it is read."""
+    names = names_of(account for line in receipt.lines for account in line.get("by") or ())
+    return [_plain(number, line, names, label=f"Write {number}") for number, line in enumerate(receipt.lines, start=1)]
+
+
 def _line(
     number: int,
     kept: dict[str, Any],
@@ -114,18 +131,7 @@ def _line(
     names: Mapping[str, str],
     protection: Protection,
 ) -> Line:
-    word, icon = LOOKS[kept["verdict"]]
-    line = Line(
-        number,
-        write=kept["write"],
-        hash=kept["hash"],
-        result=kept["result"],
-        word=word,
-        icon=icon,
-        verdict=kept["verdict"],
-        text=_text(kept, names),
-        label=kept.get("label") or kept["write"],
-    )
+    line = _plain(number, kept, names, label=kept.get("label") or kept["write"])
     row, first = revisions.get((line.write, kept["revision"])), revisions.get((line.write, 1))
     try:
         if row is not None:
@@ -135,6 +141,21 @@ def _line(
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."
     return line
+
+
+def _plain(number: int, kept: dict[str, Any], names: Mapping[str, str], *, label: str) -> Line:
+    word, icon = LOOKS[kept["verdict"]]
+    return Line(
+        number,
+        write=kept["write"],
+        hash=kept["hash"],
+        result=kept["result"],
+        word=word,
+        icon=icon,
+        verdict=kept["verdict"],
+        text=_text(kept, names),
+        label=label,
+    )
 
 
 def _fill(line: Line, row: PendingWrite, first: PendingWrite | None) -> None:

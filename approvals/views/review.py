@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.templatetags.static import static
 from django.urls import reverse
@@ -180,7 +180,7 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
     seen, key = request.POST.getlist("seen"), request.POST.get("key", "")[:200]
-    shown = review_of(run, request.user, key=key, drawing=as_posted(request), seen=seen)
+    shown = review_of(run, request.user, key=key, drawing=as_posted(request.POST), seen=seen)
     controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
     chosen = review_form.choices(request.POST, controls)
     if review_form.unreadable(list(chosen.values())):
@@ -205,20 +205,19 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
     key = uuid4().hex if spent else request.POST.get("key", "")
     seen, now = request.POST.getlist("seen"), visible_run(request.user, run.id)
-    shown = review_of(now, request.user, key=key, drawing=as_posted(request), seen=seen)
+    shown = review_of(now, request.user, key=key, drawing=as_posted(request.POST), seen=seen)
     return show_again(request, shown, chosen, error)
 
 
-def as_posted(request: HttpRequest) -> Drawing:
+def as_posted(posted: QueryDict) -> Drawing:
     """The edit forms that were posted, each of which says which form it is; one that was chosen without having been
     drawn is drawn now.
     """
-    drawn = {name.removeprefix("e-").partition(".")[0] for name in request.POST if name.startswith("e-")}
-    posted = request.POST
+    drawn = {name.removeprefix("e-").partition(".")[0] for name in posted if name.startswith("e-")}
     shapes = {name.removeprefix("d-"): str(one) for name, one in posted.items() if name.startswith("d-")}
     return Drawing(
         fields=lambda write: shapes[write] == FIELDS if write in shapes else f"e-{write}" not in posted,
-        asked=lambda write: write in drawn or request.POST.get(f"v-{write}") == "edit",
+        asked=lambda write: write in drawn or posted.get(f"v-{write}") == "edit",
         posted=shapes,
     )
 

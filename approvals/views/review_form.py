@@ -1,6 +1,6 @@
 """What the review form posts, as decisions; and what a person chose, kept for when the page must be shown again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from approvals.drafts import DraftChoice
 from approvals.forms import reading
 from approvals.forms.controls import Control
 from checkpoints.models import PendingWrite
+from orchestrator.engine.ops import same
 
 VERDICTS = ("approve", "edit", "reject")
 
@@ -67,9 +68,12 @@ def _choice(posted: Mapping[str, Any], write: str, verdict: str, control: Contro
     return choice
 
 
-def drafts_in(posted: QueryDict, rows: Mapping[str, PendingWrite]) -> tuple[list[DraftChoice], list[str]]:
+def drafts_in(
+    posted: QueryDict, rows: Mapping[str, PendingWrite], is_typed: Callable[[PendingWrite], bool]
+) -> tuple[list[DraftChoice], list[str]]:
     """What the posted form chose, as drafts, and the writes that have changed since it was drawn. `rows` are the writes
-    that this person may decide, by id; what is posted for others is not kept.
+    that this person may decide, by id; what is posted for others is not kept. Of an edit form that was not chosen the
+    fields are kept where `is_typed` says that somebody changed one.
     """
     found, moved, plain = [], [], posted.dict()
     for write in dict.fromkeys(posted.getlist("write")):
@@ -82,15 +86,26 @@ def drafts_in(posted: QueryDict, rows: Mapping[str, PendingWrite]) -> tuple[list
         verdict = verdict if verdict in VERDICTS else ""
         reason = str(plain.get(f"r-{write}", ""))[:10_000]
         names = (n for n in plain if n == f"d-{write}" or n == f"e-{write}" or n.startswith(f"e-{write}."))
-        fields = {name: str(plain[name]) for name in names} if verdict == "edit" else {}
+        fields = {name: str(plain[name]) for name in names}
+        fields = fields if verdict == "edit" or (fields and is_typed(row)) else {}
         found.append(DraftChoice(write, row.revision, row.hash, verdict, reason, fields))
     return found, moved
+
+
+def is_as_drawn(control: Control, posted: Mapping[str, Any], value: Any) -> bool:
+    """Whether an edit form that was drawn for this value was posted without a change. Fills the control in."""
+    return same(reading.read_form(control, posted), value) and not reading.errors(control)
 
 
 def choice_of(draft: DraftChoice, control: Control | None) -> Choice:
     """What a draft chose, with its edit form filled in as it was typed."""
     own = {f"h-{draft.write}": draft.hash, f"r-{draft.write}": draft.reason}
-    return _choice({**draft.fields, **own}, draft.write, draft.verdict, control if draft.verdict == "edit" else None)
+    return _choice(
+        {**draft.fields, **own},
+        draft.write,
+        draft.verdict,
+        control if draft.fields or draft.verdict == "edit" else None,
+    )
 
 
 def _is_drawn(posted: Mapping[str, Any], write: str) -> bool:

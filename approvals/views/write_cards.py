@@ -38,6 +38,12 @@ class Viewer:
 
 
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
+STALE = {
+    "rebase": "Its current value moved after it was proposed, so it needs to be decided anew.",
+    "edit": "A reviewer edited this. You decide on the edited value.",
+    "texts": "An edit of another write changed the title or the facts above, so it needs to be decided anew.",
+}
+"""What is said of an open write by the reason of its revision."""
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
 
 
@@ -326,9 +332,7 @@ def _say(reversible: Any, channel: str) -> str:
 
 
 def _stale(row: PendingWrite) -> str:
-    if row.reason == "rebase":
-        return "Its current value moved after it was proposed, so it needs to be decided anew."
-    return "A reviewer edited this. You decide on the edited value." if row.reason == "edit" else ""
+    return STALE.get(row.reason, "")
 
 
 def control_of(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:

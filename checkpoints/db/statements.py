@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import JSONField, Model, Value
 from django.db.models.sql import UpdateQuery
 from django.utils import timezone
@@ -84,12 +85,20 @@ def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
             cursor.execute(text, params)
 
 
-def insert_while(row: Model, held: type[Model], where: Mapping[str, Any], *, lock: bool = True) -> bool:
+def insert_while(
+    row: Model,
+    held: type[Model],
+    where: Mapping[str, Any],
+    *,
+    lock: bool = True,
+    using: BaseDatabaseWrapper | None = None,
+) -> bool:
     """Insert a new row if there is one of `held` whose fields equal `where`, which stays so until the transaction ends:
     on PostgreSQL that row is locked against changes, without `lock` it is not; on SQLite whoever inserts is the only
-    one who writes. One statement. False: there is none, and nothing was inserted.
+    one who writes. One statement, on the connection `using` where one is given. False: there is none, and nothing was
+    inserted.
     """
-    now, model = connections[DEFAULT_DB_ALIAS], type(row)
+    now, model = using or connections[DEFAULT_DB_ALIAS], type(row)
     params = params_of(model, [row], now.vendor) + [to_driver(value, now.vendor) for value in where.values()]
     with now.cursor() as cursor:
         cursor.execute(_insert_while_sql(model, held, tuple(where), now.vendor, lock), params)

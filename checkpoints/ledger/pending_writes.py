@@ -83,6 +83,23 @@ def rebased(row: PendingWrite, *, base: Base, at: datetime, protection: Protecti
     return _filled(_next(row), value, base, Reason.REBASE, author=author, at=at, protection=protection)
 
 
+def retold(row: PendingWrite, *, texts: Mapping[str, Any], at: datetime, protection: Protection) -> PendingWrite:
+    """The next revision, beside which other texts (title, facts) are shown. Value, base and author stay."""
+    fresh, value = _next(row), sealed_columns.read_value(row, "value")
+    fresh.shown = _with_texts(fresh, texts)
+    return _filled(fresh, value, base_of(row), Reason.TEXTS, author=row.author_id, at=at, protection=protection)
+
+
+def put_texts(row: PendingWrite, texts: Mapping[str, Any], protection: Protection) -> None:
+    """Put title and facts beside a revision that was made here and not inserted yet."""
+    row.shown = _with_texts(row, texts)
+    row.hash = hash_of(row, protection)
+
+
+def _with_texts(row: PendingWrite, texts: Mapping[str, Any]) -> bytes:
+    return pack_json({**(sealed_columns.read_value(row, "shown") or {}), **texts})
+
+
 def _next(row: PendingWrite) -> PendingWrite:
     copied = (
         "write", "run_id", "line", "node", "visit", "index", "position", "channel", "label", "policy_hash", "superstep",

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from checkpoints.core.status import Status
 from checkpoints.db import statements
+from checkpoints.db.second_connection import open_second_connection
 from checkpoints.memory.shelf import Shelf, off_the_loop
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord, Run
 from checkpoints.models.checkpoint import Source
@@ -119,10 +120,15 @@ class ReplayingShelf:
         """Under the fence, in one statement. Raises `IntegrityError`, `StaleLease`."""
         lease = self.lease
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
-        # An atomic task has its own fence, last; two that held the run's row until then would wait for each other. In
-        # a transaction that the node began by itself the row stays locked until its end.
-        with transaction.atomic() if connection.in_atomic_block else nullcontext():
-            inserted = statements.insert_while(row, Run, held, lock=not self.atomic)
+        if connection.in_atomic_block and not self.atomic and connection.vendor == "postgresql":
+            # The node began this transaction by itself. A record in it would keep the run's row locked, so that nobody
+            # signs, cancels or renews the lease until it ends; and it would go with a rollback, though it was read.
+            with open_second_connection() as apart:
+                inserted = statements.insert_while(row, Run, held, using=apart)
+        else:
+            # An atomic task has its own fence, last; it locks the run's row then, and not before.
+            with transaction.atomic() if connection.in_atomic_block else nullcontext():
+                inserted = statements.insert_while(row, Run, held, lock=not self.atomic)
         if not inserted:
             raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
 

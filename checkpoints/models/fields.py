@@ -5,6 +5,7 @@ PostgreSQL reads the text of a check anew whenever a row is written. The 18 of a
 its work there.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
@@ -93,3 +94,11 @@ class OfTask(models.Model):
 def task_columns(run: UUID, line: int, task: Task) -> dict[str, Any]:
     """The columns that say which task a row belongs to."""
     return {"run_id": run, "line": line, "node": task.node, "visit": task.visit, "index": task.index}
+
+
+def of_tasks(run: UUID, line: int, tasks: Iterable[Task]) -> models.Q:
+    """The filter for the rows of these tasks."""
+    wanted = models.Q(pk__in=[])
+    for task in tasks:
+        wanted |= models.Q(**task_columns(run, line, task))
+    return wanted

@@ -15,6 +15,7 @@ class Reason(models.TextChoices):
     PROPOSAL = "proposal"
     EDIT = "edit"
     REBASE = "rebase"
+    TEXTS = "texts"
 
 
 class PendingWrite(OfTask, Sealed):

@@ -4,7 +4,8 @@ The command `verify_runs`, its job and `runs.resume` call `verify_run`. What oth
 themselves: they add an examiner to `EXAMINERS` when they are ready.
 """
 
-from itertools import islice
+from itertools import chain, islice
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -23,7 +24,7 @@ from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.removed_history import removed_history
 from checkpoints.verification.run import ended, run_row
 from checkpoints.verification.timeline import timeline
-from checkpoints.verification.uploads import uploaded
+from checkpoints.verification.uploads import files_named, uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
 __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "verify_run"]
@@ -31,22 +32,31 @@ __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "ve
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, uploaded, ended]
-"""Who looks at a run, in order: the first fault found is the one that is named."""
+EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, ended]
+"""Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 
 
 def verify_run(run_id: UUID | str, *, most: int = MOST_FAULTS) -> list[Fault]:
     """What is wrong with a run, the first place first, at most so many; empty where all is as it was written.
 
-    Raises `UnknownThing`. A run that goes on meanwhile is looked at again, in the end under its lock.
+    Raises `UnknownThing`. A run that goes on meanwhile is looked at again, in the end under its lock. Uploaded files
+    are read once, and never under the lock: their bytes and what names them do not change while a run goes on.
     """
-    run_id = uuid_of(run_id, "run")
     checked_number(most, "most", least=1)
+    subject, faults, files = _rows_examined(uuid_of(run_id, "run"), most)
+    return list(islice(chain(faults, uploaded(subject, files)), most))
+
+
+Examined = tuple[Subject, list[Fault], list[dict[str, Any]]]
+"""A run, the faults of its rows, and the references to files in its input."""
+
+
+def _rows_examined(run_id: UUID, most: int) -> Examined:
     for _ in range(TRIES):
         run = _row(Run.objects.all(), run_id)
-        faults = _examined(run, most)
-        if not faults or not (_moved(run) or _may_be_elsewhere(faults)):
-            return faults
+        found = _examined(run, most)
+        if not found[1] or not (_moved(run) or _may_be_elsewhere(found[1])):
+            return found
     with transaction.atomic():
         return _examined(_row(Run.objects.select_for_update(), run_id), most)
 
@@ -58,14 +68,16 @@ def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
     return run
 
 
-def _examined(run: Run, most: int) -> list[Fault]:
+def _examined(run: Run, most: int) -> Examined:
     protection = protection_of(run)
     try:
         protection.digest(b"")
     except WrongKey as error:
-        return [Subject(run, protection).refused(run, error)]
+        subject = Subject(run, protection)
+        return subject, [subject.refused(run, error)], []
     subject = Subject(run, protection, removed_history(run.id, protection))
-    return list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
+    faults = list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
+    return subject, faults, files_named(subject)
 
 
 def _moved(run: Run) -> bool:

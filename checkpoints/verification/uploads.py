@@ -1,6 +1,7 @@
 """The uploaded files that a run's input names: whether their bytes are those that it was started with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from checkpoints import uploads
 from checkpoints.models import Upload
@@ -9,13 +10,17 @@ from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine.errors import CountersignError, PayloadLost, PayloadsUnavailable, UnknownThing
 
 
-def uploaded(subject: Subject) -> Iterator[Fault]:
-    """Each file is read chunk by chunk, whatever its size."""
+def files_named(subject: Subject) -> list[dict[str, Any]]:
+    """The references in a run's input; none where it cannot be read, which the examiner of the run's row has named."""
     try:
-        given = sealed_columns.read_value(subject.run, "input")
+        return uploads.refs_in(sealed_columns.read_value(subject.run, "input"))
     except CountersignError:
-        return  # which the examiner of the run's row has named
-    for ref in uploads.refs_in(given):
+        return []
+
+
+def uploaded(subject: Subject, files: Iterable[dict[str, Any]]) -> Iterator[Fault]:
+    """Each file is read chunk by chunk, whatever its size."""
+    for ref in files:
         what = f"{Upload._meta.db_table} {ref['file']}"
         try:
             uploads.verify_ref(ref)

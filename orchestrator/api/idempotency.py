@@ -2,7 +2,8 @@
 
 A record is (user, method, path, key) -> hash of the body, answer. Answers 2xx, 409 and 410 are kept for seven days.
 Of two at once the second waits for the first one's transaction. A body or an answer may be of an encrypted run, so the
-hash is keyed, and the answer is encrypted wherever there is a key to do so.
+hash is keyed, and the answer is encrypted wherever there is a key to do so. Who may not see the run any more is given
+no answer again: it is unknown, as everywhere.
 """
 
 import functools
@@ -11,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
@@ -20,6 +22,8 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from approvals.api.endpoints import visible_request
+from approvals.permissions import visible_run
 from checkpoints.conf import keyring
 from checkpoints.db.outage import is_outage
 from checkpoints.sealing import sealed_rows
@@ -65,6 +69,7 @@ def idempotent(post: Post) -> Post:
         with transaction.atomic():
             record = _claimed(request, key, body)
             if record.status is not None:
+                _require_visible(request, **kwargs)
                 return _again(record)
             response = _answered(view, post, request, *args, **kwargs)
             _keep(record, response)
@@ -109,6 +114,14 @@ def _keep(record: IdempotencyRecord, response: Response) -> None:
         record.save(update_fields=["status", "answer"])
     else:
         record.delete()
+
+
+def _require_visible(request: Request, *, run: str = "", request_id: UUID | None = None, **_: Any) -> None:
+    """Raise `UnknownThing` where who asks may not see any more what the address names: the answer tells of it."""
+    if run:
+        visible_run(request.user, run)
+    if request_id is not None:
+        visible_request(request.user, request_id)
 
 
 def _again(record: IdempotencyRecord) -> Response:

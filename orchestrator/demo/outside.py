@@ -10,7 +10,8 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from approvals.permissions import visible_runs
+from approvals.permissions import visible_among
+from checkpoints.models import Run
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.models import ImportedRow
 
@@ -50,5 +51,6 @@ def _imports(user: Any) -> list[dict[str, Any]]:
     corrected = Count("id", filter=Q(corrected=True))
     rows = ImportedRow.objects.order_by().values("run").annotate(rows=Count("id"), corrected=corrected, at=Max("at"))
     found = list(rows.order_by("-at")[:SHOWN])
-    keys = dict(visible_runs(user).filter(id__in=[one["run"] for one in found]).values_list("id", "key"))
+    of_rows = Run.objects.filter(id__in=[one["run"] for one in found])
+    keys = dict(visible_among(user, of_rows).values_list("id", "key"))
     return [{**one, "key": keys[one["run"]]} for one in found if one["run"] in keys]

@@ -54,6 +54,7 @@ EVENTS = {
     "request_opened": "asks for a review",
     "write_edited": "write edited",
     "write_rebased": "write came back, its current value moved",
+    "texts_changed": "write came back, an edit changed the title or the facts beside it",
     "decision_signed": "decision signed",
     "request_settled": "review settled",
     "run_paused": "run paused",

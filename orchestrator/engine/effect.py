@@ -17,5 +17,8 @@ WORDS = {
 
 APPROVED, REJECTED, PARTIAL, ERROR = "approved", "rejected", "partial", "error"
 
+DIVERGED = "diverged"
+"""How a branch of a replay ends for which nothing was recorded. No edge names it."""
+
 OUTCOMES = (APPROVED, REJECTED, PARTIAL, ERROR)
 """What an edge's `when=` may name."""

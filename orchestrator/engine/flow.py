@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.definition import label_text
-from orchestrator.engine.effect import APPROVED, ERROR, REJECTED
+from orchestrator.engine.effect import APPROVED, DIVERGED, ERROR, REJECTED
 from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, visit_key
 from orchestrator.engine.frozen import frozen
@@ -61,6 +61,9 @@ class Flow:
         statuses = [part.status for part in parts]
         if "gated" in statuses:
             self._waiting[visit_key(node, visit)] = parts
+            return
+        if DIVERGED in statuses:
+            self.finished.append(Finished(node, visit, DIVERGED, ()))
             return
         if ERROR in statuses:
             error, taken = parts[statuses.index(ERROR)].error, self._compiled.ways[node].error

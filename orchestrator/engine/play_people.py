@@ -5,17 +5,19 @@ Requests, revisions and decisions are kept here in memory; what they come to is 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from orchestrator.engine.base import Base
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import InvalidValue, UnknownThing
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.gate import Gate, present, present_edit
 from orchestrator.engine.identity import Task, write_id
+from orchestrator.engine.ops import same
 from orchestrator.engine.output import WriteValue
 from orchestrator.engine.reduce import HeldWrite, Settled
 from orchestrator.engine.requests import (
@@ -229,7 +231,8 @@ class Reviewers:
 
     def _take(self, one: _PlayedRequest, answers: Mapping[int, Any], state: State) -> None:
         """Let the answers count that are about open writes; what is settled stays as it is."""
-        standings = one.stands().standings
+        standings, revisions = one.stands().standings, [write.revision for write in one.writes]
+        answered = len(one.given)
         for position, answer in answers.items():
             if position not in range(len(one.writes)):
                 raise UnknownThing(f"{one.task} has no write at position {position}", task=str(one.task))
@@ -241,11 +244,15 @@ class Reviewers:
                 raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(one.task))
             if not standings[write.write].settled:
                 self._count(one, write, verdict, value)
-        if any(_verdict_of(answer) == "edit" for answer in answers.values()):
-            self._show_anew(one, state)
+        if any(given.verdict == "edit" for given in one.given[answered:]):
+            edited = {one.writes[n].write for n, before in enumerate(revisions) if one.writes[n].revision > before}
+            self._show_anew(one, state, edited, answered)
 
-    def _show_anew(self, one: _PlayedRequest, state: State) -> None:
-        """Title and facts after an edit."""
+    def _show_anew(self, one: _PlayedRequest, state: State, edited: set[UUID], answered: int) -> None:
+        """Title and facts after an edit. The other writes come back where these are others now, a rejected one stays;
+        what was answered with the edit, from the number `answered` on, counts for what they become.
+        """
+        before = {name: one.shown[name] for name in ("title", "facts")}
         writes = [ShownWrite(write.channel, write.value, None) for write in one.writes]
         one.shown |= texts_after_edit(
             self._gate(one.task.node),
@@ -255,6 +262,16 @@ class Reviewers:
             writes=writes,
             facts=one.shown["facts"],
         )
+        if same(before, {name: one.shown[name] for name in before}):
+            return
+        standings = one.stands().standings
+        back = {w.write for w in one.writes if w.write not in edited and standings[w.write].verdict != REJECTED}
+        for write in one.writes:
+            write.revision += write.write in back
+        one.given[answered:] = [
+            replace(given, revision=given.revision + 1) if given.write in back else given
+            for given in one.given[answered:]
+        ]
 
     def _count(self, one: _PlayedRequest, write: _HeldRevision, verdict: str, value: Any) -> None:
         if verdict == "edit":
@@ -266,10 +283,6 @@ class Reviewers:
             write.shown, write.label = shown, str(shown["label"])
         self._seq += 1
         one.given.append(Given(write.write, write.revision, verdict, DECIDER, self._seq))
-
-
-def _verdict_of(answer: Any) -> Any:
-    return answer if isinstance(answer, str) or answer is None else next(iter(answer), None)
 
 
 def waiting_tasks(compiled: Compiled, frontier: Frontier) -> list[Task]:

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.effect import APPROVED, ERROR
+from orchestrator.engine.effect import APPROVED, DIVERGED, ERROR
 from orchestrator.engine.errors import ConflictingWrites, CountersignError, InvalidValue
 from orchestrator.engine.flow import Finished, Flow
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, visit_key, visit_of
@@ -32,7 +32,7 @@ __all__ = [
 @frozen
 class Result:
     """How a task ended. `gated`: its writes are held and nothing flows. `error`: it takes the error edge. `outcome`
-    "approved": its gate needed nobody.
+    "approved": its gate needed nobody; "diverged": a replay ends here.
     """
 
     output: Output | None = None
@@ -172,6 +172,8 @@ def _at(state: State, channel: str) -> Json:
 def _part(compiled: Compiled, task: Task, result: Result) -> Part:
     if result.error is not None:
         return Part(ERROR, error=result.error)
+    if result.outcome == DIVERGED:
+        return Part(DIVERGED)
     output = result.output or NOTHING
     status = "gated" if result.gated else APPROVED if compiled.nodes[task.node].gated else "done"
     return Part(status, output.goto, output.sends)

@@ -93,7 +93,7 @@ def settle_requests(
     """
     ready = sorted((one for one in asked if one.outcome), key=lambda one: one.last_seq)
     current = [one for one in ready if not any(_is_moved(write, compiled, state) for write in one.approved)]
-    settled, _ = settleable(compiled, frontier, state, [_settled(one) for one in current])
+    settled, _ = settleable(compiled, frontier, state, [as_settled(one) for one in current])
     return settled
 
 
@@ -110,7 +110,8 @@ def _is_moved(write: Revision, compiled: Compiled, state: State) -> bool:
     return not write.stands_on(Base.read(compiled, state, write.channel, shows=write.shows))
 
 
-def _settled(one: WaitingRequest[R]) -> Settled:
+def as_settled(one: WaitingRequest[R]) -> Settled:
+    """A request whose writes are settled, as a settlement applies it."""
     shows = {name for write in one.approved for name in write.shows}
     return Settled(one.task, tuple(write.applied() for write in one.approved), str(one.outcome), tuple(sorted(shows)))
 
@@ -130,17 +131,18 @@ def texts_after_edit(
     `writes` as they are now; of the `facts` that it has, those stay that read none.
     """
     channels = {one.channel for one in writes}
-    if not _reads_proposal(gate, channels):
+    if not reads_proposal(gate, channels):
         return {}
     made = present(gate, node=node, input=input, state=state, writes=writes)
     again = [
-        new if _reads_proposal(Gate(facts=[fact]), channels) else old
+        new if reads_proposal(Gate(facts=[fact]), channels) else old
         for fact, new, old in zip(gate.facts, made["facts"], facts, strict=False)
     ]
     return {"title": made["title"], "facts": again if len(again) == len(facts) else list(facts)}
 
 
-def _reads_proposal(gate: Gate, channels: set[str]) -> bool:
+def reads_proposal(gate: Gate, channels: set[str]) -> bool:
+    """Whether title or facts of a gate read what is proposed for these channels."""
     return any(path.partition(".")[0] in {*channels, "proposal"} for path in paths_of(gate))
 
 

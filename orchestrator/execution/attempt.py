@@ -52,6 +52,7 @@ class SuperstepContext:
     input: Any
     heart: Heartbeat
     starts: Sequence[Start] = ()
+    memory_of: Callable[[Task], Memory] | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     conf: Conf = field(default_factory=conf)
     _seen: dict[str, bytes] = field(default_factory=dict)
@@ -292,7 +293,8 @@ class Attempt:
 
     def _remember(self) -> Memory:
         if self._memory is None:
-            self._memory = open_memory(self.context.lease, self.context.graph, self.task)
+            own = self.context.memory_of
+            self._memory = own(self.task) if own else open_memory(self.context.lease, self.context.graph, self.task)
         return self._memory
 
     def _ask_checkpoint(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import Error
 
 from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
-from approvals.gates.settlement import Rebasing, rebase_writes, settle_gates
+from approvals.gates.settlement import Rebasing, Settlement, rebase_writes, settle_gates
 from approvals.gates.waivers import NotNeeded, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from approvals.models import RequestStatus
@@ -29,7 +29,7 @@ from orchestrator.engine.effect import PURE
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, ending
-from orchestrator.engine.reduce import HeldWrite, Step, settle_step
+from orchestrator.engine.reduce import HeldWrite, Settled, Step, settle_step
 from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
@@ -134,7 +134,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
     held = [write for write in step.held if write.task in reached]
-    memory = execution_memory.check_landings(lease, graph, step.memory, held=held, outputs=outputs, at=at)
+    memory = _landed(session, step, held=held, outputs=outputs, at=at)
     state = _state_reviewers_see(session, step, memory, held)
     opening = prepare_requests(lease, graph, reached, step.held, Moment(state, number, session.input, at))
     rebased = rebase_writes(session.open_requests(), graph, state, at=at, protection=lease.protection)
@@ -153,6 +153,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     run_update = RunUpdate(status, _place(session, step.frontier, after), new_tape)
     passed = _not_needed(session, kept, at)
     events = [*passed.events, *summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
+    events += session.replay.events(kept) if session.replay is not None else []
     events += [*opening.events, *rebased.events, *_status_events(session, status, step.frontier)]
     journaled = any(graph.nodes[task.node].journaled for task in kept)
     listing = journal.list_update(lease, session.head.next_seq) if journaled else None
@@ -163,6 +164,8 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
 def _not_needed(session: Session, kept: Mapping[Task, FinishedTask], at: datetime) -> NotNeeded:
     """What the system decides on tasks whose gates needed nobody."""
     passed = {task: one.output.writes for task, one in kept.items() if one.passed and one.output}
+    if session.replay is not None:
+        passed = {}
     first = ledger.first_event_seq(session.lease)
     return prepare_not_needed(session.lease, passed, session.head.payload.state, first_seq=first, at=at)
 
@@ -180,8 +183,10 @@ def _is_kept(session: Session, worked: SuperstepResult, after: Planned, *, opens
     return keep_policy.stays(session.graph.checkpoints, superstep)
 
 
-def commit_settlement(session: Session) -> bool:
-    """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens."""
+def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> bool:
+    """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens. A replay
+    says what it settles.
+    """
     lease, graph = session.lease, session.graph
 
     def act() -> tuple[Head, str]:
@@ -189,7 +194,9 @@ def commit_settlement(session: Session) -> bool:
         before = session.head.payload.state
         channels = execution_memory.held_channels(session.open_requests())
         state = execution_memory.memory_values(lease.protection, before, channels)
-        settlement = settle_gates(session.asked, graph, session.frontier, state, lease.protection)
+        settlement = Settlement([*replayed], [])
+        if not replayed:
+            settlement = settle_gates(session.asked, graph, session.frontier, state, lease.protection)
         others = [one for one in session.asked if one.request not in settlement.requests]
         if not settlement.settled:
             rebased = rebase_writes(others, graph, state, at=at, protection=lease.protection)
@@ -245,8 +252,10 @@ def gates_to_ask(
     session: Session, context: SuperstepContext, kept: Mapping[Task, FinishedTask], before: OpenSuperstep
 ) -> dict[Task, ReachedGate]:
     """The gates that are asked now: those of kept tasks whose requests are not open yet. `context` is what the tasks
-    read.
+    read. A replay asks nobody.
     """
+    if session.replay is not None:
+        return {}
     asked = {task: one for task, one in kept.items() if one.gated and task not in before.asked}
     if not asked:
         return {}
@@ -273,9 +282,16 @@ def _as_a_whole(session: Session, task: Task, one: FinishedTask) -> bool:
 def _settled_memory(session: Session, step: Step, at: datetime) -> MemoryChanges:
     """What a settlement writes to memory. Raises `ConcurrentUpdate` where memory changed: the next look re-bases it."""
     try:
-        return execution_memory.check_landings(session.lease, session.graph, step.memory, at=at)
+        return _landed(session, step, at=at)
     except MemoryConflict as conflict:
         raise ConcurrentUpdate from conflict
+
+
+def _landed(session: Session, step: Step, **how: Any) -> MemoryChanges:
+    """What a commit does to memory. What a replay remembers is in its checkpoint alone. Raises `MemoryConflict`."""
+    if session.replay is not None:
+        return execution_memory.NOTHING
+    return execution_memory.check_landings(session.lease, session.graph, step.memory, **how)
 
 
 def _state_reviewers_see(session: Session, step: Step, memory: MemoryChanges, held: Sequence[HeldWrite] = ()) -> State:
@@ -291,6 +307,8 @@ def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from:
     if after.starts:
         return Status.RUNNING
     status = Status(ending(session.graph, frontier))
+    if session.replay is not None and status == Status.PAUSED:
+        return Status.RUNNING  # what was decided is applied next
     asked = session.open_requests()
     waits = [a for a in asked if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
     return Status.RUNNING if status == Status.PAUSED and waits else status
@@ -311,6 +329,7 @@ def _payload(session: Session, step: Step, ran: list[tuple[str, int]], superstep
         diagnostics.after(before.diagnostics, ran, supersteps=supersteps),
         step.frontier.to_json(),
         {**before.versions, **dict.fromkeys(step.changes, seq)},
+        session.overlay_after(step.memory),
     )
 
 

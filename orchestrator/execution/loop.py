@@ -25,6 +25,7 @@ from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import RunUpdate
 from checkpoints.lines import line_row
 from checkpoints.memory import read_records
+from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row
@@ -40,13 +41,14 @@ from orchestrator.engine.errors import (
     UnknownBackend,
     WrongKey,
 )
-from orchestrator.engine.plan import Planned, check_limits, plan
-from orchestrator.engine.reduce import reduce_step
+from orchestrator.engine.plan import Planned, Start, check_limits, plan
+from orchestrator.engine.reduce import Settled, reduce_step
 from orchestrator.execution import cancellation, commit, failed_save, failure_commit, open_superstep, summary
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import Draining, Executor, TaskOutcome
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
+from orchestrator.execution.replay import Replay
 from orchestrator.execution.session import Session, SuperstepResult, retry_when_log_moved
 from orchestrator.execution.task_outcome import finished_task
 
@@ -193,13 +195,13 @@ def _open_session(lease: Lease) -> Session | None:
         message = f"{lease.claims - 1} workers began this run and got no further"
         _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
         return None
-    return Session(lease, graph, head, given, entries=entries, stops=_stops_of(lease))
-
-
-def _stops_of(lease: Lease) -> frozenset[str]:
-    """The nodes that wait for a yes on this line. One query, none where nothing departed."""
+    session = Session(lease, graph, head, given, entries=entries)
+    # One query, none where nothing departed.
     row = line_row(lease, lease.line) if lease.departed else None
-    return frozenset(row.stops if row else ())
+    if row is not None:
+        session.stops = frozenset(row.stops)
+        session.replay = Replay(lease, graph, row) if row.travel == Travel.REPLAY else None
+    return session
 
 
 def _leave_or_judge(lease: Lease) -> None:
@@ -222,11 +224,14 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
     before = OpenSuperstep.from_json(session.head.payload.open)
     try:
         # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
-        if not (before.superstep or session.entries) and session.has_settled_gate():
-            return commit.commit_settlement(session)
+        if not (before.superstep or session.entries):
+            settled = _replays(session, idle=False)
+            if settled or session.has_settled_gate():
+                return commit.commit_settlement(session, settled)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
-            return commit.commit_rest(session)
+            settled = _replays(session, idle=True)
+            return commit.commit_settlement(session, settled) if settled else commit.commit_rest(session)
         check_limits(session.graph, planned, session.lease.superstep + 1)
         return _superstep(session, planned, before, heart, draining)
     except (StaleLease, Draining, TamperedRow, WrongKey, SaveFailed):
@@ -234,6 +239,12 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
     except CountersignError as error:
         ours = commit.await_commit(session)
         return not ours or failure_commit.commit_failure(session, open_superstep.error_json(error))
+
+
+def _replays(session: Session, *, idle: bool) -> list[Settled]:
+    """The gates that a replay settles now, as its origin did."""
+    replay = session.replay
+    return replay.due(session.frontier, session.lease.superstep, idle=idle) if replay is not None else []
 
 
 def _next_superstep(session: Session, before: OpenSuperstep) -> Planned:
@@ -245,6 +256,16 @@ def _next_superstep(session: Session, before: OpenSuperstep) -> Planned:
     planned = plan(session.graph, session.frontier)
     left = {start.task.node for start in planned.starts if start.task not in before.results}
     return Planned((), session.frontier) if left & session.stops else planned
+
+
+def _recorded(session: Session, context: SuperstepContext, todo: Sequence[Start]) -> dict[Task, FinishedTask]:
+    """Of a replay the tasks that do not run, with what was recorded of them; of any other run none."""
+    replay = session.replay
+    if replay is None:
+        return {}
+    replay.overlay = session.overlay_after().get("overlay", {})
+    context.memory_of = replay.memory_of
+    return replay.outcomes(context, todo)
 
 
 class _Again(Exception):
@@ -270,12 +291,14 @@ def _run_tasks(
     state, starts = session.head.payload.state, planned.starts
     context = SuperstepContext(session.lease, session.graph, state, session.input, heart, starts)
     todo = [start for start in starts if start.task not in before.results]
+    recorded = _recorded(session, context, todo)
+    todo = [start for start in todo if start.task not in recorded]
     executor = Executor(session.lease, session.graph, context, heart, draining)
     begun = time.monotonic()
     finishes = executor.run(todo, session.entries, before.tries, before.due)
     session.retried = [*session.retried, *executor.retried]
     took_ms = int((time.monotonic() - begun) * 1000)
-    kept = dict(before.results)
+    kept = {**before.results, **recorded}
     for task, finish in finishes.items():
         found = finished_task(session, task, finish)
         if found is not None:

@@ -11,6 +11,7 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.effect import DIVERGED
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import ErrorInfo
@@ -22,7 +23,8 @@ from orchestrator.execution.secrets import writable
 class FinishedTask:
     """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
 
-    `guard` names the node whose gate holds it, where that is not its own.
+    `guard` names the node whose gate holds it, where that is not its own. `diverged`: why a replay ends here, as {why,
+    path}.
     """
 
     output: Output | None = None
@@ -33,9 +35,12 @@ class FinishedTask:
     guard: str | None = None
     attempt: int = 1
     ms: int = 0
+    diverged: dict[str, Any] | None = None
 
     def result(self) -> Result:
         """As the engine reduces it."""
+        if self.diverged is not None:
+            return Result(outcome=DIVERGED)
         return Result(self.output, self.error, self.gated, "approved" if self.passed else None)
 
     def held(self, task: Task) -> list[HeldWrite]:
@@ -52,13 +57,15 @@ class FinishedTask:
             "guard": self.guard,
             "attempt": self.attempt,
             "ms": self.ms,
+            **({} if self.diverged is None else {"diverged": self.diverged}),
         }
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> "FinishedTask":
         output = Output.from_json(kept["output"]) if kept["output"] is not None else None
         error = ErrorInfo.from_json(kept["error"]) if kept["error"] is not None else None
-        return cls(output, error, **{name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")})
+        own = {name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")}
+        return cls(output, error, **own, diverged=kept.get("diverged"))
 
 
 @frozen

@@ -1,6 +1,6 @@
 """One run laid out for work, between the runner and its commits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,15 +10,18 @@ from approvals.models import RequestStatus
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head
+from checkpoints.memory.replay_shelf import overlay_after
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
+from orchestrator.engine.trace import Landing
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
+from orchestrator.execution.replay import Replay
 
 T = TypeVar("T")
 
@@ -54,6 +57,7 @@ class Session:
     `entries` are the journal entries of a superstep that was cut off, `asked` the open requests, `retried` the attempts
     of this superstep that were followed by another. `next_plan` is what the last commit planned, so that it is planned
     once; `pending_commit` is that commit while it is on its way. `stops` are nodes that do not start without a yes.
+    `replay` knows what was recorded, where nothing outside is done.
     """
 
     lease: Lease
@@ -67,6 +71,7 @@ class Session:
     planned: Planned | None = None
     pending_commit: PendingCommit | None = None
     stops: frozenset[str] = frozenset()
+    replay: Replay | None = None
 
     @property
     def frontier(self) -> Frontier:
@@ -85,6 +90,8 @@ class Session:
 
     def open_requests(self) -> list[RequestState]:
         """The requests that wait on this line; read anew only where something moved since the last look."""
+        if self.replay is not None:
+            return []
         if self.lease.moved:
             payload = self.head.payload
             waits = payload.frontier["waiting"] or payload.open
@@ -92,6 +99,13 @@ class Session:
             self.asked = settlement.waiting_requests(self.lease, tasks) if tasks else []
             self.lease.moved = False
         return self.asked
+
+    def overlay_after(self, landings: Sequence[Landing] = ()) -> dict[str, Any]:
+        """What the next checkpoint's `open` carries of a replay's own memory: nothing for any other run."""
+        if self.replay is None:
+            return {}
+        overlay = overlay_after(self.head.payload.open.get("overlay", {}), landings)
+        return {"overlay": overlay} if overlay else {}
 
     def has_settled_gate(self) -> bool:
         """Whether a settled gate waits to be applied."""

@@ -15,7 +15,7 @@ from orchestrator.engine.trace import LIVE
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask
 
-_RANKS = ["", "done", "held", "later", "error", "failed", "unknown"]
+_RANKS = ["", "done", "held", "later", "error", "diverged", "failed", "unknown"]
 """Outcomes of tasks, the worst last: a node's entry has the worst of its tasks."""
 
 
@@ -30,7 +30,7 @@ def node_entries(graph: Compiled, kept: Mapping[Task, FinishedTask]) -> list[dic
             entry["effect"] = "read"
         entry["tasks"] += 1
         entry["ms"] = max(entry["ms"], one.ms)
-        outcome = "error" if one.error else "held" if one.gated else "done"
+        outcome = "diverged" if one.diverged else "error" if one.error else "held" if one.gated else "done"
         entry["outcome"] = max(entry["outcome"], outcome, key=_RANKS.index)
     return sorted(found.values(), key=lambda e: (graph.order[e["node"]], e["visit"]))
 
@@ -79,12 +79,14 @@ def status_events(status: str, frontier: Frontier, stopped: Sequence[str] = ()) 
 
 
 def task_events(kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
-    """Lines for what was out of the ordinary in a superstep: errors that took their edge."""
+    """Lines for what was out of the ordinary in a superstep: errors that took their edge, branches that diverged."""
     events = []
     for task, one in kept.items():
         if one.error:
             facts = {"type": one.error.type, "message": one.error.message, "attempt": one.error.attempt}
             events.append(NewEvent("task_failed", {**facts, "edge": "error"}, node=task.node, task=str(task)))
+        if one.diverged:
+            events.append(NewEvent("task_diverged", one.diverged, node=task.node, task=str(task)))
     return events
 
 

@@ -65,8 +65,8 @@ async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
     wanted = list(runs)
 
     def look() -> dict[UUID, int]:
-        seen = permissions.visible_runs(current_person(scope)).filter(id__in=wanted)
-        return dict(Run.objects.filter(id__in=seen.values("id")).values_list("id", "event_seq"))
+        seen = permissions.visible_among(current_person(scope), Run.objects.filter(id__in=wanted))
+        return dict(seen.values_list("id", "event_seq"))
 
     return await _in_thread(look)
 

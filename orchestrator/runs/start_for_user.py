@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
-from approvals.permissions import may, visible_runs
+from approvals.permissions import may, may_see_run
 from checkpoints.models import Run
 from orchestrator.engine.errors import Forbidden, InvalidValue, KeyConflict
 from orchestrator.runs.verbs import StartRequest, start_or_find
@@ -42,7 +42,7 @@ def start_for(asked: StartRequest, *, on_behalf_of: str | None = None) -> tuple[
 
 
 def _require_visible(user: Any, run: Run) -> None:
-    if not visible_runs(user).filter(id=run.id).exists():
+    if not may_see_run(user, run):
         raise KeyConflict("this key is taken")
 
 

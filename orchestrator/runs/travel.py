@@ -22,10 +22,12 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.departure import NewLine
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import jobs, leases
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.discovery import note_version
 from orchestrator.engine.compile import Compiled
@@ -164,6 +166,41 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
     return run
 
 
+def replay(checkpoint: UUID | str, *, reason: str = "", by: AbstractBaseUser | None = None) -> Run:
+    """A new run from a checkpoint that has no outside: pure and read nodes run again, of all others the recorded
+    outcome is taken where the input is the same. `replay_report` tells where it went another way.
+
+    Raises as `fork` does.
+    """
+    wanted = Wanted(Travel.REPLAY, reason=reason, by=by)
+    point = load_departure(checkpoint)
+    with locked(point.run.id, by=by):
+        _require_there(point)
+        new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
+        run = _forked(point, lay_over(point, None), [], new, Place(uuid7(), None, Status.QUEUED))
+    run.refresh_from_db()
+    return run
+
+
+def replay_report(run_id: UUID | str) -> dict[str, Any]:
+    """What a replay came to: {run, origin, status, reused: [task], diverged: [{task, why, path}]}, in order.
+
+    `why` is other_input, with the first path that the task saw otherwise, or no_record. Raises `UnknownThing`, and
+    `InvalidValue` for a run that is no replay.
+    """
+    run = get(run_id)
+    row = lines.line_row(run, 1)
+    if row is None or row.travel != Travel.REPLAY:
+        raise InvalidValue(f"run {run.key} is no replay", path="run")
+    events = list(RunEvent.objects.filter(run=run.id, type__in=["results_reused", "task_diverged"]).order_by("seq"))
+    sealed_rows.verify_rows(events, protection_of(run))
+    told = [(event, read_value(event, "payload")) for event in events]
+    reused = [task for event, facts in told if event.type == "results_reused" for task in facts["tasks"]]
+    diverged = [{"task": event.task, **facts} for event, facts in told if event.type == "task_diverged"]
+    origin = {"run": str(row.departure_run), "checkpoint": str(row.departure)}
+    return {"run": str(run.id), "origin": origin, "status": run.status, "reused": reused, "diverged": diverged}
+
+
 def rewind(
     run_id: UUID | str,
     checkpoint: UUID | str,
@@ -202,6 +239,8 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     if point.run.id != run.id:
         raise unknown_thing("checkpoint of this run", point.checkpoint.id)
     _require_at_rest(run)
+    if (first := lines.line_row(run, 1)) is not None and first.travel == Travel.REPLAY:
+        raise WrongStatus(f"run {run.key} is a replay, which has no outside; fork it instead", status=run.status)
     if point.graph.fingerprint != run.fingerprint:
         message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
         raise IncompatibleGraph(message, graph=run.graph)

@@ -71,7 +71,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
 def runs_rows(request: HttpRequest) -> HttpResponse:
     """The named rows alone, for a list that is on the screen."""
     wanted = list(_uuids(request.GET.getlist("id")[:PAGE]))
-    runs = permissions.visible_runs(request.user).filter(id__in=wanted).only(*COLUMNS)
+    runs = permissions.visible_among(request.user, Run.objects.filter(id__in=wanted)).only(*COLUMNS)
     return render(request, "orchestrator/_run_rows.html", {"rows": runs}, section="runs")
 
 

@@ -63,7 +63,7 @@ def test_an_older_save_never_replaces_a_newer_one(run: Run, people: cast.People)
     for number in (1, 2):
         assert not save_drafts(people.reviewer, run, [chosen(verdict="reject")], number=number)
     assert drafts_of(people.reviewer, run)[WRITE].verdict == "approve"
-    assert save_drafts(people.reviewer, run, [chosen(verdict="", reason="")], number=3)
+    assert save_drafts(people.reviewer, run, [chosen(verdict="", reason="", fields={})], number=3)
     assert drafts_of(people.reviewer, run) == {}
 
 

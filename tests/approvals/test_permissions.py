@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
+from django.db import connection
 from django.utils import timezone
 
-from approvals import permissions
+from approvals import inbox, permissions
+from approvals.models import ApprovalRequest, RequestReviewer
+from checkpoints.core.ids import uuid7
 from checkpoints.models import Run, TaskResult
 from orchestrator.engine.errors import UnknownThing
 from tests.support.cast import People, UserFactory
@@ -54,6 +57,78 @@ def test_a_run_that_names_somebody_twice_is_seen_once(people: People, claims: Gr
     a_request(run, "group:claims", "user:rita")
     a_request(run, "user:rita")
     assert permissions.visible_runs(people.reviewer).count() == 1
+
+
+OTHERS = 6000
+"""Runs of other people, each with a request."""
+
+
+@pytest.fixture
+def crowded(people: People, claims: Group) -> list[Run]:
+    """Two runs of the reviewer's among many of others, of whom each is asked by a group of his own and by `others`."""
+    others = User.objects.bulk_create([User(username=f"other-{n}") for n in range(1000)])
+    stamp = timezone.now()
+    rows = [
+        Run(
+            id=uuid7(),
+            key=f"other-{n}",
+            graph="claim_payout",
+            version="1",
+            created_at=stamp,
+            started_by=others[n % 1000],
+        )
+        for n in range(OTHERS)
+    ]
+    Run.objects.bulk_create(rows, batch_size=500)
+    task = {"line": 1, "visit": 1, "index": 0, "superstep": 1, "quorum": 1, "writes": 1, "opened_at": stamp}
+    asked = [
+        ApprovalRequest(run=run, node="ask", graph="claim_payout", title=b"", facts=b"", policy={}, **task)
+        for run in rows
+    ]
+    ApprovalRequest.objects.bulk_create(asked, batch_size=500)
+    principals = [(one, name) for n, one in enumerate(asked) for name in ("group:others", f"group:{n % 1000}")]
+    RequestReviewer.objects.bulk_create([RequestReviewer(request=one, principal=name) for one, name in principals])
+    own, asks = a_run(started_by=people.reviewer), a_run()
+    a_request(asks, "group:claims")
+    with connection.cursor() as cursor:
+        for model in (Run, ApprovalRequest, RequestReviewer):
+            cursor.execute(f"ANALYZE {model._meta.db_table}")
+    return [own, asks]
+
+
+def _scanned(rows: Any) -> list[str]:
+    """The steps of the query's plan that go through a whole table or index."""
+    plan = str(rows.explain()).splitlines()
+    whole = ("Seq Scan",) if connection.vendor == "postgresql" else ("SCAN checkpoints_", "SCAN approvals_", "SCAN U")
+    return [step for step in plan if any(word in step for word in whole)]
+
+
+def test_what_one_may_see_costs_nothing_because_of_the_runs_of_others(people: People, crowded: list[Run]) -> None:
+    rita = people.reviewer
+    assert seen(rita) == set(crowded)
+    listed = permissions.visible_runs(rita)
+    for rows in (listed[:25], listed.filter(graph="claim_payout")[:25], listed.order_by().values("graph").distinct()):
+        assert _scanned(rows) == []
+    assert _scanned(inbox.visible_requests(rita)[:25]) == []
+
+
+def test_whether_one_may_see_a_run_costs_nothing_because_of_all_others_that_he_may_see(
+    people: People, crowded: list[Run]
+) -> None:
+    people.reviewer.groups.add(Group.objects.create(name="others"))
+    rita = User.objects.get(pk=people.reviewer.pk)
+    wanted = Run.objects.filter(id__in=[run.id for run in crowded])
+    assert set(permissions.visible_among(rita, wanted)) == set(crowded)
+    assert _scanned(permissions.visible_among(rita, wanted)) == []
+    assert permissions.visible_run(rita, crowded[0].key) == crowded[0]
+
+
+def test_a_few_runs_and_all_runs_are_seen_by_the_same_rule(people: People, claims: Group) -> None:
+    runs = [a_run(started_by=people.nobody), a_run(), a_run()]
+    a_request(runs[1], "group:claims", "user:rita")
+    inactive = UserFactory(is_active=False)
+    for user in (people.nobody, people.reviewer, people.auditor, inactive, AnonymousUser()):
+        assert set(permissions.visible_among(user, Run.objects.all())) == seen(user)
 
 
 def test_strangers_and_inactive_people_see_nothing(people: People) -> None:

@@ -1,17 +1,22 @@
 """What a signature is bound to, and that nobody changes a decision afterwards."""
 
+from typing import Any
+
 import pytest
 
 from approvals import reviews
 from approvals.models import Decision
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
-from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
+from orchestrator.engine import END, START, Fact, Gate, Write
+from orchestrator.engine.errors import InvalidValue, StaleProposal, TamperedRow, WrongStatus
 from tests.support import cast, run_actions
 from tests.support.decisions import paused_run
-from tests.support.run_actions import pending, request, sign
+from tests.support.run_actions import log, pending, request, sign
+from tests.support.small_graphs import advanced, graph
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,3 +58,86 @@ def test_nothing_is_decided_in_a_run_that_is_over_or_refused(status: str, people
     with pytest.raises(WrongStatus):
         sign(run, rita, ["approve"])
     assert not Decision.objects.exists()
+
+
+def _titled(title: str, facts: tuple[Fact, ...] = (), *, encrypted: bool = False, **gate: Any) -> Run:
+    """A run whose request has three writes, with what their title and facts say of the letter."""
+    made = graph("titled", encrypted=encrypted)
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], title=title, facts=facts, **gate))
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "old"), Write("notes", ["a"]), Write("notes", ["b"])]
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    return advanced(made)
+
+
+def _shown(run: Run) -> list[tuple[int, str, Any]]:
+    """Of each write its revision, why it was made, and the title and facts beside it."""
+    texts = [read_value(row, "shown") for row in pending(run)]
+    kept = [(one["title"], [fact["value"] for fact in one["facts"]]) for one in texts]
+    return [(row.revision, row.reason, *text) for row, text in zip(pending(run), kept, strict=True)]
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize(
+    ("title", "facts", "now"),
+    [
+        ("Send {proposal.letter}?", (), ("Send new?", [])),
+        ("Send?", (Fact("Letter", "letter"),), ("Send?", ["new"])),
+    ],
+)
+def test_writes_come_back_when_an_edit_changes_the_texts_beside_them(
+    title: str, facts: tuple[Fact, ...], now: Any, encrypted: bool, people: cast.People, configure: Any
+) -> None:
+    configure(ENCRYPTION_KEYS={"one": b"k" * 32})
+    run, rita = _titled(title, facts, encrypted=encrypted), run_actions.reviewer(people.reviewer)
+    other = run_actions.reviewer(people.second_reviewer)
+    sign(run, rita, [None, "approve", None])
+    seen = [row.hash for row in pending(run)]
+    sign(run, other, [("edit", "new"), None, None])
+    assert _shown(run) == [(2, "edit", *now), (2, "texts", *now), (2, "texts", *now)]
+    assert request(run).status == "open", "an approval counts for what its signer saw"
+    assert log(run)[-3:] == ["decision_signed", "texts_changed", "texts_changed"]
+    stale = [{"write": str(pending(run)[1].write), "hash": seen[1], "verdict": "approve"}]
+    with pytest.raises(StaleProposal) as refused:
+        reviews.sign(run.id, stale, by=rita)
+    assert refused.value.facts["events"][0]["why"] == "texts"
+    sign(run, rita, [None, "approve", "approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert verify_run(run.id) == []
+
+
+def test_a_rejected_write_stays_rejected_when_the_texts_beside_it_change(people: cast.People) -> None:
+    run, rita = _titled("Send {proposal.letter}?"), run_actions.reviewer(people.reviewer)
+    sign(run, rita, [None, "reject", None])
+    sign(run, rita, [("edit", "new"), None, "reject"])
+    assert [one[:2] for one in _shown(run)] == [(2, "edit"), (1, "proposal"), (1, "proposal")]
+    assert request(run).status == "settled"
+
+
+@pytest.mark.parametrize("title", ["Send?", "Send {input.number}?", "Add {proposal.notes}?"])
+def test_an_edit_that_changes_no_text_brings_nothing_back(title: str, people: cast.People) -> None:
+    run, rita = _titled(title), run_actions.reviewer(people.reviewer)
+    sign(run, rita, [None, "approve", "approve"])
+    sign(run, rita, [("edit", "new"), None, None])
+    assert [one[:2] for one in _shown(run)] == [(2, "edit"), (1, "proposal"), (1, "proposal")]
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_what_is_signed_with_an_edit_counts_for_the_texts_that_it_makes(people: cast.People) -> None:
+    run, rita = _titled("Send {proposal.letter}?", quorum=2), run_actions.reviewer(people.reviewer)
+    receipt = sign(run, rita, [("edit", "new"), "approve", "reject"])
+    newest = {str(row.write): row for row in pending(run)}
+    assert [(one["result"], one["revision"]) for one in receipt.lines] == [
+        ("counted", 2),
+        ("counted", 2),
+        ("counted", 1),
+    ]
+    assert [one["hash"] == newest[one["write"]].hash for one in receipt.lines] == [True] * 3
+    assert [row.revision for row in Decision.objects.order_by("event_seq")] == [2, 2, 1]
+    sign(run, run_actions.reviewer(people.second_reviewer), ["approve", "approve", None])
+    run = runs.advance(run.id)
+    assert (run.status, run_actions.state(run)["letter"]) == (Status.COMPLETED, "new")
+    assert run_actions.state(run)["notes"] == ["a"]

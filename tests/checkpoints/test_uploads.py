@@ -1,16 +1,20 @@
 """A file is what the run was started with, or nobody reads it."""
 
 import tracemalloc
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.files.storage import FileSystemStorage
+from django.db import connection
+from django.db.models import F
 from pydantic import BaseModel
 
-from checkpoints import uploads
-from checkpoints.models import Upload
-from checkpoints.verification import verify_run
+from checkpoints import uploads, verification
+from checkpoints.models import Run, Upload
+from checkpoints.verification import EXAMINERS, Fault, Subject, verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, FileRef, Graph, registry
 from orchestrator.engine.errors import TamperedUpload
@@ -83,6 +87,27 @@ def test_a_file_that_is_gone_is_named_by_verification() -> None:
     assert [(fault.code, fault.what) for fault in verify_run(run.id)] == [
         ("payload_lost", f"checkpoints_upload {ref['file']}")
     ]
+
+
+def test_no_file_is_read_while_verification_holds_the_runs_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref, file = _saved(b"id,amount\n1,10\n")
+    run = runs.start("reading", {"rows": ref})
+    file.write_bytes(b"id,amount\n1,99\n")
+    Run.objects.filter(id=run.id).update(input_hash="forged")
+    held, opened = list[bool](), FileSystemStorage._open  # type: ignore[attr-defined]
+
+    def moving(subject: Subject) -> Iterator[Fault]:
+        Run.objects.filter(id=subject.run.id).update(wakes=F("wakes") + 1)
+        yield from ()
+
+    def noted(storage: FileSystemStorage, *named: Any) -> Any:
+        held.append(connection.in_atomic_block)
+        return opened(storage, *named)
+
+    monkeypatch.setattr(verification, "EXAMINERS", [*EXAMINERS, moving])
+    monkeypatch.setattr(FileSystemStorage, "_open", noted)
+    assert [fault.code for fault in verify_run(run.id)][-1] == "tampered_upload"
+    assert held == [False], "read once, and outside of any transaction"
 
 
 def test_opening_and_verifying_take_little_memory_whatever_the_size() -> None:

@@ -51,6 +51,21 @@ def test_an_edited_value_stays_where_its_write_comes_back() -> None:
     assert [(write.value, write.current, write.verdict) for write in gate.writes] == [("edited", "first", None)]
 
 
+def test_an_edit_that_changes_the_title_brings_back_what_was_approved_before_it() -> None:
+    result, everybody = played(waiting.edited_beside_an_approval())
+    asked = [one for one in everybody if one.node == "ask"]
+    assert [one.title for one in asked] == ["Note one", "Note one", "Note two"]
+    assert verdicts(asked[1]) == [None, "approved", "rejected", None]
+    assert verdicts(asked[2]) == ["approved", None, "rejected", "approved"]
+    assert (result.status, result.state.letter) == ("completed", "Dear")
+
+
+def test_an_edit_that_changes_no_title_leaves_what_was_approved_before_it() -> None:
+    result, asked = played(waiting.edited_to_the_same_title())
+    assert (result.status, result.state.letter) == ("completed", "Dear")
+    assert len([one for one in asked if one.node == "ask"]) == 2
+
+
 def test_a_base_that_is_as_it_was_after_the_settlement_that_moved_it_twice_holds() -> None:
     result, asked = played(waiting.shown_value_set_back_within_one_settlement())
     assert [one.node for one in asked] == ["up", "looks", "down"], "nobody is asked again"

@@ -97,6 +97,36 @@ def came_back_after_an_edit() -> Example:
     return made, answers(first=[{0: "approve"}], second=[{0: ("edit", "edited")}, None])
 
 
+def edited_beside_an_approval() -> Example:
+    """An edit changes the title beside a write that was approved before: that one comes back, a rejected one stays."""
+    made = graph()
+    writes = [Write("note", "one"), Write("letter", "Dear"), Write("log", ["x"]), Write("log", ["y"])]
+    human(made, "ask", writes, title="Note {proposal.note}")
+    _settled_in_turn(made)
+    made.edge(START, "ask")
+    first = {1: "approve", 2: "reject"}
+    return made, answers(ask=[first, {0: ("edit", "two"), 3: "approve"}, {1: "approve"}], **IN_TURN)
+
+
+def edited_to_the_same_title() -> Example:
+    """An edit that changes no text leaves the approval beside it."""
+    made = graph()
+    human(made, "ask", [Write("note", "one"), Write("letter", "Dear")], title="Letter {proposal.letter}")
+    _settled_in_turn(made)
+    made.edge(START, "ask")
+    return made, answers(ask=[{1: "approve"}, {0: ("edit", "two")}], **IN_TURN)
+
+
+IN_TURN: dict[str, Any] = {"first": [{0: "approve"}], "second": [None, {0: "approve"}]}
+
+
+def _settled_in_turn(made: Graph) -> None:
+    """Two gates of which one is settled at each pause, so that whoever waits beside them is asked again."""
+    for name in IN_TURN:
+        human(made, name, {"log": [name]})
+        made.edge(START, name)
+
+
 def shown_value_set_back_within_one_settlement() -> Example:
     """Three gates settle at once: the second is shown what the first moves and the third moves back."""
     made = graph()
@@ -271,6 +301,8 @@ EXAMPLES: list[Callable[[], Example]] = [
     moved_and_moved_back,
     came_back_in_part,
     came_back_after_an_edit,
+    edited_beside_an_approval,
+    edited_to_the_same_title,
     shown_value_set_back_within_one_settlement,
     nothing_proposed_with_an_error_edge,
     nothing_proposed_at_first,

@@ -5,7 +5,7 @@ STATUSES = {
         "queued running paused waiting completed rejected failed cancelled unknown incompatible tampered"
     ),
     "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual",
-    "checkpoints.PendingWrite.reason": "proposal edit rebase",
+    "checkpoints.PendingWrite.reason": "proposal edit rebase texts",
     "checkpoints.TaskResult.outcome": "open done not_done failed unknown",
     "checkpoints.Job.status": "queued running done failed cancelled",
     "approvals.ApprovalRequest.status": "open settled applied withdrawn expired",
@@ -19,7 +19,7 @@ EVENTS = {
     *("run_unknown", "run_incompatible", "run_cancelled", "cancel_requested"),
     *("effects_started", "task_failed", "task_unknown", "task_settled", "retry_planned", "warning"),
     *("checkpoint_saved", "checkpoint_kept", "memory_written", "memory_deleted"),
-    *("request_opened", "approval_not_needed", "decision_signed", "write_rebased", "request_settled"),
+    *("request_opened", "approval_not_needed", "decision_signed", "write_rebased", "texts_changed", "request_settled"),
     *("request_withdrawn", "gate_applied"),
 }
 """Types of the lines of a run's log."""

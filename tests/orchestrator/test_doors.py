@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.test import Client as Browser
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 import checkpoints
 from approvals.models import Decision
 from checkpoints.models import PendingWrite, Run, Upload
-from orchestrator.models import IdempotencyRecord
+from orchestrator import tokens
+from orchestrator.models import ApiToken, IdempotencyRecord
 from tests.support import claims
 from tests.support.api_people import Client
 from tests.support.cast import People
@@ -141,6 +142,40 @@ def _pages(resolver: URLResolver, before: str) -> list[str]:
         elif isinstance(one, URLPattern):
             found.append(pattern)
     return found
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def test_a_form_of_the_admin_refuses_a_field_that_is_given_twice(people: People, browser: Browser) -> None:
+    tokens.make_token(people.starter)
+    row = ApiToken.objects.get()
+    listed = reverse("admin:orchestrator_apitoken_changelist")
+    user = reverse("admin:auth_user_change", args=[people.reviewer.pk])
+    for path, body in (
+        (listed, f"action=revoke&action=delete_selected&_selected_action={row.pk}"),
+        (user, "username=rita&username=ravi"),
+        (reverse("admin:auth_user_password_change", args=[people.reviewer.pk]), "password1=a&password1=b"),
+        (reverse("admin:auth_group_add"), "name=a&name=b"),
+        (reverse("admin:login"), "username=a&username=b"),
+    ):
+        answer = browser.post(path, body, content_type=FORM)
+        assert answer.status_code == 400, path
+        assert f"{body.partition('=')[0]} is given more than once" in answer.content.decode()
+    row.refresh_from_db()
+    people.reviewer.refresh_from_db()
+    assert (row.revoked_at, people.reviewer.username, Group.objects.filter(name="b").exists()) == (None, "rita", False)
+
+
+def test_lists_of_the_admin_are_given_several_times(people: People, browser: Browser) -> None:
+    for name in ("ci", "cd"):
+        tokens.make_token(people.starter, name=name)
+    ticked = {"action": "revoke", "_selected_action": [row.pk for row in ApiToken.objects.all()]}
+    assert browser.post(reverse("admin:orchestrator_apitoken_changelist"), ticked).status_code == 302
+    assert not ApiToken.objects.filter(revoked_at=None).exists()
+    rights = [str(pk) for pk in Permission.objects.values_list("pk", flat=True)[:2]]
+    assert browser.post(reverse("admin:auth_group_add"), {"name": "two", "permissions": rights}).status_code == 302
+    assert Group.objects.get(name="two").permissions.count() == 2
 
 
 def test_files_of_a_form_count_as_fields(claim_graph: None, browser: Browser) -> None:

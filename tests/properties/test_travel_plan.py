@@ -72,6 +72,30 @@ def test_what_happens_is_what_the_plan_lists(
     assert verify_run(run.id) == verify_run(origin.id) == []
 
 
+@seed(SEED)
+@drawn(SHARE, many=MANY)
+@given(graphs(), st.integers(0, 2**32))
+def test_a_replay_from_anywhere_comes_to_the_same_end_and_calls_nobody(
+    tmp_path: Path, ann: User, quick: None, made: tuple[list[Spec], list[str]], dice: int
+) -> None:
+    specs, starts = made
+    rounds, _, _ = modelled(Model(specs, starts, dice))
+    assume(sum(len(tasks) for tasks, *_ in rounds) <= MOST_TASKS)
+    registered(specs, starts, dice)
+    origin = scenarios.live(Scenario("random", people(dice), input={}), by=ann, folder=tmp_path, trouble=Points())
+    assume(origin.status in ENDS)
+    point = _point(origin, Random(f"{dice}/replay"))
+    run = runs.advance(runs.replay(point.id, by=ann).id)
+    report = runs.replay_report(run.id)
+    note(f"from {point.seq}: {report}")
+    assert report["diverged"] == []
+    assert (run.status, timeline.head_state(run.id)["scratch"]) == (
+        origin.status, timeline.head_state(origin.id)["scratch"],
+    )  # fmt: skip
+    assert (CALLED[run.id], verify_run(run.id)) == ({}, [])
+    event(f"{run.status}, {len(report['reused'])} reused")
+
+
 def _point(run: Run, chance: Random) -> Checkpoint:
     """Any kept checkpoint; more often than others one at which people are asked."""
     points = list(Checkpoint.objects.filter(run=run, kept=True).order_by("seq"))

@@ -8,7 +8,7 @@ def form_of(page: Any) -> dict[str, Any]:
     review = page.context["page"]
     posted: dict[str, Any] = {"key": review.key, "write": [slip.write for slip in review.cells]}
     for slip in review.cells:
-        posted[f"h-{slip.write}"] = slip.hash
+        posted |= {f"h-{slip.write}": slip.hash, f"d-{slip.write}": slip.shape}
         for control in slip.control.walk():
             if control.kind not in ("group", "rows", "map", "bool"):
                 posted[control.name] = "" if control.value is None else control.value

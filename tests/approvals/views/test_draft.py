@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals import reviews
+from approvals.drafts import drafts_of
 from approvals.models import Decision, Draft
 from checkpoints.models import Run
 from orchestrator import runs
@@ -50,6 +51,29 @@ def test_what_was_chosen_is_there_again_whenever_one_comes_back(run: Run, people
     assert (amount.value, slip_of(page, "letter").reason) == ("9.75", "because")
     assert not Decision.objects.exists()
     assert runs.advance(run.id).status == "paused"
+
+
+@pytest.mark.parametrize("instead", ["reject", "approve", ""])
+@pytest.mark.parametrize(("channel", "field", "text"), [("payout", ".amount", "9.75"), ("count", "", "three")])
+def test_what_was_typed_stays_when_another_verdict_is_chosen_and_one_comes_back(
+    channel: str, field: str, text: str, instead: str, run: Run, people: People, browse: Browse
+) -> None:
+    posted = posted_by(review(browse, people.reviewer, run), people.reviewer, **{channel: "edit"})
+    write = slip_of(review(browse, people.reviewer, run), channel).write
+    posted[f"e-{write}{field}"] = text
+    browse(people.reviewer).post(reverse("draft", args=[run.id]), posted)
+    posted |= {f"v-{write}": instead, f"r-{write}": "", "number": str(int(posted["number"]) + 1)}
+    browse(people.reviewer).post(reverse("draft", args=[run.id]), posted)
+    slip = slip_of(review(browse, people.reviewer, run), channel)
+    (typed,) = (one.value for one in slip.control.walk() if one.name == f"e-{write}{field}")
+    assert (slip.chosen, typed, slip.errors) == (instead, text, [])
+
+
+def test_an_edit_form_that_nobody_touched_is_not_kept(run: Run, people: People, browse: Browse) -> None:
+    keep(browse, people.reviewer, run, payout="approve", count="edit")
+    kept = {one.verdict: dict(one.fields) for one in drafts_of(people.reviewer, run).values()}
+    assert kept["approve"] == {}
+    assert kept["edit"] != {}
 
 
 def test_an_edit_that_cannot_be_read_is_kept_as_it_was_typed(run: Run, people: People, browse: Browse) -> None:

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from approvals.views.drafted_outcome import Next
 from checkpoints.models import Run
-from tests.support import claims
+from tests.support import claims, run_actions
 from tests.support.cast import People
 from tests.support.review_forms import choose, slip_of
 
@@ -21,16 +21,24 @@ Following = Callable[..., Next]
 @pytest.fixture
 def two_steps(db: None) -> Iterator[None]:
     eyed, pair = claims.in_two_steps("eyed", four_eyes=True), claims.in_two_steps("pair", quorum=2)
-    with claims.registered(claims.in_two_steps(), eyed, pair, claims.in_two_steps("whole", all_or_nothing=True)):
+    titled, whole = (
+        claims.in_two_steps("titled", title="Pay {payout.amount}?"),
+        claims.in_two_steps("whole", all_or_nothing=True),
+    )
+    with claims.registered(claims.in_two_steps(), eyed, pair, titled, whole):
         yield
 
 
 @pytest.fixture
 def following(two_steps: None, people: People, browse: Browse) -> Following:
-    """What the page says after these choices; `amount` is what the edit of the payout says."""
+    """What the page says after these choices; `amount` is what the edit of the payout says, `before` what somebody else
+    signed before.
+    """
 
-    def after(graph: str = "two_steps", amount: str = "1800.00", **verdicts: str) -> Next:
+    def after(graph: str = "two_steps", amount: str = "1800.00", before: Any = None, **verdicts: str) -> Next:
         run: Run = claims.paused(f"CLM-{graph}", people.starter, graph=graph)
+        if before:
+            run_actions.sign(run, claims.member(people.second_reviewer, "reviewer"), before)
         client = browse(people.reviewer)
         page = client.get(reverse("review", args=[run.id]))
         posted = {**choose(page, **verdicts), "number": "1"}
@@ -112,3 +120,16 @@ def test_all_or_nothing_one_rejection_takes_the_others_along(following: Followin
         ("Pay EUR 1900.00", "Rejected with it: all or nothing."),
         ("Send the letter", "Rejected: it does not happen."),
     ]
+
+
+@pytest.mark.parametrize(("amount", "comes_back"), [("1800.00", True), ("1900.00", False)])
+def test_an_edit_that_changes_the_title_is_said_to_bring_back_what_others_signed(
+    amount: str, comes_back: bool, following: Following
+) -> None:
+    found = following("titled", amount=amount, before=[None, "approve"], payout="edit")
+    told = (
+        "Send the letter",
+        "Your edit changes the title or the facts beside it. Signatures that no longer count: 1.",
+    )
+    assert (told in [(line.text, line.more) for line in found.now]) is comes_back
+    assert found.waits is comes_back

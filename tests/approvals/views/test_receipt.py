@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
@@ -177,3 +177,35 @@ def test_a_value_that_was_changed_after_it_was_signed_is_not_shown_as_signed(
     html = shown(browse(people.reviewer), receipt)
     assert "9999" not in html
     assert "is not what was written" in html or "not as it was" in html
+
+
+@pytest.fixture
+def no_longer_asked(run: Run, people: People) -> Receipt:
+    """A receipt of the reviewer's, who may not see the run any more."""
+    receipt = decide(run, people.reviewer, payout=LOWER, letter="reject")
+    people.reviewer.groups.clear()
+    return receipt
+
+
+def test_who_signed_keeps_his_verdicts_and_is_shown_nothing_of_a_run_that_he_may_not_see_any_more(
+    run: Run, people: People, browse: Browse, no_longer_asked: Receipt
+) -> None:
+    client = browse(people.reviewer)
+    assert client.get(reverse("run", args=[run.id])).status_code == 404
+    html = shown(client, no_longer_asked)
+    assert [
+        word for word in ("Edited", "Rejected", "Counted: it is approved.", "Write 1", "Write 2") if word not in html
+    ] == []
+    told = ("9.75", "12.50", "DE89", "amount", "letter", "Dear", str(run.id), run.key, str(run))
+    assert [word for word in told if word in html] == []
+
+
+def test_a_receipt_of_somebody_else_is_for_who_reads_the_audit_log_and_sees_the_run(
+    run: Run, people: People, browse: Browse
+) -> None:
+    receipt = decide(run, people.reviewer, payout=LOWER)
+    address = reverse("receipt", args=[receipt.id])
+    watch = User.objects.create(username="watches-the-log")
+    watch.user_permissions.add(Permission.objects.get(codename="view_audit"))
+    assert browse(people.auditor).get(address).status_code == 200
+    assert [browse(user).get(address).status_code for user in (watch, people.starter, people.nobody)] == [404] * 3

@@ -5,14 +5,20 @@ could not be saved.
 import errno
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from checkpoints import timeline
-from checkpoints.ledger import reader
+from checkpoints.event_log import LogEnd
+from checkpoints.ledger import checkpoint_rows, reader
+from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload, RunHeader
 from checkpoints.models import Checkpoint, Run
+from checkpoints.models.checkpoint import Source
 from checkpoints.payloads import FilePayloads
 from checkpoints.queue import leases
+from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import Interval, canonical
@@ -161,3 +167,12 @@ def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() ->
     assert {bool(row.snapshot) for row in rows} == {True, False}
     for row in rows:
         assert row.stored_size == len(bytes(row.change)) + len(bytes(row.snapshot))
+
+
+def test_of_a_step_that_was_not_saved_no_row_is_stored() -> None:
+    first = NewCheckpoint(Source.INPUT, Payload({"scratch": {}, "artifacts": {}}, {}, {}), 0)
+    change, at = checkpoint_rows.full_delta(first, PLAIN), timezone.now()
+    header = RunHeader(uuid4(), "g", "1", "f", 1, PLAIN)
+    _, head = checkpoint_rows.first_row(header, uuid4(), first, change, end=LogEnd(1, "a"), at=at)
+    assert head.is_stored
+    assert not checkpoint_rows.head_without_row(head, first).is_stored

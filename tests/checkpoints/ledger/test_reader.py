@@ -14,7 +14,7 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import PLAIN, protection_of
 from checkpoints.verification import verify_run
-from orchestrator.engine import canonical, ops
+from orchestrator.engine import Interval, canonical, ops
 from orchestrator.engine.errors import TamperedRow
 from tests.support.forging import remove, rewrite, tamper
 from tests.support.large_states import large, last
@@ -204,6 +204,24 @@ def test_a_load_never_begins_on_another_line(run: Run) -> None:
         tamper(found, anchor=begin)
         assert [one.seq for one in reader.range_of(found.id)] == [4, 5]
         assert timeline.state_at(found.id) == before
+
+
+def test_a_row_whose_load_begins_behind_it_is_tampered_and_not_unknown(run: Run) -> None:
+    tamper(row(run, 3), anchor=1000)
+    with pytest.raises(TamperedRow, match="is not the whole of a state to load from"):
+        timeline.state_at(row(run, 3).id)
+
+
+def test_rows_behind_a_row_that_says_another_begin_are_loaded_from_where_the_worker_was(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = started(large("goes_on", "abcdefgh", snapshot=1000, checkpoints=Interval(2)))
+    for _ in range(5):
+        run = slice_of(run)
+    head = last(run)
+    assert (head.kept, head.seq, head.anchor, row(run, 2).anchor) == (False, 3, 1, 1)
+    tamper(row(run, 2), anchor=1000)
+    assert slice_of(run).status == "queued"
+    assert last(run).anchor == 1
 
 
 def test_a_recovery_point_that_was_cut_off_from_the_row_before_it_is_refused(configure: Any) -> None:

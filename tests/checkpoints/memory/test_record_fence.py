@@ -1,18 +1,21 @@
 """What a task reads from memory is written down only while its worker has the run."""
 
 import threading
-import time
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
 
 from checkpoints.core.status import Status
+from checkpoints.db import second_connection
+from checkpoints.ledger import locked_run
 from checkpoints.models import MemoryRecord, Run
 from checkpoints.queue import leases
+from orchestrator import runs
 from orchestrator.engine.errors import StaleLease
 from tests.races.meeting import Thread
+from tests.support import run_actions
 from tests.support.memory_graphs import chain, gone, remember, side_by_side
 from tests.support.statements import counted
 
@@ -67,21 +70,93 @@ def test_a_record_is_one_statement_and_no_transaction_around_it(mode: str) -> No
     assert [sql.split()[0] for sql in sent] == ["SELECT", "SELECT", "INSERT"], "its records, the trace, the record"
 
 
-def test_a_transaction_that_the_node_began_keeps_the_lease_until_its_record_is_committed() -> None:
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="on SQLite the node's transaction is the only one that writes"
+)
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("mode", KEPT)
+def test_people_and_the_heartbeat_get_the_runs_row_while_a_node_that_read_is_in_its_transaction(
+    mode: str, atomic: bool
+) -> None:
     remember("sky", "blue")
-    order: list[str] = []
+    done: list[str] = []
+
+    def act(ctx: Any) -> None:
+        with transaction.atomic():
+            locked_run.lock_run(ctx.run_id)
+        done.append("locked")
+        assert leases.heartbeat(ctx.run_id, Run.objects.get(id=ctx.run_id).epoch) == leases.Pulse.HELD
+        runs.cancel(ctx.run_id, reason="no longer wanted")
+        done.append("cancelled")
+
+    def read(state: Any, ctx: Any) -> None:
+        with transaction.atomic():
+            assert ctx.memory.get("sky", "facts").content == "blue"
+            Thread(lambda: act(ctx)).outcome()
+            done.append("read")
+
+    options = [{"effect": "write", "atomic": True}] if atomic else ()
+    run = gone(chain("reader_in_a_transaction", read, memory=mode, options=options))
+    assert done == ["locked", "cancelled", "read"]
+    assert "cancel_requested" in run_actions.log(run)
+
+
+def test_a_record_outlasts_the_transaction_that_the_node_rolls_back() -> None:
+    remember("sky", "blue")
+    seen: list[Any] = []
+
+    def read(state: Any, ctx: Any) -> None:
+        try:
+            with transaction.atomic():
+                seen.append(ctx.memory.get("sky", "facts").content)
+                raise LookupError
+        except LookupError:
+            seen.append(MemoryRecord.objects.filter(run=ctx.run_id).count())
+
+    gone(chain("reader_that_rolls_back", read, memory="snapshot"))
+    assert seen == ["blue", 1 if connection.vendor == "postgresql" else 0]
+
+
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="on SQLite the node's transaction is the only one that writes"
+)
+def test_who_loses_the_lease_in_a_transaction_of_the_node_writes_no_further_record_down() -> None:
+    remember("sky", "blue")
+    refused: list[StaleLease] = []
 
     def read(state: Any, ctx: Any) -> None:
         with transaction.atomic():
             ctx.memory.get("sky", "facts")
-            thief = Thread(lambda: (_taken(ctx.run_id), order.append("taken")))
-            time.sleep(0.5)
-            order.append("read")
-        thief.outcome()
+            Thread(lambda: _taken(ctx.run_id)).outcome()
+            try:
+                ctx.memory.get("earth", "facts")
+            except StaleLease as error:
+                refused.append(error)
 
-    gone(chain("reader_in_a_transaction", read, memory="snapshot"))
-    assert order == ["read", "taken"]
-    assert MemoryRecord.objects.count() == 1
+    gone(chain("late_reader_in_a_transaction", read, memory="snapshot"))
+    assert len(refused) == MemoryRecord.objects.count() == 1
+
+
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="on SQLite the node's transaction is the only one that writes"
+)
+def test_a_node_that_itself_keeps_its_run_locked_is_refused_a_record_and_does_not_wait_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remember("sky", "blue")
+    monkeypatch.setattr(second_connection, "LOCK_SECONDS", 0.2)
+    refused: list[OperationalError] = []
+
+    def read(state: Any, ctx: Any) -> None:
+        with transaction.atomic():
+            locked_run.lock_run(ctx.run_id)
+            try:
+                ctx.memory.get("sky", "facts")
+            except OperationalError as error:
+                refused.append(error)
+
+    gone(chain("reader_that_locks", read, memory="snapshot"))
+    assert len(refused) == 1
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="on SQLite two atomic tasks take turns")

@@ -18,6 +18,7 @@ from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.queue import jobs
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.store import CheckpointStore
 from checkpoints.verification import audit, verify_run
 from checkpoints.verification.removed_history import RemovedStretch, RemovedStretches
 from orchestrator import runs
@@ -241,6 +242,17 @@ def test_any_other_gap_is_named(forge: Callable[[Run], None], run: Run) -> None:
     assert verify_run(run.id) != []
 
 
+def test_rows_of_a_stretch_that_are_back_leave_another_gap(run: Run) -> None:
+    found = [checkpoint_at(run, 3), RunEvent.objects.get(run=run, seq=5)]
+    remove_history(run, checkpoints=(1, 3), events=(2, 5))
+    for row in found:
+        row.save(force_insert=True)
+    assert {
+        f"checkpoints_checkpoint {run.id} from 1 to 2 are gone",
+        f"checkpoints_runevent {run.id} lines 2 to 4 are gone",
+    } <= {*reasons(run)}
+
+
 def test_a_gap_that_a_forged_line_tells_of_is_named_beside_the_line(run: Run) -> None:
     remove_history(run, checkpoints=(1, 3))
     line = RunEvent.objects.get(run=run, type="history_removed")
@@ -297,6 +309,24 @@ def test_a_snapshot_that_a_row_was_given_stays_the_one_that_the_line_says(run: R
 
 
 # Whoever else counts rows
+
+
+def test_a_cancelled_run_verifies_though_the_line_that_asked_for_it_was_removed(people: cast.People) -> None:
+    api_graphs.register()
+    made = runs.advance(runs.start("gated", {"claim_id": "C"}, by=people.starter).id)
+    made = runs.cancel(made.id, by=people.starter, reason="no more")
+    line = RunEvent.objects.get(run=made, type="cancel_requested")
+    remove_history(made, events=(2, line.seq))
+    assert verify_run(made.id) == []
+
+
+def test_a_fork_that_a_store_made_verifies_where_its_beginning_was_removed(run: Run) -> None:
+    forked = CheckpointStore().fork(checkpoint_at(run, 4).id)
+    made = runs.advance(runs.resume(forked.run).id)
+    assert (made.status, verify_run(made.id)) == ("completed", [])
+    begins = Checkpoint.objects.filter(run=made, source="fork").order_by("-seq")[0].seq
+    remove_history(made, checkpoints=(begins, begins + 1))
+    assert verify_run(made.id) == []
 
 
 def test_decisions_requests_and_results_whose_lines_were_removed_verify(tmp_path: Path, people: cast.People) -> None:

@@ -8,11 +8,13 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from approvals.models import ApprovalRequest
 from checkpoints.models import Run
 from orchestrator.models import IdempotencyRecord
 from tests.support import api_graphs as graphs
 from tests.support.api_people import Client
 from tests.support.cast import People
+from tests.support.run_actions import pending
 
 BODY = {"graph": "gated", "input": {"claim_id": "C"}}
 KEY = {"Idempotency-Key": "k-1"}
@@ -100,3 +102,17 @@ def test_of_two_at_once_one_acts_and_both_get_its_answer(people: People) -> None
 
 def _told(answers: list[Any]) -> list[Any]:
     return [answer.json() for answer in answers]
+
+
+def test_an_answer_is_not_given_again_to_who_may_not_see_the_run_any_more(paused: Run, people: People) -> None:
+    asked = ApprovalRequest.objects.get(run=paused.id)
+    rita, write = Client(people.reviewer), pending(paused)[0]
+    body = {"decisions": [{"write": str(write.write), "hash": write.hash, "verdict": "approve"}]}
+    doors = [f"requests/{asked.id}/decisions/", f"runs/{paused.id}/signatures/"]
+    first = [rita.post(door, body, **KEY) for door in doors]
+    assert [answer.status_code for answer in first] == [200, 409]
+    assert [rita.post(door, body, **KEY).json() for door in doors] == [answer.json() for answer in first]
+    asked.reviewers.all().delete()
+    again = [rita.post(door, body, **KEY) for door in doors]
+    assert [(answer.status_code, "lines" in answer.json()) for answer in again] == [(404, False)] * 2
+    assert write.label not in "".join(answer.content.decode() for answer in again)

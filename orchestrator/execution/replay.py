@@ -1,0 +1,234 @@
+"""A replay: a run without an outside. Pure and read tasks run again; of all others the recorded outcome is taken, where
+the task's input is the same. Another input, or no record, ends the branch as diverged; the others go on.
+
+Settlements come after the same supersteps as in the origin. Nobody is asked, nothing is mailed, nothing is called.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from approvals.gates.request_state import RequestState, load_states
+from approvals.gates.settlement import settled_of
+from approvals.gates.waivers import VERDICT
+from approvals.models import ApprovalRequest, Decision, RequestStatus
+from checkpoints.core.diff import differences, written
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import reader
+from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf
+from checkpoints.memory.shelf import Shelf
+from checkpoints.models import Checkpoint, PendingWrite, RunEvent, RunLine, TaskResult
+from checkpoints.models.checkpoint import Source
+from checkpoints.models.fields import of_tasks
+from checkpoints.models.task_result import Outcome
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.engine import Task
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.effect import DIVERGED, HUMAN
+from orchestrator.engine.frontier import Frontier, visit_key
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.memory import Memory
+from orchestrator.engine.plan import ErrorInfo, Start
+from orchestrator.engine.reduce import Output, Settled, WriteValue
+from orchestrator.engine.trace import LIVE
+from orchestrator.execution.attempt import SuperstepContext
+from orchestrator.execution.open_superstep import FinishedTask
+
+
+@frozen
+class Recorded:
+    """What the origin's line says of one task: the hash of its input, the superstep it ran in, and how it ended."""
+
+    input_hash: str
+    superstep: int
+    finished: FinishedTask
+
+
+@dataclass(slots=True)
+class Replay:
+    """What was recorded on the line that a replay departed from. Reads only; a slice has its own."""
+
+    lease: Lease
+    graph: Compiled
+    row: RunLine
+    overlay: Overlay = field(default_factory=dict)
+    _settlements: list[tuple[int, list[Task]]] | None = None
+
+    @property
+    def origin(self) -> OriginLine:
+        return OriginLine(self.row.departure_run, self.row.parent_line, self.lease.protection)
+
+    # Tasks
+
+    def outcomes(self, context: SuperstepContext, starts: Sequence[Start]) -> dict[Task, FinishedTask]:
+        """Of those of these tasks that do not run, what was recorded, or that they diverged."""
+        not_run = [start for start in starts if self._is_outside(start.task.node)]
+        gated = [start for start in starts if self.graph.nodes[start.task.node].gated]
+        asked = self._proposals([start.task for start in gated])
+        known = asked | self._results([start.task for start in not_run]) if not_run or gated else {}
+        wanted = dict.fromkeys([*not_run, *(start for start in gated if start.task in asked)])
+        return {start.task: self._outcome(context, start, known.get(start.task)) for start in wanted}
+
+    def _is_outside(self, node: str) -> bool:
+        declared = self.graph.nodes[node]
+        return declared.journaled or declared.effect == HUMAN
+
+    def _outcome(self, context: SuperstepContext, start: Start, known: Recorded | None) -> FinishedTask:
+        if known is None:
+            return FinishedTask(diverged={"why": "no_record"})
+        if known.input_hash != context.input_hash(start):
+            path = self._first_difference(context, start, known.superstep)
+            return FinishedTask(diverged={"why": "other_input", **path})
+        return known.finished
+
+    def _first_difference(self, context: SuperstepContext, start: Start, superstep: int) -> dict[str, Any]:
+        """The first path that the task sees otherwise than its origin did; empty where no row shows the state then."""
+        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True, superstep__lt=superstep)
+        before = rows.order_by("-seq").values_list("id", "superstep").first()
+        document = reader.document_at(before[0]) if before and before[1] == superstep - 1 else None
+        if document is None:
+            return {}
+        reads = self.graph.nodes[start.task.node].reads
+        for partition in ("scratch", "artifacts"):
+            then, now = document[partition], context.state[partition]
+            for found in differences(then, now):
+                if reads is None or str(found.path[0]) in reads:
+                    return {"path": f"{partition}.{written(found.path)}"}
+        return {"path": "payload"}
+
+    def _results(self, tasks: Iterable[Task]) -> dict[Task, Recorded]:
+        """The newest attempt of each of these tasks, where it ended. One query."""
+        found = TaskResult.objects.filter(of_tasks(self.origin.id, self.origin.line, tasks)).order_by("attempt")
+        rows = {Task(row.node, row.visit, row.index): row for row in found}
+        sealed_rows.verify_rows(rows.values(), self.origin.protection)
+        ended = {task: (row, self._finished(row)) for task, row in rows.items()}
+        return {task: Recorded(row.input_hash, row.superstep, one) for task, (row, one) in ended.items() if one}
+
+    def _finished(self, row: TaskResult) -> FinishedTask | None:
+        """What an attempt's row says of how its task ended; None where it does not."""
+        if row.outcome == Outcome.DONE:
+            output = Output.from_json(read_value(row, "output") or {})
+            return FinishedTask(output, attempt=row.attempt, ms=row.took_ms)
+        error = read_value(row, "error")
+        if row.outcome in (Outcome.FAILED, Outcome.NOT_DONE) and error and self.graph.has_error_edge(row.node):
+            return FinishedTask(error=ErrorInfo(row.node, error["type"], error["message"], row.attempt))
+        return None
+
+    def _proposals(self, tasks: Sequence[Task]) -> dict[Task, Recorded]:
+        """What these tasks proposed: to people, or past a gate that needed nobody. Three queries, none for none."""
+        if not tasks:
+            return {}
+        of = of_tasks(self.origin.id, self.origin.line, tasks)
+        requests = list(ApprovalRequest.objects.filter(of).order_by("ordinal"))
+        rows = list(PendingWrite.objects.filter(of, revision=1).order_by("position"))
+        sealed_rows.verify_rows([*requests, *rows], self.origin.protection)
+        found: dict[Task, Recorded] = {}
+        for request in requests:
+            task = Task(request.node, request.visit, request.index)
+            writes = [_proposed(row) for row in rows if (row.node, row.visit, row.index) == tuple(task)]
+            output = self._with_ways(task, request.superstep, Output(tuple(writes)))
+            found[task] = Recorded(request.input_hash, request.superstep, FinishedTask(output, gated=True))
+        return found | self._passed([task for task in tasks if task not in found])
+
+    def _passed(self, tasks: Sequence[Task]) -> dict[Task, Recorded]:
+        """What human tasks proposed whose gates needed nobody. Their input is that of the superstep before."""
+        human = [str(task) for task in tasks if self.graph.nodes[task.node].effect == HUMAN]
+        if not human:
+            return {}
+        at = {"run": self.origin.id, "line": self.origin.line, "verdict": VERDICT}
+        rows = list(Decision.objects.filter(**at, task__in=human).order_by("position"))
+        sealed_rows.verify_rows(rows, self.origin.protection)
+        found: dict[Task, Recorded] = {}
+        for name in {row.task for row in rows}:
+            mine = [row for row in rows if row.task == name]
+            writes = tuple(WriteValue(row.channel, read_value(row, "final_value")) for row in mine)
+            if (seen := self._input_before(Task.parse(name), mine[0].event_seq)) is not None:
+                found[Task.parse(name)] = Recorded(*seen, FinishedTask(Output(writes), passed=True))
+        return found
+
+    def _input_before(self, task: Task, event_seq: int) -> tuple[str, int] | None:
+        """The hash of what a task read, and its superstep, whose commit wrote that line; None where no row shows it."""
+        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
+        own = rows.filter(event_seq__gte=event_seq).order_by("seq").values_list("seq", "superstep").first()
+        before = rows.filter(seq__lt=own[0]).order_by("-seq").values_list("id", "superstep").first() if own else None
+        document = reader.document_at(before[0]) if own and before and before[1] == own[1] - 1 else None
+        if document is None or own is None:
+            return None
+        state = {name: document[name] for name in ("scratch", "artifacts")}
+        context = SuperstepContext(self.lease, self.graph, state, None, heart=None)  # type: ignore[arg-type]
+        return context.input_hash(Start(task)), own[1]
+
+    def _with_ways(self, task: Task, superstep: int, output: Output) -> Output:
+        """The output with the goto and the sends that the task returned: its visit carries them while it waits."""
+        node = self.graph.nodes[task.node]
+        if not (node.goto or node.sends):
+            return output
+        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True, superstep=superstep)
+        at = rows.order_by("seq").values_list("id", flat=True).first()
+        waiting = (reader.document_at(at) or {}).get("frontier", {}).get("waiting", {}) if at else {}
+        parts = waiting.get(visit_key(task.node, task.visit), [])
+        if task.index >= len(parts):
+            return output
+        part = parts[task.index]
+        goto = None if part["goto"] is None else tuple(part["goto"])
+        return replace(output, goto=goto, sends=tuple((target, payload) for target, payload in part["sends"]))
+
+    def events(self, kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
+        """The line that says of which tasks of a superstep the recorded outcome was taken."""
+        reused = [str(task) for task, one in kept.items() if self._is_outside(task.node) and one.diverged is None]
+        return [NewEvent("results_reused", {"tasks": reused})] if reused else []
+
+    # Settlements
+
+    def due(self, frontier: Frontier, superstep: int, *, idle: bool) -> list[Settled]:
+        """The gates that are settled now: those that the origin settled after a superstep that is reached. `idle`:
+        nothing else can move, so what comes later comes now, and what nobody ever answered has diverged.
+        """
+        gated = frontier.gated()
+        if not gated:
+            return []
+        for number, tasks in self._recorded_settlements():
+            if mine := [task for task in tasks if task in gated]:
+                return self._settled(mine) if idle or number <= superstep else []
+        return [Settled(task, (), DIVERGED) for task in sorted(gated)] if idle else []
+
+    def _recorded_settlements(self) -> list[tuple[int, list[Task]]]:
+        """(superstep, tasks) of each settlement of the line, in order. Two queries, once a slice."""
+        if self._settlements is None:
+            at = {"run": self.origin.id, "line": self.origin.line}
+            named = ("source", "superstep", "event_seq")
+            rows = list(Checkpoint.objects.filter(**at).order_by("seq").values_list(*named))
+            lines = RunEvent.objects.filter(run=self.origin.id, type="gate_applied").order_by("seq")
+            applied = list(lines.values_list("seq", "task"))
+            self._settlements = []
+            before = 0
+            for source, superstep, end in rows:
+                tasks = [Task.parse(task) for seq, task in applied if before < seq <= end]
+                if source == Source.SETTLEMENT and tasks:
+                    self._settlements.append((superstep, tasks))
+                before = end
+        return self._settlements
+
+    def _settled(self, tasks: Sequence[Task]) -> list[Settled]:
+        """These tasks as people decided them: what the origin's settlement applied."""
+        of = of_tasks(self.origin.id, self.origin.line, tasks)
+        requests = list(ApprovalRequest.objects.filter(of, status=RequestStatus.APPLIED).order_by("ordinal"))
+        states: dict[Task, RequestState] = {one.task: one for one in load_states(requests, self.origin.protection)}
+        return [settled_of(states[task], self.origin.protection) for task in tasks if task in states]
+
+    # Memory
+
+    def memory_of(self, task: Task) -> Memory:
+        """The memory of a task of the replay: what its origin saw, and what the replay itself remembers."""
+        mode, live = self.graph.memory_mode(task.node), Shelf(self.lease.protection)
+        overlaid: Any = OverlaidShelf(live, self.overlay)
+        origin: Any = self.origin
+        shelf = overlaid if mode == LIVE else RecordedShelf(origin, task, mode, overlaid)
+        return Memory(shelf, mode=mode, run=self.lease.id, node=task.node)
+
+
+def _proposed(row: PendingWrite) -> WriteValue:
+    shown = read_value(row, "shown") or {}
+    return WriteValue(row.channel, read_value(row, "value"), str(shown.get("label") or "") or None)

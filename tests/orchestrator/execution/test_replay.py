@@ -1,0 +1,164 @@
+"""Replays: nothing outside is done, recorded outcomes are taken by input hash, and a report says where it diverged."""
+
+from typing import Any
+
+import pytest
+from django.core import mail
+
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.status import Status
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, Run, TaskResult
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph, Write
+from orchestrator.engine.errors import InvalidValue, WrongStatus
+from tests.support import cast, run_actions
+from tests.support.paid_claims import PAID, claim, paid
+from tests.support.small_graphs import advanced, graph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SEEN: dict[str, Any] = {}
+
+
+def replayed(run: Run, at: str = "initial", **how: Any) -> Run:
+    made = runs.advance(runs.replay(f"{run.key}:{at}", **how).id)
+    assert list(verify_run(made.id)) == []
+    return made
+
+
+def test_a_replay_does_what_its_origin_did_and_nothing_outside(people: cast.People) -> None:
+    run = paid("replayed", people)
+    made = replayed(run, by=people.starter)
+    assert (made.status, run_actions.state(made)) == (Status.COMPLETED, run_actions.state(run))
+    assert (len(PAID), ApprovalRequest.objects.filter(run=made).count(), len(mail.outbox)) == (1, 0, 0)
+    assert not TaskResult.objects.filter(run=made).exists()
+    assert not Decision.objects.filter(run=made.id).exists()
+    named = ("superstep", "source")
+    rows = [list(Checkpoint.objects.filter(run=one).order_by("seq").values_list(*named)) for one in (run, made)]
+    assert rows[1] == [(0, "replay"), *rows[0][1:]], "the same supersteps and settlements"
+    report = runs.replay_report(made.id)
+    assert (report["reused"], report["diverged"], report["status"]) == (["ask:1:0", "pay:1:0"], [], "completed")
+
+
+@pytest.mark.parametrize("at", ["at-1", "at-2", "at-3"])
+def test_a_replay_from_any_checkpoint_comes_to_the_same_end(people: cast.People, at: str) -> None:
+    run = paid("anywhere", people)
+    made = replayed(run, at)
+    assert (made.status, run_actions.state(made), len(PAID)) == (Status.COMPLETED, run_actions.state(run), 1)
+
+
+def test_an_edited_answer_is_taken_as_it_was_signed(people: cast.People) -> None:
+    PAID.clear()
+    run = advanced(claim("edited"))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), [("edit", 7)])
+    run = runs.advance(run.id)
+    made = replayed(run)
+    assert (run_actions.state(made)["total"], run_actions.state(made)["notes"]) == (7, ["first", "paid 7"])
+
+
+def _reads(name: str) -> Graph:
+    """look (read) -> pay (external), beside it other (pure)"""
+    made = graph(name)
+    made.node("look", effect="read")(lambda state, ctx: {"total": SEEN["total"]})
+    made.node("pay", effect="external", idempotent=True)(lambda state, ctx: {"notes": [f"paid {state.total}"]})
+    made.node("other")(lambda state, ctx: {"notes": ["other"]})
+    made.edge(START, "look")
+    made.edge(START, "other")
+    made.edge("look", "pay")
+    made.edge("pay", END)
+    made.edge("other", END)
+    return made
+
+
+def test_another_input_ends_the_branch_as_diverged_with_the_first_path_and_the_others_go_on() -> None:
+    SEEN["total"] = 1
+    run = advanced(_reads("diverges"))
+    SEEN["total"] = 2
+    made = replayed(run)
+    assert made.status == Status.COMPLETED
+    assert run_actions.state(made)["notes"] == ["other"]
+    (found,) = runs.replay_report(made.id)["diverged"]
+    assert found == {"task": "pay:1:0", "why": "other_input", "path": "scratch.total"}
+
+
+def test_what_was_never_answered_diverges_for_want_of_a_record(people: cast.People) -> None:
+    run = advanced(claim("unanswered"))
+    made = replayed(run)
+    assert (made.status, runs.replay_report(made.id)["reused"]) == (Status.COMPLETED, ["ask:1:0"])
+    assert run_actions.log(made)[-1] == "run_completed"
+    failed = graph("never")
+    failed.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
+    failed.edge(START, "pay")
+    failed.edge("pay", END)
+    made = replayed(advanced(failed))
+    assert runs.replay_report(made.id)["diverged"] == [{"task": "pay:1:0", "why": "no_record"}]
+
+
+def test_memory_is_seen_as_it_was_and_what_a_replay_remembers_is_its_own(people: cast.People) -> None:
+    made = graph("remembers", memory="snapshot")
+
+    def keep(state: Any, ctx: Any) -> dict[str, Any]:
+        found = ctx.memory.get("k", "replays")
+        ctx.memory.put("k", (found.content if found else 0) + 1, "replays")
+        return {"notes": [str(found.content if found else None)]}
+
+    made.node("keep")(keep)
+    made.node("again")(keep)
+    made.edge(START, "keep")
+    made.edge("keep", "again")
+    made.edge("again", END)
+    run = advanced(made)
+    assert run_actions.state(run)["notes"] == ["None", "1"]
+    trace = MemoryTrace.objects.get(namespace="replays")
+    again = replayed(run)
+    assert run_actions.state(again)["notes"] == ["None", "1"]
+    assert MemoryTrace.objects.get(namespace="replays").version == trace.version == 2
+    assert not MemoryLanding.objects.filter(run=again).exists()
+
+
+def test_a_replay_in_live_mode_reads_its_own_memory_first(people: cast.People) -> None:
+    made = graph("live", memory="live")
+
+    def keep(state: Any, ctx: Any) -> dict[str, Any]:
+        found = ctx.memory.search("word", "live replays", 5)
+        ctx.memory.put(f"k{ctx.visit}{ctx.node}", f"word of {ctx.node}", "live replays")
+        return {"notes": [str(len(found))]}
+
+    for name in ("first", "second"):
+        made.node(name)(keep)
+    made.edge(START, "first")
+    made.edge("first", "second")
+    made.edge("second", END)
+    run = advanced(made)
+    MemoryTrace.objects.all().delete()
+    assert run_actions.state(replayed(run))["notes"] == ["0", "1"]
+    assert not MemoryTrace.objects.exists()
+
+
+def test_a_gate_that_needed_nobody_needs_nobody_again(people: cast.People) -> None:
+    made = graph("passed")
+    gate = Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: False)
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("letter", f"l{len(PAID)}")])
+    made.edge(START, "ask")
+    made.edge("ask", END)
+    PAID.clear()
+    run = advanced(made)
+    PAID.append("the node would propose something else now")
+    assert run_actions.state(replayed(run))["letter"] == "l0"
+
+
+def test_a_replay_is_not_made_live(people: cast.People) -> None:
+    run = paid("not_live", people)
+    made = replayed(run, "at-1")
+    with pytest.raises(WrongStatus, match="fork it instead"):
+        runs.rewind(made.id, f"{made.key}:initial", by=people.starter)
+    with pytest.raises(WrongStatus):
+        runs.resume(made.id, patch={"scratch": {"letter": "x"}}, by=people.starter)
+    with pytest.raises(InvalidValue, match="is no replay"):
+        runs.replay_report(run.id)
+    forked = runs.advance(runs.fork(f"{made.key}:initial", by=people.starter).id)
+    assert forked.status == Status.PAUSED
+    run_actions.sign(forked, people.reviewer, ["approve"])
+    forked = runs.advance(forked.id)
+    assert (forked.status, forked.at_node, len(PAID)) == (Status.PAUSED, "pay", 1)
