@@ -1,4 +1,4 @@
-"""Endpoints of going back in time: what it would do, fork and rewind."""
+"""Endpoints of going back in time: what it would do, fork, replay and rewind."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from approvals.permissions import visible_run
 from orchestrator import runs
 from orchestrator.api.checkpoints import visible_checkpoint
 from orchestrator.api.serializers import RunOut
-from orchestrator.api.travel_body import ForkBody, HowBody, PlanOut, RewindBody
+from orchestrator.api.travel_body import ForkBody, HowBody, PlanOut, ReplayBody, ReplayOut, RewindBody
 from orchestrator.runs.start_for_user import require
 
 
@@ -39,6 +39,27 @@ class Fork(APIView):
         found = visible_checkpoint(person(request), checkpoint)
         require(person(request), "steer_run")
         return Response(RunOut(runs.fork(found.id, **body, by=person(request))).data, status=201)
+
+
+class Replay(APIView):
+    """A new run from this checkpoint that acts on nothing and asks nobody: recorded outcomes are taken."""
+
+    scopes = {"POST": "steer"}
+
+    @extend_schema(request=ReplayBody, responses={201: RunOut})
+    def post(self, request: Request, checkpoint: str) -> Response:
+        body = read_body(ReplayBody, request.data)
+        found = visible_checkpoint(person(request), checkpoint)
+        require(person(request), "steer_run")
+        return Response(RunOut(runs.replay(found.id, **body, by=person(request))).data, status=201)
+
+
+class ReplayReport(APIView):
+    """What a replay came to: what it reused, and where it went another way."""
+
+    @extend_schema(responses=ReplayOut)
+    def get(self, request: Request, run: str) -> Response:
+        return Response(runs.replay_report(visible_run(person(request), run).id))
 
 
 class Rewind(APIView):

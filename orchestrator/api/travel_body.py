@@ -48,6 +48,12 @@ class ForkBody(PlanBody):
     reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
 
 
+class ReplayBody(Body):
+    """Why a run is replayed."""
+
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+
+
 class RewindBody(PlanBody):
     """A rewind, and why."""
 
@@ -106,3 +112,28 @@ class PlanOut(serializers.Serializer[Any]):
     guarded = serializers.DictField(
         child=serializers.CharField(), help_text="Of them those that need signatures, with the node of their gate."
     )
+
+
+class ReplayOrigin(serializers.Serializer[Any]):
+    """Where a replay comes from."""
+
+    run = serializers.UUIDField()
+    checkpoint = serializers.UUIDField()
+
+
+class DivergedTask(serializers.Serializer[Any]):
+    """A task of which no recorded outcome could be taken: its branch ended there."""
+
+    task = serializers.CharField(help_text="node:visit:index")
+    why = serializers.CharField(help_text="other_input, or no_record.")
+    path = serializers.CharField(required=False, allow_null=True, allow_blank=True, help_text="What it saw otherwise.")
+
+
+class ReplayOut(serializers.Serializer[Any]):
+    """The report of a replay."""
+
+    run = serializers.UUIDField()
+    origin = ReplayOrigin()
+    status = serializers.CharField()
+    reused = serializers.ListField(child=serializers.CharField())
+    diverged = DivergedTask(many=True)

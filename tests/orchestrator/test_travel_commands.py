@@ -97,6 +97,20 @@ def test_a_run_is_rewound_and_a_stopped_one_resumed_with_a_yes(origin: Run, file
         call("rewind_run", str(origin.id), point)
 
 
+def test_a_replay_is_planned_made_and_reported(origin: Run, people: People) -> None:
+    point = f"{origin.key}:initial"
+    assert call_json("replay_run", point, "--plan")["how"] == "replay"
+    made = call_json("replay_run", point, "--reason", "is it the same?", "--by", people.starter.username)
+    assert runs.advance(Run.objects.get(id=made["id"]).id).status == "completed"
+    assert call_json("replay_run", made["key"], "--report")["reused"] == ["ask:1:0", "pay:1:0"]
+    text = call("replay_run", made["key"], "--report")
+    assert "Reused: ask:1:0, pay:1:0\nWent another way: nothing" in text
+    with pytest.raises(CommandError, match="is no replay"):
+        call("replay_run", origin.key, "--report")
+    with pytest.raises(CommandError, match="there is no checkpoint"):
+        call("replay_run", "nowhere:initial")
+
+
 def test_a_resume_with_a_patch_begins_a_line(file: Callable[[Any], str]) -> None:
     graphs.register()
     runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)

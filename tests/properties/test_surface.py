@@ -50,6 +50,8 @@ def _surface(run: Run, receipt_of: Mapping[str, Any], by: Any) -> dict[str, tupl
         "runs.settle": (runs.settle, {**here, "task": "pay:1:0", "happened": True, "reason": "r"}),
         "runs.fork": (runs.fork, {"checkpoint": run.head}),
         "runs.plan": (runs.plan, {"checkpoint": run.head}),
+        "runs.replay": (runs.replay, {"checkpoint": run.head}),
+        "runs.replay_report": (runs.replay_report, here),
         "runs.rewind": (runs.rewind, {**here, "checkpoint": run.head}),
         "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
         "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),

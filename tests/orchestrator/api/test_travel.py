@@ -91,6 +91,28 @@ def test_a_rewind_begins_a_line_of_the_same_run(olive: Client, origin: Run) -> N
     assert olive.get("runs/", origin=origin.key).json()["results"] == [], "a rewind makes no fork"
 
 
+def test_a_replay_acts_on_nothing_and_has_a_report(olive: Client, rita: Client, people: People, origin: Run) -> None:
+    answer = olive.post(at(origin, "initial") + "replay/", {"reason": "is it the same?"})
+    assert (answer.status_code, answer.json()["status"]) == (201, "queued")
+    made = answer.json()["id"]
+    assert runs.advance(made).status == "completed"
+    report = olive.get(f"runs/{made}/replay-report/").json()
+    assert (report["run"], report["origin"]["run"], report["status"]) == (made, str(origin.id), "completed")
+    assert (report["reused"], report["diverged"], len(PAID)) == (["ask:1:0", "pay:1:0"], [], 1)
+    assert [run["id"] for run in olive.get("runs/", origin=str(origin.id)).json()["results"]] == [made]
+    assert olive.get(f"runs/{origin.id}/replay-report/").json()["code"] == "invalid_value"
+    assert rita.post(at(origin, "initial") + "replay/").json().get("right") == "steer_run"
+    stranger = Client(people.nobody)
+    assert stranger.get(f"runs/{made}/replay-report/").status_code == 404
+    assert stranger.post(at(origin, "initial") + "replay/").status_code == 404
+    assert Client(people.starter, scopes=["read"]).post(at(origin, "initial") + "replay/").status_code == 403
+    assert olive.post(at(origin, "initial") + "replay/", {"patch": {}}).json()["code"] == "invalid_body"
+    schema = olive.get("schema/").json()
+    said = schema["paths"]["/api/v1/runs/{run}/replay-report/"]["get"]["responses"]["200"]
+    form = {**said["content"]["application/json"]["schema"], "components": schema["components"]}
+    assert list(Draft202012Validator(form).iter_errors(report)) == []
+
+
 def test_a_resume_with_a_patch_goes_on_from_the_newest_checkpoint(olive: Client, paused: Run) -> None:
     answer = olive.post("runs/CLM-1/resume/", {"patch": {"scratch": {"notes": ["new"]}}, "reason": "said otherwise"})
     assert (answer.status_code, answer.json()["line"], answer.json()["status"]) == (200, 2, "queued")
