@@ -36,6 +36,8 @@ JSON_DOORS = (
     "runs/CLM-1/rewind/",
     "checkpoints/CLM-1:initial/fork/",
     "checkpoints/CLM-1:initial/plan/",
+    "checkpoints/CLM-1:initial/replay/",
+    "forks/",
 )
 FORMS = {
     ":home.theme": "/account/theme/",

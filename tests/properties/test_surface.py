@@ -42,19 +42,13 @@ def _surface(run: Run, receipt_of: Mapping[str, Any], by: Any) -> dict[str, tupl
     """Name -> function and arguments that are fine."""
     store = CheckpointStore()
     here, there = {"run_id": run.id}, {"checkpoint_id": run.head}
-    return {
+    return _travels(run) | {
         "runs.start": (runs.start, {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}, "key": "C"}),
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
         "runs.cancel": (runs.cancel, here),
         "runs.settle": (runs.settle, {**here, "task": "pay:1:0", "happened": True, "reason": "r"}),
-        "runs.fork": (runs.fork, {"checkpoint": run.head}),
-        "runs.plan": (runs.plan, {"checkpoint": run.head}),
-        "runs.replay": (runs.replay, {"checkpoint": run.head}),
-        "runs.replay_report": (runs.replay_report, here),
-        "runs.rewind": (runs.rewind, {**here, "checkpoint": run.head}),
         "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
-        "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),
         "reviews.sign": (reviews.sign, {**here, "decisions": [receipt_of], "by": by}),
         "reviews.decide": (reviews.decide, {"request_id": run.requests.get().id, "decisions": [receipt_of], "by": by}),
         "timeline.list_checkpoints": (timeline.list_checkpoints, here),
@@ -80,6 +74,19 @@ def _surface(run: Run, receipt_of: Mapping[str, Any], by: Any) -> dict[str, tupl
                                 {"name": "a.txt", "by": None}),
         "uploads.open_ref": (uploads.open_ref, {"ref": {"file": str(UUID(int=1))}}),
     }  # fmt: skip
+
+
+def _travels(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """The same of going back in time."""
+    there = {"checkpoint": run.head}
+    return {
+        "runs.fork": (runs.fork, there),
+        "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),
+        "runs.plan": (runs.plan, there),
+        "runs.replay": (runs.replay, there),
+        "runs.replay_report": (runs.replay_report, {"run_id": run.id}),
+        "runs.rewind": (runs.rewind, {"run_id": run.id, **there}),
+    }
 
 
 NOT_HERE = {
