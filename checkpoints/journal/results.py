@@ -24,8 +24,7 @@ from checkpoints.db.rows import new_row
 from checkpoints.journal import intents as intent_log
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
-from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
-from checkpoints.models.checkpoint import BEGINNINGS
+from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult, checkpoint
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
@@ -80,20 +79,18 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
 
 def _require_begun(lease: Lease) -> None:
     """Every attempt that began since the last whole superstep, or on this line, has its row. Two queries."""
-    at = Checkpoint.objects.filter(run=lease.id, line=lease.line)
-    whole = at.filter(Q(committed=True) | Q(source__in=BEGINNINGS)).order_by("-seq")
-    events = RunEvent.objects.filter(
-        run=lease.id, type="effects_started", seq__gt=Subquery(whole.values("event_seq")[:1])
-    )
+    known = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
+    whole = Checkpoint.objects.filter(known, run=lease.id, line=lease.line).order_by("-seq")
+    since = Subquery(whole.values("event_seq")[:1])
+    events = RunEvent.objects.filter(run=lease.id, type="effects_started", seq__gt=since)
     try:
         attempts = Counter(
             str(task) for content in events.values_list("task", flat=True) for task in intent_log.tasks_of(content)
         )
     except ValueError as error:
         raise TamperedRow(f"a line of run {lease.key} does not say what began: {error}", run=str(lease.id)) from error
-    rows = TaskResult.objects.filter(
-        run=lease.id, line=lease.line, node__in={Task.parse(task).node for task in attempts}
-    )
+    nodes = {Task.parse(task).node for task in attempts}
+    rows = TaskResult.objects.filter(run=lease.id, line=lease.line, node__in=nodes)
     there = Counter(row.task for row in rows.only("node", "visit", "index")) if attempts else {}
     for task, number in attempts.items():
         if there.get(task, 0) < number:

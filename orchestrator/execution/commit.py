@@ -11,6 +11,7 @@ from typing import Any
 from django.db import Error
 
 from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
+from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Rebasing, Settlement, rebase_writes, settle_gates
 from approvals.gates.waivers import NotNeeded, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
@@ -194,15 +195,10 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
         before = session.head.payload.state
         channels = execution_memory.held_channels(session.open_requests())
         state = execution_memory.memory_values(lease.protection, before, channels)
-        settlement = Settlement([*replayed], [])
-        if not replayed:
-            settlement = settle_gates(session.asked, graph, session.frontier, state, lease.protection)
+        settlement = Settlement([*replayed], []) if replayed else _settled_gates(session, state)
         others = [one for one in session.asked if one.request not in settlement.requests]
         if not settlement.settled:
-            rebased = rebase_writes(others, graph, state, at=at, protection=lease.protection)
-            ledger.append_events(lease, rebased.events, inside=rebased.insert)
-            lease.moved = True
-            return session.head, Status.RUNNING
+            return _rebased_alone(session, others, state, at)
         step = settle_step(graph, session.frontier, before, settlement.settled)
         memory = _settled_memory(session, step, at)
         after = session.next_plan = session.plan_after(step.frontier)
@@ -211,10 +207,7 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
         # Where a patch was rejected the run is over, whatever else people are still asked.
         left = [one.request for one in others] if status in ENDS else []
         rebased = rebase_writes([] if left else others, graph, seen, at=at, protection=lease.protection)
-        nodes, payload = summary.gate_entries(settlement.settled), _payload(session, step, [], lease.superstep)
-        checkpoint = NewCheckpoint(
-            Source.SETTLEMENT, payload, lease.superstep, step.changes, nodes=nodes, snapshot=graph.snapshot
-        )
+        checkpoint = _settlement_checkpoint(session, step, settlement.settled)
         run_update = RunUpdate(status, _place(session, step.frontier, after), tape.extend(lease.tape, "s"))
         applied = [*summary.gate_events(settlement.settled), *withdrawn_events(left)]
         events = [*applied, *memory.events, *rebased.events, *_status_events(session, status, step.frontier)]
@@ -229,6 +222,25 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
         return head, status
 
     return _still_ours(session, retry_when_log_moved(lease, act))
+
+
+def _settled_gates(session: Session, state: State) -> Settlement:
+    return settle_gates(session.asked, session.graph, session.frontier, state, session.lease.protection)
+
+
+def _rebased_alone(session: Session, others: Sequence[RequestState], state: State, at: datetime) -> tuple[Head, str]:
+    """Nothing that was settled stands on what is there now: it comes back, and nothing else happens."""
+    lease = session.lease
+    rebased = rebase_writes(others, session.graph, state, at=at, protection=lease.protection)
+    ledger.append_events(lease, rebased.events, inside=rebased.insert)
+    lease.moved = True
+    return session.head, Status.RUNNING
+
+
+def _settlement_checkpoint(session: Session, step: Step, settled: Sequence[Settled]) -> NewCheckpoint:
+    number, snapshot = session.lease.superstep, session.graph.snapshot
+    nodes, payload = summary.gate_entries(settled), _payload(session, step, [], number)
+    return NewCheckpoint(Source.SETTLEMENT, payload, number, step.changes, nodes=nodes, snapshot=snapshot)
 
 
 def commit_rest(session: Session) -> bool:

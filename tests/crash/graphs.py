@@ -30,7 +30,7 @@ from orchestrator.engine import (
     Union,
     Write,
 )
-from tests.crash import memory
+from tests.crash import memory, paying
 
 BROKEN: set[str] = set()
 """Nodes that are broken until a person mends them."""
@@ -111,8 +111,8 @@ _note(branch, "left")
 _note(branch, "right")
 branch.edge(START, "a")
 branch.branch("a", lambda s: "left" if s.total else "right", {"left": "left", "right": "right"})
-branch.edge("left", END)
-branch.edge("right", END)
+for one in ("left", "right"):
+    branch.edge(one, END)
 
 
 def _loop(name: str, **settings: Any) -> Graph:
@@ -240,19 +240,7 @@ for one in ("ask_a", "ask_b"):
     two_gates.edge(one, "join", when=YES)
 two_gates.edge("join", END)
 
-travel = _graph("c_travel")
-_propose(travel, "ask", Write("letter", "proposed"))
-
-
-@travel.node("pay", effect="external", idempotent=True)
-def pay_once_a_line(state: Notes, ctx: Any) -> dict[str, Any]:
-    outside(ctx, "paid")
-    return {"notes": [f"paid for {state.letter}"]}
-
-
-travel.edge(START, "ask")
-travel.edge("ask", "pay", when=YES)
-travel.edge("pay", END)
+travel = paying.declare(_graph("c_travel"), outside, gate=GATE, when=YES)
 
 retry = _graph("c_retry")
 
