@@ -4,7 +4,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import bulk_forks, checkpoints, graphs, not_found, runs, schema, travel, uploads
+from orchestrator.api import checkpoints, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
 
 v1 = [
@@ -25,9 +25,9 @@ v1 = [
     path("checkpoints/<str:checkpoint>/plan/", mount(travel.TravelPlan), name="travel-plan"),
     path("checkpoints/<str:checkpoint>/fork/", mount(travel.Fork), name="fork"),
     path("checkpoints/<str:checkpoint>/replay/", mount(travel.Replay), name="replay"),
-    path("forks/", mount(bulk_forks.BulkForks), name="forks"),
-    path("forks/<uuid:fork>/", mount(bulk_forks.OneBulkFork), name="bulk-fork"),
-    path("forks/<uuid:fork>/results/", mount(bulk_forks.BulkForkResults), name="bulk-fork-results"),
+    path("forks/", mount(travel.BulkForks), name="forks"),
+    path("forks/<uuid:fork>/", mount(travel.OneBulkFork), name="bulk-fork"),
+    path("forks/<uuid:fork>/results/", mount(travel.BulkForkResults), name="bulk-fork-results"),
     path("uploads/", mount(uploads.Uploads), name="uploads"),
     *approvals.patterns(mount),
     path("schema/", mount(schema.Schema), name="schema"),

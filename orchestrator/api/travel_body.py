@@ -1,12 +1,14 @@
-"""What going back in time takes and gives: patches, answers, plans."""
+"""What going back in time takes and gives: patches, answers, plans, reports, bulk forks."""
 
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from approvals.api.base import Body
+from approvals.api.base import Body, Query
 from checkpoints.models.run_line import Travel
+from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator.models import BulkForkResult
 
 LONGEST_NAME = 200
 LONGEST_REASON = 10_000
@@ -137,3 +139,62 @@ class ReplayOut(serializers.Serializer[Any]):
     status = serializers.CharField()
     reused = serializers.ListField(child=serializers.CharField())
     diverged = DivergedTask(many=True)
+
+
+class PlanKindOut(serializers.Serializer[Any]):
+    """Runs whose plans have the same lists; the plan is that of the first example."""
+
+    count = serializers.IntegerField()
+    examples = serializers.ListField(child=serializers.CharField(), help_text="Ids of runs.")
+    plan = PlanOut()
+
+
+class RefusedOut(serializers.Serializer[Any]):
+    """Runs that would be refused for the same reason."""
+
+    count = serializers.IntegerField()
+    examples = serializers.ListField(child=serializers.CharField(), help_text="Ids of runs.")
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class BulkPlanOut(serializers.Serializer[Any]):
+    """A dry run: of `total` runs so many were examined."""
+
+    total = serializers.IntegerField()
+    examined = serializers.IntegerField()
+    others = serializers.IntegerField(help_text="Runs of further kinds.")
+    kinds = PlanKindOut(many=True)
+    refusals = RefusedOut(many=True)
+
+
+class BulkForkOut(serializers.Serializer[Any]):
+    """A bulk fork: how far its job is."""
+
+    id = serializers.UUIDField()
+    status = serializers.CharField(help_text="That of its job: queued, running, done, failed or cancelled.")
+    error = serializers.CharField(allow_blank=True)
+    total = serializers.IntegerField()
+    forked = serializers.IntegerField()
+    refused = serializers.IntegerField()
+    waiting = serializers.IntegerField()
+
+
+class BulkForkResultOut(serializers.ModelSerializer[BulkForkResult]):
+    """What became of one run: its fork, or why there is none. Neither: it waits for its turn."""
+
+    message = serializers.SerializerMethodField()
+
+    class Meta:
+        model = BulkForkResult
+        fields = ["origin", "checkpoint", "fork", "code", "message", "at"]
+        read_only_fields = fields
+
+    def get_message(self, row: BulkForkResult) -> str:
+        return read_or_reason(row, "message") or ""
+
+
+class BulkForkResultsQuery(Query):
+    """Which results."""
+
+    refused = serializers.BooleanField(required=False, default=False, help_text="Only runs that were refused.")
