@@ -6,13 +6,14 @@ run is written beside it, and the others go on.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, overload
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from checkpoints import audit_log, timeline
@@ -59,8 +60,8 @@ class WantedForks:
         _check_patch(self.patch)
 
     def origins(self) -> "QuerySet[Run]":
-        """The runs of the graph in that status, in order of their ids."""
-        return Run.objects.filter(graph=self.graph, status=self.status).order_by("id")
+        """The runs of the graph in that status, the oldest first: an index leads to those of a status."""
+        return Run.objects.filter(graph=self.graph, status=self.status).order_by("created_at", "id")
 
 
 def _check_patch(patch: Any) -> None:
@@ -145,7 +146,7 @@ def _collect(bulk: BulkFork, points: Mapping[UUID, UUID | None]) -> None:
 
 def _planned(wanted: WantedForks, points: Mapping[UUID, UUID] | None, most: int | None) -> BulkPlan:
     found = BulkPlan(wanted.origins().count() if points is None else len(points))
-    origins = ((run, last_good(run)) for page in _pages(wanted.origins()) for run in page)
+    origins = ((run, last_good(run)) for page, _ in _pages(wanted.origins()) for run in page)
     for run, checkpoint in islice(origins if points is None else points.items(), most):
         try:
             plan = travel.plan(checkpoint or _nowhere(run), patch=wanted.patch, allow_effects=wanted.allow_effects)
@@ -156,11 +157,19 @@ def _planned(wanted: WantedForks, points: Mapping[UUID, UUID] | None, most: int 
     return found
 
 
-def _pages(rows: "QuerySet[Run]", after: str = "") -> Iterator[list[UUID]]:
-    """The ids of these runs behind one of them, page by page."""
-    while ids := list((rows.filter(id__gt=after) if after else rows).values_list("id", flat=True)[:COLLECTED]):
-        yield ids
-        after = str(ids[-1])
+def _pages(rows: "QuerySet[Run]", place: str = "") -> Iterator[tuple[list[UUID], str]]:
+    """The ids of these runs behind a place, page by page, with the place of the last of each."""
+    while found := list(_behind(rows, place).values_list("created_at", "id")[:COLLECTED]):
+        place = f"{found[-1][0].isoformat()} {found[-1][1]}"
+        yield [id for _, id in found], place
+
+
+def _behind(rows: "QuerySet[Run]", place: str) -> "QuerySet[Run]":
+    if not place:
+        return rows
+    at, id = place.split(" ")
+    since = datetime.fromisoformat(at)
+    return rows.filter(Q(created_at__gt=since) | Q(id__gt=id), created_at__gte=since)
 
 
 def last_good(run: UUID) -> UUID | None:
@@ -204,9 +213,9 @@ def _collected(bulk: BulkFork, wanted: WantedForks, place: str) -> Iterator[Step
     """Note the runs that are there and began before the bulk fork did; so none of its forks is forked again."""
     if place == "done":
         return
-    for ids in _pages(wanted.origins().filter(created_at__lte=bulk.at), place):
+    for ids, last in _pages(wanted.origins().filter(created_at__lte=bulk.at), place):
         _collect(bulk, dict.fromkeys(ids))
-        yield Step(0, bulk.results.count(), "runs found", place=str(ids[-1]))
+        yield Step(0, bulk.results.count(), "runs found", place=last)
 
 
 def _fork_one(bulk: BulkFork, wanted: WantedForks, pk: int) -> bool:

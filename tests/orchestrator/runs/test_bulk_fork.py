@@ -1,10 +1,13 @@
 """Forking many runs with one patch: each once, whatever happens to the job, and what is refused stands beside it."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 
+from checkpoints.db.rows import new_row
 from checkpoints.models import AuditLine, Job, Run, RunLine
 from checkpoints.queue import jobs
 from checkpoints.verification import verify_run
@@ -23,7 +26,6 @@ from tests.support.small_graphs import graph, registered
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PATCH = {"scratch": {"letter": "mended"}}
-BROKEN: set[str] = set()
 
 
 @pytest.fixture(autouse=True)
@@ -205,3 +207,26 @@ def test_what_is_wanted_is_sealed_and_encrypted_where_there_is_a_key(people: Peo
     kinds.run_job(job.id, epoch)
     assert Job.objects.get().error_code == TamperedRow.code_of_class
     assert forks() == []
+
+
+def test_the_runs_of_a_graph_are_found_by_an_index_and_one_without_a_checkpoint_is_refused(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = {"graph": "breaking", "version": "1", "fingerprint": "f"}
+    made = [
+        new_row(Run, key=f"R-{n}", status="completed" if n % 300 else "failed", created_at=at, **shared)
+        for n in range(2000)
+        for at in [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=n // 2)]
+    ]
+    Run.objects.bulk_create(made, batch_size=500)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM FULL ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
+    # SQLite knows no more of a column than how many values it has, and walks through the newest runs once instead.
+    by_index = "run_by_status" if connection.vendor == "postgresql" else "run_newest"
+    assert by_index in bulk_fork.WantedForks("breaking").origins()[: bulk_fork.COLLECTED].explain()
+    monkeypatch.setattr(bulk_fork, "COLLECTED", 2)
+    assert runs.fork_many(graph="breaking", dry_run=True).to_json()["examined"] == 7
+    job = runs.fork_many(graph="breaking", by=people.starter)
+    kinds.advance(job.id)
+    assert bulk_fork.counts_of(BulkFork.objects.get()) == {"total": 7, "forked": 0, "refused": 7, "waiting": 0}
+    assert {row.code for row in BulkForkResult.objects.all()} == {"unknown_thing"}, "they have no checkpoint"
