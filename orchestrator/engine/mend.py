@@ -4,8 +4,11 @@ Patches are refused with it. A mend never guesses: it keeps what was said, and i
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import date, time
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
+from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -37,6 +40,13 @@ def mend_of(channel: Channel, value: Json) -> list[Json]:
 def value_at_fault(channel: Channel, value: Json) -> Json:
     """The first value that does not fit, as it was given; the whole where it does."""
     return _at(value, _first_fault(channel, value) or ())
+
+
+def as_text(value: Any) -> list[str]:
+    """What JSON writes for a Python value that it does not know, in a list; an empty list for any other."""
+    if isinstance(value, Decimal | UUID):
+        return [str(value)]
+    return [value.isoformat()] if isinstance(value, date | time) else []
 
 
 def _first_fault(channel: Channel, value: Json) -> Loc | None:

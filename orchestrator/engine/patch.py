@@ -11,7 +11,7 @@ from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import LIMIT, Channel
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.mend import NEAR, mend_of, value_at_fault
+from orchestrator.engine.mend import NEAR, as_text, mend_of, value_at_fault
 
 PARTITIONS = ("scratch", "artifacts")
 """What a patch may change; the input is frozen, diagnostics are the engine's."""
@@ -40,9 +40,34 @@ def patched(
         try:
             after[name] = _partition(after[name], part)
         except InvalidValue as error:
-            facts = {**error.facts, "path": f"{name}{error.facts.get('path', '')}"}
+            inner = str(error.facts.get("path", ""))
+            facts = {**error.facts, "path": f"{name}.{inner}" if inner and not inner.startswith("[") else name + inner}
             raise InvalidValue(f"{name}: {error.message}", **facts) from error
     return _checked(state, after, graph, limit=limit) if graph else after
+
+
+def json_of(patch: Any) -> Json:
+    """The patch as plain JSON. Raises `InvalidValue` naming path and rule, with the mend for what Python has and JSON
+    writes as text, such as a Decimal.
+    """
+    try:
+        return canonical.normalised(patch)
+    except InvalidValue as error:
+        found = next(
+            (texts for path, texts in _texts(patch, ()) if canonical.path_text(path) == error.facts["path"]), []
+        )
+        facts = {**error.facts, "rule": error.facts["reason"], **dict(zip(("mend",), found, strict=False))}
+        raise InvalidValue(error.message, **facts) from error
+
+
+def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
+    """The values in a patch that JSON writes as text only, with their paths, no deeper than JSON may be nested."""
+    if texts := as_text(value):
+        yield path, texts
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    if len(path) < canonical.DEEPEST:
+        for key, inner in pairs:
+            yield from _texts(inner, (*path, key))
 
 
 def apply(value: Json, patch: Any) -> Json:

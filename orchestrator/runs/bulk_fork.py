@@ -29,7 +29,7 @@ from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import AWAY, CountersignError, InvalidValue, PayloadTooLarge, UnknownThing
-from orchestrator.engine.patch import PARTITIONS
+from orchestrator.engine.patch import PARTITIONS, json_of
 from orchestrator.models import BulkFork, BulkForkResult
 from orchestrator.runs import travel
 from orchestrator.runs.act import check_person
@@ -70,7 +70,7 @@ def _check_patch(patch: Any) -> None:
     if not isinstance(patch, Mapping) or set(patch) - {*PARTITIONS}:
         raise InvalidValue(f"a patch is an object with {' and '.join(PARTITIONS)}", path="patch")
     limit = conf().max_value_bytes
-    if len(canonical.dumps(patch)) > limit:
+    if len(canonical.encode(json_of(patch))) > limit:
         raise PayloadTooLarge(f"a patch has at most {limit:,} bytes", path="patch", limit=limit)
 
 

@@ -13,7 +13,7 @@ from orchestrator.engine import END, START, Append, Artifact, Graph, Merge, Unio
 from orchestrator.engine.compile import compile
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.mend import mend_of
-from orchestrator.engine.patch import patched
+from orchestrator.engine.patch import json_of, patched
 
 
 class Colour(enum.StrEnum):
@@ -185,3 +185,29 @@ def test_a_refusal_does_not_repeat_a_long_value() -> None:
     facts = refusal({"scratch": {"number": "x" * 2000}})
     assert facts["path"] == "scratch.number"
     assert "value" not in facts
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        (Decimal("4512.50"), "4512.50"),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+        (date(2026, 3, 2), "2026-03-02"),
+        (time(9, 30), "09:30:00"),
+        (datetime(2026, 3, 2, 9, 30), "2026-03-02T09:30:00"),
+        ({1, 2}, NOTHING),
+        (2**60, NOTHING),
+        (float("nan"), NOTHING),
+    ],
+)
+def test_a_python_value_that_json_writes_as_text_is_mended_by_that_text(given: Any, mend: Any) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        json_of({"scratch": {"payout": [{"amount": given}]}})
+    assert refused.value.facts["path"] == "scratch.payout[0].amount"
+    assert refused.value.facts["rule"]
+    assert refused.value.facts.get("mend", NOTHING) == mend
+
+
+def test_the_place_in_a_partition_is_written_as_one_path() -> None:
+    assert refusal({"scratch": {"payout": {"amount": 2**60}}})["path"] == "scratch.payout.amount"
+    assert refusal({"scratch": [{"op": "remove", "path": "/nowhere"}]})["path"] == "scratch[0]"
