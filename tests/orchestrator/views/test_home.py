@@ -55,7 +55,7 @@ def test_a_theme_is_kept_with_the_account_and_painted_at_once(theme: str, people
     assert f'data-theme="{theme}"' in elsewhere.get("/runs/").content.decode()
 
 
-@pytest.mark.parametrize("there", ["%", "runs", "a b", "x" * 3000])
+@pytest.mark.parametrize("there", ["%", "runs", "a b"])
 def test_after_the_theme_one_is_led_to_the_address_that_was_given_and_to_no_page_of_that_name(
     there: str, people: People, browse: Browse
 ) -> None:
