@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.sealing import sealed_rows
@@ -100,6 +100,11 @@ def line_row(run: Lined, number: int) -> RunLine | None:
         raise TamperedRow(f"the row of line {number} of run {run.key} is gone", run=str(run.id))
     sealed_rows.verify_row(row, protection_of(run))
     return row
+
+
+def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
+    """The ids of the runs that were forked or replayed from a checkpoint of this one, as a subquery."""
+    return RunLine.objects.filter(departure_run=run_id, number=1).order_by().values_list("run", flat=True)
 
 
 def _lines_of(run_id: UUID) -> dict[int, RunLine]:

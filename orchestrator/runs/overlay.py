@@ -17,7 +17,7 @@ from orchestrator.engine import Gate, Task, canonical
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.held_patch import PATCH, hold_patch
-from orchestrator.engine.patch import PARTITIONS, patched
+from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
 from orchestrator.engine.requests import is_applied_as_one
@@ -85,7 +85,8 @@ def _checked(point: Departure, before: State, patch: Patch) -> State:
     limit = conf().max_value_bytes
     if callable(patch):
         patch = _made_by(patch, before)
-    if patch and len(canonical.dumps(patch)) > limit:
+    patch = json_of(patch) if patch else patch
+    if patch and len(canonical.encode(patch)) > limit:
         raise PayloadTooLarge(f"a patch has at most {limit:,} bytes", path="", limit=limit)
     return patched(before, patch or {}, graph=point.graph, limit=limit)
 

@@ -281,12 +281,17 @@ def _require_there(point: Departure) -> None:
 
 def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
     """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
-    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
-        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
-    if unknown := sorted(set(nodes) - set(graph.nodes)):
+    if unknown := sorted(set(checked_names(nodes)) - set(graph.nodes)):
         message = f"{graph.name} has no node {', '.join(unknown)}"
         raise InvalidValue(message, path="allow_effects", nodes=unknown)
     return frozenset(nodes)
+
+
+def checked_names(nodes: Any) -> tuple[str, ...]:
+    """What `allow_effects` gives, whatever the graph. Raises `InvalidValue` for another kind."""
+    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
+        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
+    return tuple(nodes)
 
 
 def _new_line(

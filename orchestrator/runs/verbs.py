@@ -209,6 +209,7 @@ def resume(
     the first fault.
     """
     check_person(by, "by")
+    allow_effects = travel.checked_names(allow_effects)
     if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects, reason=reason)) is not None:
         return resume(fork.id, patch=patch, allow_effects=allow_effects, reason=reason, by=by) if patch else fork
     run = _of_newest_checkpoint(run_id) or get(run_id)

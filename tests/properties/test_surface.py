@@ -44,12 +44,13 @@ def _surface(
     """Name -> function and arguments that are fine."""
     store = CheckpointStore()
     here, there = {"run_id": run.id}, {"checkpoint_id": run.head}
-    return {
+    return _travels(run, other) | {
         "runs.start": (runs.start, {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}, "key": "C"}),
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
         "runs.cancel": (runs.cancel, here),
         "runs.settle": (runs.settle, {**here, "task": "pay:1:0", "happened": True, "reason": "r"}),
+        "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
         "reviews.sign": (reviews.sign, {**here, "decisions": [receipt_of], "by": by}),
         "reviews.decide": (reviews.decide, {"request_id": run.requests.get().id, "decisions": [receipt_of], "by": by}),
         "timeline.list_checkpoints": (timeline.list_checkpoints, here),
@@ -57,11 +58,6 @@ def _surface(
         "timeline.state_at": (timeline.state_at, there),
         "timeline.head_state": (timeline.head_state, here),
         "timeline.diff": (timeline.diff, {"a": run.head, "b": run.head}),
-        "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
-        "timeline.blame": (timeline.blame, {**there, "path": "notes[0]"}),
-        "timeline.history": (timeline.history, {**here, "path": "notes"}),
-        "timeline.lineage": (timeline.lineage, here),
-        "timeline.align": (timeline.align, {"run_a": run.id, "run_b": other.id}),
         "timeline.events": (timeline.events, here),
         "timeline.events_after": (timeline.events_after, {**here, "seq": 0}),
         "verify_run": (verify_run, here),
@@ -82,11 +78,28 @@ def _surface(
     }  # fmt: skip
 
 
+def _travels(run: Run, other: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """The same of going back in time."""
+    here, there = {"run_id": run.id}, {"checkpoint": run.head}
+    return {
+        "timeline.blame": (timeline.blame, {"checkpoint_id": run.head, "path": "notes[0]"}),
+        "timeline.history": (timeline.history, {**here, "path": "notes"}),
+        "timeline.lineage": (timeline.lineage, here),
+        "timeline.align": (timeline.align, {"run_a": run.id, "run_b": other.id}),
+        "runs.fork": (runs.fork, there),
+        "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),
+        "runs.plan": (runs.plan, there),
+        "runs.replay": (runs.replay, there),
+        "runs.replay_report": (runs.replay_report, here),
+        "runs.rewind": (runs.rewind, {**here, **there}),
+    }
+
+
 NOT_HERE = {
-    "timeline.input_of", "timeline.fault_of_run",
+    "timeline.input_of", "timeline.fault_of_run", "timeline.parent_of",
     "runs.advance", "runs.input_of", "timeline.aliases", "timeline.alias_of", "timeline.snapshot_of",
-    "timeline.neighbours", "timeline.node_outputs", "timeline.parent_of",
-    "timeline.changes", "timeline.held_at", "timeline.results_at", "timeline.payload_of", "timeline.checkpoint_lines",
+    "timeline.neighbours", "timeline.node_outputs", "timeline.changes", "timeline.held_at", "timeline.results_at",
+    "timeline.payload_of", "timeline.checkpoint_lines",
 }  # fmt: skip
 """They take rows that the others gave; `advance` works on the run, so it is tried with ids alone, below."""
 
