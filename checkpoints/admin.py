@@ -58,14 +58,26 @@ class ReadOnlyRows(Base):
         return super().get_queryset(request).defer(*[name for name in _binary(self.model) if name != "seal"])
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Not by payloads and seals: bytes are compared with no text."""
-        return lookup.partition("__")[0] not in _binary(self.model) and super().lookup_allowed(lookup, value, request)
+        """Not by payloads and seals: bytes are compared with no text; nor by numbers that no column can hold."""
+        comparable = lookup.partition("__")[0] not in _binary(self.model) and _can_be_held(str(value))
+        return comparable and super().lookup_allowed(lookup, value, request)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.shown
+
+
+def _can_be_held(value: str) -> bool:
+    """Whether a database can compare a number, or each of several with commas between. Text is for Django to judge."""
+    for part in value.split(","):
+        try:
+            if abs(int(part)) >= 2**63:
+                return False
+        except ValueError:
+            continue
+    return True
 
 
 def _binary(model: type[Model]) -> list[str]:
@@ -89,7 +101,7 @@ def as_sealed(row: Any) -> str:
 
 def _protection_of(row: Any) -> Protection:
     """That of the row's run; rows of the installation say themselves whether they are encrypted."""
-    if isinstance(row, models.MemoryTrace):
+    if isinstance(getattr(row, "encrypted", None), bool):
         return Protection(row.encrypted)
     run = getattr(row, "run_id", None) or getattr(row, "run", None)
     if run is None or isinstance(row, models.AuditLine):
@@ -158,6 +170,16 @@ class LateResultAdmin(ReadOnlyRows):
 @admin.register(models.RunEvent)
 class RunEventAdmin(ReadOnlyRows):
     list_display = ("run_id", "seq", "type", "task", "actor", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.RunLine)
+class RunLineAdmin(ReadOnlyRows):
+    """Where lines departed, with what patch, and what they need a yes for."""
+
+    list_display = ("run_id", "number", "travel", "parent_line", "departure_run", "departure_seq", "by", "at")
+    list_filter = ("travel",)
+    list_select_related = ("by",)
     search_fields = ("=run__key",)
 
 

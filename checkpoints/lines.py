@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
-from checkpoints.models import RunLine
+from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
-from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.errors import TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
+NOT_STARTED = "*"
+"""Among the stops of a line: no node starts, until somebody resumes the run."""
 FARTHEST = 100
 """So many origins are followed: forks of forks of forks."""
 
@@ -46,9 +48,17 @@ def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
         found += _own(run_id, line, rows, last)
         origin = rows.get(1)
         if origin is None:
-            break
+            _require_started(run_id)
+            return found
         run_id, line, last = origin.departure_run, origin.parent_line, origin.departure_seq
-    return found
+    raise WrongStatus(f"more than {FARTHEST} forks lie one behind the other before run {run_id}", run=str(run_id))
+
+
+def _require_started(run_id: UUID) -> None:
+    """Raise where a run without a row for its first line is a fork."""
+    origin = Run.objects.filter(id=run_id).values_list("origin_checkpoint", flat=True).first()
+    if origin is not None:
+        raise TamperedRow(f"the row of line 1 of run {run_id} is gone", run=str(run_id))
 
 
 def within(stretches: Sequence[Stretch], *, seq: str = "seq") -> Q:
@@ -71,6 +81,14 @@ class Lined(Protected, Protocol):
     def origin_checkpoint(self) -> UUID | None: ...
 
 
+def logged_until(one: Stretch) -> int | None:
+    """Where the log of the stretch's run stood at its last checkpoint; None where all of the line counts."""
+    if one.last is None:
+        return None
+    rows = Checkpoint.objects.filter(run=one.run, seq=one.last)
+    return rows.values_list("event_seq", flat=True).first() or 0
+
+
 def line_row(run: Lined, number: int) -> RunLine | None:
     """How a line of a run began; None for the first of a run that was started. Raises `TamperedRow` where its row is
     not as it was written or is gone, `WrongKey`.
@@ -82,6 +100,11 @@ def line_row(run: Lined, number: int) -> RunLine | None:
         raise TamperedRow(f"the row of line {number} of run {run.key} is gone", run=str(run.id))
     sealed_rows.verify_row(row, protection_of(run))
     return row
+
+
+def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
+    """The ids of the runs that were forked or replayed from a checkpoint of this one, as a subquery."""
+    return RunLine.objects.filter(departure_run=run_id, number=1).order_by().values_list("run", flat=True)
 
 
 def _lines_of(run_id: UUID) -> dict[int, RunLine]:

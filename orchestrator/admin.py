@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from checkpoints.admin import ReadOnlyRows
 from orchestrator import tokens
-from orchestrator.models import ApiToken, IdempotencyRecord
+from orchestrator.models import ApiToken, BulkFork, BulkForkResult, IdempotencyRecord
 
 
 @admin.register(ApiToken)
@@ -42,6 +42,18 @@ class IdempotencyRecordAdmin(ReadOnlyRows):
         return ("user", "method", "path", "key", "body_hash", "status", "created_at")
 
     get_readonly_fields = get_fields
+
+
+@admin.register(BulkFork)
+class BulkForkAdmin(ReadOnlyRows):
+    list_display = ("id", "by", "at")
+    list_select_related = ("by",)
+
+
+@admin.register(BulkForkResult)
+class BulkForkResultAdmin(ReadOnlyRows):
+    list_display = ("bulk_id", "origin", "fork", "code", "at")
+    search_fields = ("=origin", "=fork")
 
 
 def close_queue_admin() -> None:

@@ -85,3 +85,53 @@ class Preference(models.Model):
 
     def __str__(self) -> str:
         return f"preferences of {self.user}"
+
+
+class BulkFork(Sealed):
+    """Many runs that are forked with one patch, by the job of the same id. It belongs to no run, so what is wanted is
+    encrypted wherever there is a key to do so.
+    """
+
+    PAYLOADS = ("wanted",)
+
+    id = models.UUIDField(primary_key=True, editable=False, help_text="That of its job.")
+    wanted = models.BinaryField(help_text="Packed canonical JSON: {graph, status, patch, allow_effects, reason}.")
+    encrypted = models.BooleanField(default=False)
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at"]
+
+    def __str__(self) -> str:
+        return f"bulk fork {self.id}"
+
+
+class BulkForkResult(models.Model):
+    """One run of a bulk fork: what became of it. Written in the transaction of its fork, so it is forked once."""
+
+    PAYLOADS = ("message",)
+    IDENTITY = ("bulk_id", "origin")
+    UNSEALED = ()
+    ADDED = ()
+    MOMENT = "at"
+
+    id = models.BigAutoField(primary_key=True)
+    bulk = models.ForeignKey(BulkFork, on_delete=models.CASCADE, related_name="results", db_index=False)
+    origin = models.UUIDField(help_text="The run that is forked.")
+    checkpoint = models.UUIDField(null=True, blank=True, help_text="From where; empty until it is looked for.")
+    fork = models.UUIDField(null=True, blank=True, help_text="The new run; empty where it was refused.")
+    code = models.CharField(max_length=60, blank=True, default="", help_text="Why it was refused.")
+    message = models.BinaryField(default=b"", help_text="Packed canonical JSON: the refusal in a sentence.")
+    at = models.DateTimeField(null=True, blank=True, help_text="Empty while it waits for its turn.")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["bulk", "origin"], name="bulk_fork_once")]
+        indexes = [
+            models.Index(fields=["bulk", "id"], name="bulk_fork_in_order"),
+            models.Index(fields=["bulk", "id"], name="bulk_fork_to_do", condition=models.Q(at__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"fork of {self.origin}"

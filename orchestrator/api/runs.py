@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from approvals.api.base import LongPages, page_schema, paginate, person, read_body
 from approvals.permissions import visible_run, visible_runs
-from checkpoints import timeline
+from checkpoints import lines, timeline
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
@@ -20,13 +20,13 @@ from orchestrator.api.serializers import (
     CheckpointLine,
     EventOut,
     EventsQuery,
-    NoBody,
     RunLine,
     RunOut,
     RunsQuery,
     SettleBody,
     StartBody,
 )
+from orchestrator.api.travel_body import ResumeBody
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
@@ -42,7 +42,10 @@ class Runs(APIView):
 
     @extend_schema(operation_id="runs_list", parameters=[RunsQuery], responses=page_schema(RunLine))
     def get(self, request: Request) -> Response:
-        rows = _narrowed(visible_runs(person(request)), read_body(RunsQuery, request.query_params))
+        wanted = read_body(RunsQuery, request.query_params)
+        rows = _narrowed(visible_runs(person(request)), wanted)
+        if "origin" in wanted:
+            rows = rows.filter(id__in=lines.forks_of(visible_run(person(request), wanted["origin"]).id))
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
         return paginate(request, rows, RunLine, by=("-created_at", "-id"))
 
@@ -105,16 +108,16 @@ class RunEvents(APIView):
 
 
 class Resume(APIView):
-    """Queue a failed run again."""
+    """Queue a failed run again, or one that stopped before an effect that needs a yes; with a patch, on a new line."""
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=NoBody, responses=RunOut)
+    @extend_schema(request=ResumeBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
-        read_body(NoBody, request.data)
+        body = read_body(ResumeBody, request.data)
         found = visible_run(person(request), run)
         require(person(request), "steer_run")
-        return Response(RunOut(runs.resume(found.id, by=person(request))).data)
+        return Response(RunOut(runs.resume(found.id, **body, by=person(request))).data)
 
 
 class Cancel(APIView):

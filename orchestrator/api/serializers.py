@@ -14,7 +14,7 @@ from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.runs import unknown_outcomes
-from orchestrator.runs.labels import progress_of
+from orchestrator.runs.labels import needs_yes_of, progress_of
 
 
 class StartBody(Body):
@@ -39,10 +39,6 @@ class CancelBody(Body):
     """Why a run is cancelled."""
 
     reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")
-
-
-class NoBody(Body):
-    """Nothing is posted."""
 
 
 class SettleBody(Body):
@@ -73,6 +69,7 @@ class RunsQuery(Query):
     status = StatusList(required=False)
     key = serializers.CharField(required=False)
     since = serializers.DateTimeField(required=False, help_text="Started at this time or later.")
+    origin = serializers.CharField(required=False, help_text="Id or key of the run that they were forked from.")
 
 
 class EventsQuery(Query):
@@ -143,17 +140,34 @@ class UnknownOut(SealedOut):
 
 
 class RunOut(RunLine):
-    """One run, with its input, why it stopped, what it waits for, and what must be settled."""
+    """One run, with its input, why it stopped, what it waits for, and what must be settled. `needs_yes`: the nodes that
+    do not start without a yes; `stopped_before`: those of them that would start now. Null: its line does not verify.
+    """
 
     input = serializers.SerializerMethodField()
     error = serializers.SerializerMethodField()
     paused = serializers.SerializerMethodField()
     unknown = serializers.SerializerMethodField()
+    needs_yes = serializers.SerializerMethodField()
+    stopped_before = serializers.SerializerMethodField()
     fault = serializers.SerializerMethodField()
 
     class Meta(RunLine.Meta):
-        fields = [*RunLine.Meta.fields, "input", "error", "paused", "unknown", "fault"]
+        fields = [
+            *RunLine.Meta.fields, "input", "error", "paused", "unknown", "needs_yes", "stopped_before", "fault",
+        ]  # fmt: skip
         read_only_fields = fields
+
+    def to_representation(self, instance: Run) -> dict[str, Any]:
+        self.stops = needs_yes_of(instance)
+        return super().to_representation(instance)
+
+    def get_needs_yes(self, run: Run) -> list[str] | None:
+        return self.stops
+
+    def get_stopped_before(self, run: Run) -> list[str] | None:
+        at = set(run.at_node.split(", ")) if run.status == Status.PAUSED else set()
+        return None if self.stops is None else [node for node in self.stops if node in at]
 
     @extend_schema_field(FaultOut(allow_null=True))
     def get_fault(self, run: Run) -> dict[str, Any] | None:

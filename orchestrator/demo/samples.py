@@ -34,6 +34,7 @@ def _claim(number: int, amount: str, will: str, *, file: str = "") -> Sample:
 
 SAMPLES = (
     _claim(118851, "469.90", "is small and pays itself"),
+    _claim(118894, "362.00", "is small and pays itself, to an account that was closed"),
     _claim(118872, "180.00", "is refused: within the excess"),
     _claim(118870, "2288.00", "is refused: the fraud score is high"),
     _claim(118834, "4862.50", "waits for a review, after asking for photographs"),

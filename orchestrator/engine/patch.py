@@ -3,16 +3,21 @@ stores and forks call it. Nothing that is given is changed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.engine import canonical
 from orchestrator.engine.canonical import Json
-from orchestrator.engine.channel import LIMIT
+from orchestrator.engine.channel import LIMIT, Channel
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.mend import NEAR, as_text, mend_of, value_at_fault
 
 PARTITIONS = ("scratch", "artifacts")
 """What a patch may change; the input is frozen, diagnostics are the engine's."""
+
+MOST_SHOWN = 1000
+"""Bytes of a refused value that the refusal repeats."""
 
 State = dict[str, dict[str, Json]]
 
@@ -35,9 +40,34 @@ def patched(
         try:
             after[name] = _partition(after[name], part)
         except InvalidValue as error:
-            facts = {**error.facts, "path": f"{name}{error.facts.get('path', '')}"}
+            inner = str(error.facts.get("path", ""))
+            facts = {**error.facts, "path": f"{name}.{inner}" if inner and not inner.startswith("[") else name + inner}
             raise InvalidValue(f"{name}: {error.message}", **facts) from error
     return _checked(state, after, graph, limit=limit) if graph else after
+
+
+def json_of(patch: Any) -> Json:
+    """The patch as plain JSON. Raises `InvalidValue` naming path and rule, with the mend for what Python has and JSON
+    writes as text, such as a Decimal.
+    """
+    try:
+        return canonical.normalised(patch)
+    except InvalidValue as error:
+        found = next(
+            (texts for path, texts in _texts(patch, ()) if canonical.path_text(path) == error.facts["path"]), []
+        )
+        facts = {**error.facts, "rule": error.facts["reason"], **dict(zip(("mend",), found, strict=False))}
+        raise InvalidValue(error.message, **facts) from error
+
+
+def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
+    """The values in a patch that JSON writes as text only, with their paths, no deeper than JSON may be nested."""
+    if texts := as_text(value):
+        yield path, texts
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    if len(path) < canonical.DEEPEST:
+        for key, inner in pairs:
+            yield from _texts(inner, (*path, key))
 
 
 def apply(value: Json, patch: Any) -> Json:
@@ -193,9 +223,17 @@ def _checked(before: State, after: State, graph: Compiled, *, limit: int | None)
     """The patched state with each changed channel staged, and those that were removed at their defaults."""
     for name, values in after.items():
         for unknown in [channel for channel in values if not _belongs(graph, channel, name)]:
-            raise InvalidValue(f"{name} of {graph.name} has no channel {unknown}", path=f"{name}.{unknown}")
+            raise _no_channel(graph, name, unknown)
     fresh = graph.fresh_state()
-    return {name: dict(_staged(graph, before[name], {**fresh[name], **after[name]}, limit)) for name in PARTITIONS}
+    return {name: dict(_staged(graph, name, before, {**fresh[name], **after[name]}, limit)) for name in PARTITIONS}
+
+
+def _no_channel(graph: Compiled, partition: str, unknown: str) -> InvalidValue:
+    known = [channel for channel in graph.channels if _belongs(graph, channel, partition)]
+    near = get_close_matches(unknown, known, n=1, cutoff=NEAR)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    facts = {"path": f"{partition}.{unknown}", "rule": "This must be a channel of the partition."}
+    return InvalidValue(f"{partition} of {graph.name} has no channel {unknown}{meant}", **facts, nearest=near)
 
 
 def _belongs(graph: Compiled, channel: str, partition: str) -> bool:
@@ -203,9 +241,26 @@ def _belongs(graph: Compiled, channel: str, partition: str) -> bool:
 
 
 def _staged(
-    graph: Compiled, before: dict[str, Json], after: dict[str, Json], limit: int | None
+    graph: Compiled, partition: str, before: State, after: dict[str, Json], limit: int | None
 ) -> Iterator[tuple[str, Json]]:
     for name, value in after.items():
-        same = name in before and canonical.encode(before[name]) == canonical.encode(value)
-        lax = value is None and graph.channels[name].lax_none
-        yield name, value if same or lax else graph.channels[name].stage(value, limit=limit)
+        old, channel = before[partition], graph.channels[name]
+        same = name in old and canonical.encode(old[name]) == canonical.encode(value)
+        lax = value is None and channel.lax_none
+        yield name, value if same or lax else _stage(channel, partition, value, limit)
+
+
+def _stage(channel: Channel, partition: str, value: Json, limit: int | None) -> Json:
+    """The staged value. A refusal says path, rule and value, and the mend where there is one."""
+    try:
+        return channel.stage(value, limit=limit)
+    except InvalidValue as error:
+        facts: dict[str, Any] = {**error.facts, "path": f"{partition}.{error.facts.get('path') or channel.name}"}
+        facts["rule"] = error.facts.get("reason", error.message)
+        shown = {"value": [value_at_fault(channel, value)], "mend": mend_of(channel, value)}
+        facts |= {name: one for name, found in shown.items() for one in found if _is_short(one)}
+        raise InvalidValue(f"{partition}: {error.message}", **facts) from error
+
+
+def _is_short(value: Json) -> bool:
+    return len(canonical.encode(value)) <= MOST_SHOWN

@@ -23,11 +23,13 @@ from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
 from orchestrator.execution.secrets import mask_secrets, writable
 from orchestrator.jobs import integrity
+from orchestrator.runs import bulk_fork
 
 Kind = Callable[[JobLease], Iterator[Step]]
 
 KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
+    bulk_fork.KIND: bulk_fork.fork_job,
     "rotate_keys": integrity.rotate_job,
     "sweep_jobs": retention.jobs_that_ended,
     "sweep_payloads": retention.payloads_without_a_row,

@@ -17,7 +17,7 @@ from checkpoints.db.outage import is_outage
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.errors import CountersignError
-from orchestrator.runs.labels import display_error, progress_of
+from orchestrator.runs.labels import display_error, needs_yes_of, progress_of
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
 ENDED_OTHERWISE, STOPPED_CODE = 3, 4
@@ -73,7 +73,14 @@ def one_clear_line() -> Iterator[None]:
     try:
         yield
     except CountersignError as error:
-        raise CommandError(f"{visible_text(error.message)} [{error.code}]") from error
+        raise CommandError(visible_text(f"{error.message}{_given(error.facts)} [{error.code}]")) from error
+
+
+def _given(facts: dict[str, Any]) -> str:
+    """What was refused, and what would fit in its place."""
+    words = {"value": "given", "mend": "fits"}
+    found = [f"{word}: {json.dumps(facts[name], ensure_ascii=False)}" for name, word in words.items() if name in facts]
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def exit_code(status: str) -> int:
@@ -92,10 +99,13 @@ def as_dict(run: Run) -> dict[str, Any]:
         "graph": run.graph,
         "version": run.version,
         "status": run.status,
+        "line": run.line,
+        "origin_checkpoint": str(run.origin_checkpoint) if run.origin_checkpoint else None,
         "superstep": run.superstep,
         "at_node": run.at_node,
         "progress": progress_of(run),
         "error": display_error(run),
+        "needs_yes": needs_yes_of(run),
         "waiting": [{"request": str(r.id), "task": r.task, "title": read_or_reason(r, "title")} for r in waiting],
     }
 
@@ -112,6 +122,10 @@ def as_text(run: Run) -> str:
     lines += [progress(run)] if run.progress else []
     lines += [f"{facts['error']['message']} [{facts['error']['code']}]"] if facts["error"] else []
     lines += [f"waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in facts["waiting"]]
+    if facts["needs_yes"] and run.status not in ENDS:
+        lines += [
+            f"stops before {', '.join(facts['needs_yes'])}: that has happened before; resume_run --allow says yes"
+        ]
     head = f"{visible_text(run.key)}  {run.graph} {run.version}  {run.status}, superstep {run.superstep}"
     return "\n  ".join([head, *(visible_text(line) for line in lines)])
 

@@ -4,9 +4,11 @@ open a payload to filter by them; and what its node in hand reports.
 
 from typing import Any
 
+from checkpoints import lines
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import UNREADABLE
 
 NOT_KEPT = "what was said of it could not be encrypted, so it was not kept"
 
@@ -59,3 +61,12 @@ def _at(value: Any, path: str) -> Any:
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+def needs_yes_of(run: Run) -> list[str] | None:
+    """The nodes of a run's line that do not start without a yes; None where the line does not verify."""
+    try:
+        row = lines.line_row(run, run.line)
+    except UNREADABLE:
+        return None
+    return list(row.stops) if row else []

@@ -43,6 +43,7 @@ from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over
 from orchestrator.runs.travel_plan import Plan, make_plan
 
 LONGEST_REASON = 10_000
+NOT_STARTED = lines.NOT_STARTED
 _SOURCES = {Travel.FORK: Source.FORK, Travel.REPLAY: Source.REPLAY}
 
 
@@ -106,10 +107,10 @@ def plan_departure(
         point.open,
         travel=travel,
         checkpoint=point.checkpoint.id,
-        effects=effects_elsewhere(point),
+        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)),
         asked=asked,
         change=overlay.change,
-        stops=own.stops if own else (),
+        stops=[node for node in own.stops if node != NOT_STARTED] if own else (),
         allowed=allowed,
     )
 
@@ -162,7 +163,8 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
         _require_there(point)
         asked = held_tasks_at(point)
         check_answers(wanted.answers, asked)
-        new = replace(_new_line(point, overlay, asked, wanted), behind=place.behind)
+        more = [] if place.status == Status.QUEUED else [NOT_STARTED]
+        new = replace(_new_line(point, overlay, asked, wanted, more), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
         sign_answers(run, wanted.answers, by=wanted.by)
     return run
@@ -224,11 +226,13 @@ def rewind(
     effect must be settled first.
     """
     wanted = Wanted(Travel.REWIND, patch, answers, allow_effects, reason, by)
+    point = load_departure(checkpoint)
     with locked(get(run_id).id, by=by) as run:
         if seen_line not in (None, run.line):
             message = f"run {run.key} has gone back since you saw it, and is on line {run.line} now"
             raise WrongStatus(message, status=run.status, line=run.line)
-        return _rewound(run, load_departure(checkpoint), wanted)
+        _require_there(point)
+        return _rewound(run, point, wanted)
 
 
 def resume_patched(run: Run, patch: Patch, wanted: Wanted) -> Run:
@@ -255,7 +259,7 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
     check_answers(wanted.answers, asked)
-    new = _new_line(point, overlay, asked, wanted)
+    new = _new_line(point, overlay, asked, wanted, seq=run.head_seq + 1)
     withdrawn = withdraw_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
@@ -286,22 +290,35 @@ def _require_there(point: Departure) -> None:
 
 def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
     """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
-    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
-        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
-    if unknown := sorted(set(nodes) - set(graph.nodes)):
+    if unknown := sorted(set(checked_names(nodes)) - set(graph.nodes)):
         message = f"{graph.name} has no node {', '.join(unknown)}"
         raise InvalidValue(message, path="allow_effects", nodes=unknown)
     return frozenset(nodes)
 
 
-def _new_line(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], wanted: Wanted) -> NewLine:
+def checked_names(nodes: Any) -> tuple[str, ...]:
+    """What `allow_effects` gives, whatever the graph. Raises `InvalidValue` for another kind."""
+    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
+        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
+    return tuple(nodes)
+
+
+def _new_line(
+    point: Departure,
+    overlay: Overlay,
+    asked: Sequence[HeldTask],
+    wanted: Wanted,
+    more: Sequence[str] = (),
+    *,
+    seq: int | None = None,
+) -> NewLine:
     allowed = checked_nodes(point.graph, wanted.allow_effects)
-    stops = plan_departure(point, overlay, asked, wanted.travel, allowed).stops
+    stops = [*plan_departure(point, overlay, asked, wanted.travel, allowed).stops, *more]
     source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)
     return NewLine(
         wanted.travel,
         point.checkpoint,
-        first_checkpoint(point, overlay, source),
+        first_checkpoint(point, overlay, source, seq=seq),
         stops=sorted(stops),
         patched=overlay.change.patched,
         patch=overlay.given,

@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -59,7 +59,7 @@ def theme(request: HttpRequest) -> HttpResponse:
     target = request.POST.get("next", "/")
     if not url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}):
         target = "/"
-    answer = HttpResponse(status=204) if request.headers.get("X-Fragment") else redirect(target)
+    answer = HttpResponse(status=204) if request.headers.get("X-Fragment") else HttpResponseRedirect(target)
     if chosen in THEMES:
         Preference.objects.update_or_create(user_id=int(request.user.pk or 0), defaults={"theme": chosen})
         _keep_theme(answer, chosen)

@@ -6,16 +6,17 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.admin import ReadOnlyRows
-from checkpoints.models import Run
+from checkpoints.models import Run, RunLine
 from orchestrator import runs, tokens
-from orchestrator.models import ApiToken
+from orchestrator.jobs import kinds
+from orchestrator.models import ApiToken, BulkFork, BulkForkResult
 from tests.support import api_graphs as graphs
 from tests.support.cast import People, UserFactory
 
 OURS = ("checkpoints", "approvals", "orchestrator")
 SHOWN = [model for model in admin.site._registry if model._meta.app_label in OURS]
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
@@ -46,6 +47,19 @@ def test_a_list_and_a_row_open_and_neither_can_be_changed(root: Client, run: Run
         assert root.get(address).status_code == 200
         assert root.post(address, {}).status_code == 403
         assert root.post(reverse(f"{name}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
+
+
+def test_how_a_line_began_and_what_a_bulk_fork_wants_can_be_read(root: Client, run: Run, people: People) -> None:
+    fork = runs.fork("A:initial", patch={"scratch": {"letter": "dear"}}, reason="a wrong letter", by=people.starter)
+    bulk = runs.fork_many(["A:initial"], patch={"scratch": {"letter": "dear"}}, by=people.starter)
+    kinds.advance(bulk.id)
+    for model, row in ((RunLine, fork.lines.get()), (BulkFork, BulkFork.objects.get()), (BulkForkResult, None)):
+        row = row or BulkForkResult.objects.get()
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        assert root.get(reverse(f"{name}_changelist")).status_code == 200
+        page = root.get(reverse(f"{name}_change", args=[row.pk])).content.decode()
+        assert (model is BulkForkResult) or ("dear" in page and ">yes<" in page), model
+        assert root.post(reverse(f"{name}_change", args=[row.pk]), {}).status_code == 403
 
 
 def test_payloads_are_shown_unpacked_and_escaped(root: Client, run: Run) -> None:
@@ -81,3 +95,14 @@ def test_payloads_show_what_cannot_be_seen_as_json_writes_it(root: Client, peopl
     page = root.get(reverse("admin:checkpoints_run_change", args=[odd.pk])).content.decode()
     assert "a\\u202eb" in page
     assert "\u202e" not in page
+
+
+@pytest.mark.parametrize("model", SHOWN, ids=lambda m: m._meta.label)
+def test_a_list_is_not_narrowed_to_a_number_that_no_database_holds(root: Client, model: type) -> None:
+    address = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")  # type: ignore[attr-defined]
+    related = [field.name for field in model._meta.concrete_fields if field.is_relation]  # type: ignore[attr-defined]
+    for lookup in [f"{name}__{how}" for name in related for how in ("exact", "in")]:
+        assert root.get(address, {lookup: f"1,{2**63}" if lookup.endswith("in") else str(2**63)}).status_code in (
+            302,
+            400,
+        )

@@ -43,6 +43,7 @@ def test_its_runs_come_to_rest_in_different_states(live_server: Any, settings: A
     found = {run.key: run.status for run in Run.objects.all()}
     assert found == {
         "CLM-118851": "completed",
+        "CLM-118894": "completed",
         "CLM-118872": "completed",
         "CLM-118870": "completed",
         "CLM-118834": "paused",
@@ -51,7 +52,7 @@ def test_its_runs_come_to_rest_in_different_states(live_server: Any, settings: A
         "CLM-118899": "failed",
         "rows-2026-11": "paused",
     }
-    assert Payment.objects.count() == 1
+    assert Payment.objects.count() == 2
     for name in ("rita", "jonas"):
         assert inbox.waiting_for(User.objects.get(username=name)).count() == 4
 

@@ -18,7 +18,9 @@ from orchestrator.management import command_line, commands
 from tests.house.commands import manage
 
 ARGUMENTS = {
-    "cancel_run": ["K"], "create_token": ["olive"], "drain": [], "resume_run": ["K"], "rotate_keys": ["--dry-run"],
+    "cancel_run": ["K"], "create_token": ["olive"], "drain": [], "fork_run": ["K:initial"],
+    "fork_runs": ["--graph", "gated"], "replay_run": ["K:initial"], "resume_run": ["K"],
+    "rewind_run": ["K", "K:initial", "--reason", "r"], "rotate_keys": ["--dry-run"],
     "run_status": ["K"], "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"], "start_run": ["gated"],
     "verify_runs": ["K"],
 }  # fmt: skip

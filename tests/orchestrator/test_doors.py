@@ -27,7 +27,18 @@ __all__ = ["claim_graph", "run"]
 ROOT = Path(checkpoints.__file__).parents[1]
 OWN_WORDS = {"checkpoints/audit_log.py", "checkpoints/core/strict_json.py", "orchestrator/api/idempotency.py"}
 """The one reader; and who reads back what he wrote himself."""
-JSON_DOORS = ("runs/", "runs/CLM-1/cancel/", "runs/CLM-1/resume/", "runs/CLM-1/settle/", "runs/CLM-1/signatures/")
+JSON_DOORS = (
+    "runs/",
+    "runs/CLM-1/cancel/",
+    "runs/CLM-1/resume/",
+    "runs/CLM-1/settle/",
+    "runs/CLM-1/signatures/",
+    "runs/CLM-1/rewind/",
+    "checkpoints/CLM-1:initial/fork/",
+    "checkpoints/CLM-1:initial/plan/",
+    "checkpoints/CLM-1:initial/replay/",
+    "forks/",
+)
 FORMS = {
     ":home.theme": "/account/theme/",
     ":login": "/login/",

@@ -27,6 +27,7 @@ from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_columns
+from orchestrator import runs
 from tests.properties.drawing import EXAMPLES, SEED
 from tests.properties.nonsense import BODIES, EDGE, LATE, SOME_ID, TEXTS, VALUES
 from tests.support import claims
@@ -42,7 +43,7 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "how",
+    "path", "a", "b", "with_at", "how",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
@@ -172,6 +173,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "app_label": ["checkpoints"],
         "url": ["nowhere"],
         "write": [str(write)],
+        "fork": [str(runs.fork_many(graph="page_claim", status="paused", by=run.started_by).id)],
     }
 
 
@@ -195,7 +197,7 @@ def test_every_parameter_of_every_address_is_tried() -> None:
 
 _KNOWN_NAMES = (
     "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url",
+    "url", "fork",
 )  # fmt: skip
 
 
@@ -302,7 +304,12 @@ def _posts(route: Route, bodies: list[str], draw: Random) -> Iterator[tuple[str,
         yield from ((name, text, None) for text in draw.sample(TEXTS, 4))
 
 
-GOOD = {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}}
+GOOD: dict[str, dict[str, Any]] = {
+    "api:runs": {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}},
+    "api:rewind": {"checkpoint": "CLM-1:initial", "reason": "because"},
+    "api:forks": {"graph": "page_claim", "status": "paused"},
+}
+"""What is posted where a body needs more than the one field that is tried."""
 
 
 def _tried(case: Case, site: dict[str, Any]) -> str | None:
@@ -357,7 +364,7 @@ def _answer(client: Client, case: Case, path: str, known: Mapping[str, list[str]
 
 
 def _as_json(case: Case) -> bytes:
-    whole: dict[str, Any] = {**(GOOD if case.route.view == "api:runs" else {}), case.place: case.value}
+    whole: dict[str, Any] = {**GOOD.get(case.route.view, {}), case.place: case.value}
     item = {"write": claims.__name__, "hash": "h", "verdict": "approve"}
     if case.place in ("write", "hash", "verdict", "value", "decisions"):
         whole = {"decisions": [item | {case.place: case.value}] if case.place != "decisions" else case.value}

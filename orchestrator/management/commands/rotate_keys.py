@@ -1,25 +1,19 @@
 """`manage.py rotate_keys`: encrypt anew, under the newest key, what older keys encrypt."""
 
 import json
-import time
 from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import CommandError
 
 from checkpoints import key_rotation
 from checkpoints.conf import keyring
 from checkpoints.db.caller_transaction import refuse_open_transaction
-from checkpoints.models import Job
-from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs as job_queue
-from orchestrator.jobs import kinds
-from orchestrator.management import command_line
+from orchestrator.management import command_line, job_work
 
 KIND = "rotate_keys"
-LOOK_SECONDS = 0.5
 
 
 class Command(command_line.DatabaseCommand):
@@ -46,7 +40,7 @@ class Command(command_line.DatabaseCommand):
         job = job_queue.add_job(KIND, name=KIND, by=person.get_username() if person else "")
         if options["job"]:
             return self._end(options, {"job": str(job)}, f"Queued as job {job}.")
-        place = _worked(job, say)
+        place = job_work.work_on(job, say) or {}
         result = {"key": newest, "rows": place.get("rows", {}), "failed": place.get("failed", 0)}
         self._end(options, result, _counts(result["rows"]) or "Nothing was behind.")
         if result["failed"]:
@@ -60,25 +54,3 @@ class Command(command_line.DatabaseCommand):
 
 def _counts(rows: dict[str, int]) -> str:
     return "\n".join(f"{table}: {count}" for table, count in sorted(rows.items()))
-
-
-def _worked(job: UUID, say: Callable[[str], None]) -> dict[str, Any]:
-    """Work on the job here, or watch the worker that has it, until it has ended. Gives its last place."""
-    told_last = ""
-    while True:
-        epoch = job_queue.claim_one(job)
-        if epoch is None:
-            time.sleep(LOOK_SECONDS)
-        else:
-            kinds.run_job(job, epoch)
-        row = Job.objects.get(id=job)
-        text = f"{row.progress.get('done', 0)} of {row.progress.get('total', 0)}"
-        if text != told_last:
-            say(text)
-            told_last = text
-        if row.status not in LIVE:
-            break
-    if row.status != "done":
-        raise CommandError(f"the job is {row.status}: {row.error or 'cancelled'}")
-    place: dict[str, Any] = row.progress.get("place") or {}
-    return place

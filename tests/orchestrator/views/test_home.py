@@ -55,6 +55,14 @@ def test_a_theme_is_kept_with_the_account_and_painted_at_once(theme: str, people
     assert f'data-theme="{theme}"' in elsewhere.get("/runs/").content.decode()
 
 
+@pytest.mark.parametrize("there", ["%", "runs", "a b"])
+def test_after_the_theme_one_is_led_to_the_address_that_was_given_and_to_no_page_of_that_name(
+    there: str, people: People, browse: Browse
+) -> None:
+    answer = browse(people.starter).post(reverse("theme"), {"theme": "dark", "next": there})
+    assert (answer.status_code, answer.url.replace("%20", " ")) == (302, there)
+
+
 def test_an_unknown_theme_changes_nothing_and_leads_to_no_other_host(people: People, browse: Browse) -> None:
     answer = browse(people.starter).post(reverse("theme"), {"theme": "pink", "next": "https://elsewhere.example/"})
     assert answer.url == "/"

@@ -1,0 +1,200 @@
+"""What going back in time takes and gives: patches, answers, plans, reports, bulk forks."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from approvals.api.base import Body, Query
+from checkpoints.models.run_line import Travel
+from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator.models import BulkForkResult
+
+LONGEST_NAME = 200
+LONGEST_REASON = 10_000
+MOST_NAMED = 1000
+"""Checkpoints that one request may name."""
+
+
+@extend_schema_field({"type": ["object", "null"], "additionalProperties": True})
+class ObjectField(serializers.JSONField):
+    """A JSON object, or null for none."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise serializers.ValidationError("This must be a JSON object.")
+        return data
+
+
+class PlanBody(Body):
+    """What going on from a checkpoint would change. `patch`: {partition: merge patch or list of operations}; `answers`:
+    {node: {channel: value}}; `allow_effects`: nodes that may do again what has happened already.
+    """
+
+    patch = ObjectField(required=False, allow_null=True, default=None)
+    answers = ObjectField(required=False, allow_null=True, default=None)
+    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
+
+
+class HowBody(PlanBody):
+    """A plan that is asked for."""
+
+    how = serializers.ChoiceField(choices=Travel.choices, default=Travel.FORK)
+
+
+class ForkBody(PlanBody):
+    """A fork: without `start` it is paused until it is resumed."""
+
+    start = serializers.BooleanField(default=True)
+    key = serializers.CharField(max_length=LONGEST_NAME, required=False, allow_null=True, default=None)
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+
+
+class ReplayBody(Body):
+    """Why a run is replayed."""
+
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+
+
+class RewindBody(PlanBody):
+    """A rewind, and why."""
+
+    checkpoint = serializers.CharField(max_length=LONGEST_NAME * 2, help_text="Id or alias, of this run.")
+    reason = serializers.CharField(max_length=LONGEST_REASON)
+
+
+class ResumeBody(Body):
+    """A resume; with a patch it goes on from the newest checkpoint on a new line."""
+
+    patch = ObjectField(required=False, allow_null=True, default=None)
+    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+
+
+class BulkForkBody(Body):
+    """Which runs to fork, from the last good checkpoint of each: those of these checkpoints, or those of a graph."""
+
+    checkpoints = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_NAME * 2),
+        required=False,
+        allow_empty=False,
+        max_length=MOST_NAMED,
+    )
+    graph = serializers.CharField(max_length=LONGEST_NAME, required=False)
+    status = serializers.CharField(max_length=20, default="failed")
+    patch = ObjectField(required=False, allow_null=True, default=None)
+    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
+    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
+    dry_run = serializers.BooleanField(default=False, help_text="Only say what would be done.")
+
+
+class PlannedTask(serializers.Serializer[Any]):
+    """A task in a list of a plan."""
+
+    task = serializers.CharField(help_text="node:visit:index")
+    node = serializers.CharField()
+    why = serializers.CharField(allow_blank=True)
+
+
+class PlanOut(serializers.Serializer[Any]):
+    """What going on would do. Nothing happens that it does not list."""
+
+    how = serializers.CharField()
+    checkpoint = serializers.CharField()
+    needs_yes = serializers.ListField(
+        child=serializers.CharField(), help_text="Nodes before which it stops unless `allow_effects` names them."
+    )
+    runs = PlannedTask(many=True, help_text="What runs.")
+    may_run = PlannedTask(many=True, help_text="What runs if a router, a person or an error says so.")
+    reused = PlannedTask(many=True, help_text="Recorded results that are taken.")
+    effects_again = PlannedTask(many=True, help_text="What happened already, and would happen again.")
+    may_have_happened = PlannedTask(many=True, help_text="What nobody knows to have happened or not.")
+    asks = PlannedTask(many=True, help_text="What people are asked.")
+    patched = serializers.ListField(child=serializers.CharField(), help_text="The channels that the patch changes.")
+    guarded = serializers.DictField(
+        child=serializers.CharField(), help_text="Of them those that need signatures, with the node of their gate."
+    )
+
+
+class ReplayOrigin(serializers.Serializer[Any]):
+    """Where a replay comes from."""
+
+    run = serializers.UUIDField()
+    checkpoint = serializers.UUIDField()
+
+
+class DivergedTask(serializers.Serializer[Any]):
+    """A task of which no recorded outcome could be taken: its branch ended there."""
+
+    task = serializers.CharField(help_text="node:visit:index")
+    why = serializers.CharField(help_text="other_input, or no_record.")
+    path = serializers.CharField(required=False, allow_null=True, allow_blank=True, help_text="What it saw otherwise.")
+
+
+class ReplayOut(serializers.Serializer[Any]):
+    """The report of a replay."""
+
+    run = serializers.UUIDField()
+    origin = ReplayOrigin()
+    status = serializers.CharField()
+    reused = serializers.ListField(child=serializers.CharField())
+    diverged = DivergedTask(many=True)
+
+
+class PlanKindOut(serializers.Serializer[Any]):
+    """Runs whose plans have the same lists; the plan is that of the first example."""
+
+    count = serializers.IntegerField()
+    examples = serializers.ListField(child=serializers.CharField(), help_text="Ids of runs.")
+    plan = PlanOut()
+
+
+class RefusedOut(serializers.Serializer[Any]):
+    """Runs that would be refused for the same reason."""
+
+    count = serializers.IntegerField()
+    examples = serializers.ListField(child=serializers.CharField(), help_text="Ids of runs.")
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class BulkPlanOut(serializers.Serializer[Any]):
+    """A dry run: of `total` runs so many were examined."""
+
+    total = serializers.IntegerField()
+    examined = serializers.IntegerField()
+    others = serializers.IntegerField(help_text="Runs of further kinds.")
+    kinds = PlanKindOut(many=True)
+    refusals = RefusedOut(many=True)
+
+
+class BulkForkOut(serializers.Serializer[Any]):
+    """A bulk fork: how far its job is."""
+
+    id = serializers.UUIDField()
+    status = serializers.CharField(help_text="That of its job: queued, running, done, failed or cancelled.")
+    error = serializers.CharField(allow_blank=True)
+    total = serializers.IntegerField()
+    forked = serializers.IntegerField()
+    refused = serializers.IntegerField()
+    waiting = serializers.IntegerField()
+
+
+class BulkForkResultOut(serializers.ModelSerializer[BulkForkResult]):
+    """What became of one run: its fork, or why there is none. Neither: it waits for its turn."""
+
+    message = serializers.SerializerMethodField()
+
+    class Meta:
+        model = BulkForkResult
+        fields = ["origin", "checkpoint", "fork", "code", "message", "at"]
+        read_only_fields = fields
+
+    def get_message(self, row: BulkForkResult) -> str:
+        return read_or_reason(row, "message") or ""
+
+
+class BulkForkResultsQuery(Query):
+    """Which results."""
+
+    refused = serializers.BooleanField(required=False, default=False, help_text="Only runs that were refused.")

@@ -1,0 +1,38 @@
+"""Working on a job in a command's own process, or watching the worker that has it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandError
+
+from checkpoints.models import Job
+from checkpoints.models.job import LIVE
+from checkpoints.queue import jobs
+from orchestrator.jobs import kinds
+
+LOOK_SECONDS = 0.5
+
+
+def work_on(job: UUID, say: Callable[[str], Any]) -> Any:
+    """Work on the job until it has ended, and say how far it is. Gives its last place. Raises `CommandError` where it
+    failed or was cancelled.
+    """
+    told_last = ""
+    while True:
+        epoch = jobs.claim_one(job)
+        if epoch is None:
+            time.sleep(LOOK_SECONDS)
+        else:
+            kinds.run_job(job, epoch)
+        row = Job.objects.get(id=job)
+        text = f"{row.progress.get('done', 0)} of {row.progress.get('total', 0)}"
+        if text != told_last:
+            say(text)
+            told_last = text
+        if row.status not in LIVE:
+            break
+    if row.status != "done":
+        raise CommandError(f"the job is {row.status}: {row.error or 'cancelled'}")
+    return row.progress.get("place")
