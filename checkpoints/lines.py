@@ -10,12 +10,14 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from checkpoints.models import RunLine
+from checkpoints.models import Run, RunLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
-from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.errors import TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
+NOT_STARTED = "*"
+"""Among the stops of a line: no node starts, until somebody resumes the run."""
 FARTHEST = 100
 """So many origins are followed: forks of forks of forks."""
 
@@ -46,9 +48,17 @@ def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
         found += _own(run_id, line, rows, last)
         origin = rows.get(1)
         if origin is None:
-            break
+            _require_started(run_id)
+            return found
         run_id, line, last = origin.departure_run, origin.parent_line, origin.departure_seq
-    return found
+    raise WrongStatus(f"more than {FARTHEST} forks lie one behind the other before run {run_id}", run=str(run_id))
+
+
+def _require_started(run_id: UUID) -> None:
+    """Raise where a run without a row for its first line is a fork."""
+    origin = Run.objects.filter(id=run_id).values_list("origin_checkpoint", flat=True).first()
+    if origin is not None:
+        raise TamperedRow(f"the row of line 1 of run {run_id} is gone", run=str(run_id))
 
 
 def within(stretches: Sequence[Stretch], *, seq: str = "seq") -> Q:

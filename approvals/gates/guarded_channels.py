@@ -8,9 +8,11 @@ origins.
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from approvals.models import ApprovalRequest, RequestStatus
+from approvals.gates.waivers import VERDICT
+from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.lines import Stretch, past
-from checkpoints.models import PendingWrite
+from checkpoints.models import Checkpoint, PendingWrite
+from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.held_patch import PATCH
 
@@ -21,37 +23,61 @@ def guards(run: UUID, line: int, compiled: Compiled, channels: Iterable[str]) ->
 
 
 def guard_of_each(stretches: Sequence[Stretch], compiled: Compiled, channels: Iterable[str]) -> dict[str, str]:
-    """Of those of these channels that are guarded, the node whose gate does, on the way that `stretches` tell."""
+    """Of those of these channels that are guarded, the node whose gate does: the one that wrote the channel last on the
+    way that `stretches` tell, else the first that declares it, else one that wrote it later on one of these lines.
+    """
+    named = list(channels)
     gates = [(node.name, node.gate) for node in compiled.nodes.values() if node.gate]
-    if not gates:
+    if not gates or not named:
         return {}
-    wrote = _writers(stretches)
+    before, after = _writers(stretches)
     declared = {channel: node for node, gate in reversed(gates) for channel in gate.writes}
-    found = {channel: _gate_node(compiled, wrote.get(channel), declared.get(channel)) for channel in channels}
+    known = [{channel: _gate_node(compiled, node) for channel, node in wrote.items()} for wrote in (before, after)]
+    found = {name: known[0].get(name) or declared.get(name) or known[1].get(name) for name in named}
     return {channel: node for channel, node in found.items() if node}
 
 
-def _gate_node(compiled: Compiled, wrote: str | None, declared: str | None) -> str | None:
-    """A writer that the graph does not know any more, and a patch, guard what they wrote by the first gate there is."""
-    if wrote is None or (wrote in compiled.nodes and compiled.nodes[wrote].gate):
-        return wrote or declared
-    return declared or next(node.name for node in compiled.nodes.values() if node.gate)
+def _gate_node(compiled: Compiled, wrote: str) -> str:
+    """The writer; where the graph does not know its gate any more, the first gate that there is."""
+    if wrote in compiled.nodes and compiled.nodes[wrote].gate:
+        return wrote
+    return next(node.name for node in compiled.nodes.values() if node.gate)
 
 
-def _writers(stretches: Sequence[Stretch]) -> dict[str, str]:
-    """The gated node that wrote each channel last, the oldest stretch first."""
-    found: dict[str, str] = {}
+def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, str]]:
+    """The gated node that wrote each channel last: on the stretches, and behind them on the same lines."""
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
     for one in reversed(stretches):
-        found |= _writers_on(one.run, one.line)
-    return found
+        until = _event_seq_at(one)
+        for seq, channel, node in sorted([*_applied_on(one), *_passed_on(one)]):
+            (before if until is None or seq <= until else after)[channel] = node
+    return before, after
 
 
-def _writers_on(run: UUID, line: int) -> dict[str, str]:
-    applied = ApprovalRequest.objects.filter(run=run, line=line, status=RequestStatus.APPLIED)
-    tasks = {(r.node, r.visit, r.index): r.settled_seq or 0 for r in applied.order_by("settled_seq")}
+def _event_seq_at(one: Stretch) -> int | None:
+    """Where the log stood at the last checkpoint of a stretch; None where all of its line counts."""
+    if one.last is None:
+        return None
+    rows = Checkpoint.objects.filter(run=one.run, seq=one.last)
+    return rows.values_list("event_seq", flat=True).first() or 0
+
+
+def _applied_on(one: Stretch) -> list[tuple[int, str, str]]:
+    """(number of the decision that settled it in the log, channel, node) of what settlements applied on a line."""
+    applied = ApprovalRequest.objects.filter(run=one.run, line=one.line, status=RequestStatus.APPLIED)
+    named = applied.exclude(node=PATCH).values_list("node", "visit", "index", "settled_seq")
+    tasks = {(node, visit, index): seq or 0 for node, visit, index, seq in named}
     if not tasks:
-        return {}
-    rows = PendingWrite.objects.filter(run=run, line=line, node__in={task[0] for task in tasks}, revision=1)
-    named = rows.values_list("node", "visit", "index", "channel")
-    ordered = sorted((tasks[n, v, i], channel, n) for n, v, i, channel in named if (n, v, i) in tasks)
-    return {channel: node for _, channel, node in ordered if node != PATCH}
+        return []
+    nodes = {task[0] for task in tasks}
+    rows = PendingWrite.objects.filter(run=one.run, line=one.line, node__in=nodes, revision=1)
+    writes = rows.values_list("node", "visit", "index", "channel")
+    return [(tasks[n, v, i], channel, n) for n, v, i, channel in writes if (n, v, i) in tasks]
+
+
+def _passed_on(one: Stretch) -> list[tuple[int, str, str]]:
+    """The same of what gates let through that needed nobody."""
+    rows = Decision.objects.filter(run=one.run, line=one.line, verdict=VERDICT)
+    named = rows.values_list("event_seq", "channel", "task")
+    return [(seq, channel, Task.parse(task).node) for seq, channel, task in named]

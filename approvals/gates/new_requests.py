@@ -73,12 +73,15 @@ class NewRequests:
 
 @frozen
 class Moment:
-    """The commit that opens: the state after it, its superstep, the run's input, and when."""
+    """The commit that opens: the state after it, its superstep, the run's input, and when. `asked_on`: the state that
+    functions for reviewers are given, where it is another.
+    """
 
     state: dict[str, dict[str, Any]]
     superstep: int
     input: Any
     at: datetime
+    asked_on: dict[str, dict[str, Any]] | None = None
 
 
 def prepare_requests(
@@ -105,7 +108,7 @@ def _open(
     proposal: list[HeldWrite],
     moment: Moment,
 ) -> None:
-    policy = policy_of(compiled, gating, moment.state)
+    policy = policy_of(compiled, gating, moment.asked_on or moment.state)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
     request = ApprovalRequest(

@@ -31,6 +31,26 @@ def range_with_run(checkpoint: UUID) -> tuple[list[Checkpoint], Run | None]:
     return db_rows.fetch_range(Checkpoint, _CHAINED, Run, run_row.SEALED, _range_sql(run_row.SEALED), [checkpoint])
 
 
+def ranges_of(checkpoints: Sequence[UUID]) -> dict[UUID, list[Checkpoint]]:
+    """`range_of` for several checkpoints, by the checkpoint: one query."""
+    names = (*(f.attname for f in Checkpoint._meta.concrete_fields), "wanted")
+    found: dict[UUID, list[Checkpoint]] = {}
+    for row in db_rows.fetch_rows(Checkpoint, names, _ranges_sql(len(checkpoints)), checkpoints):
+        wanted = row.__dict__.pop("wanted")
+        found.setdefault(wanted if isinstance(wanted, UUID) else UUID(wanted), []).append(row)
+    return found
+
+
+@cache
+def _ranges_sql(count: int) -> str:
+    table, names = Checkpoint._meta.db_table, tuple(f.attname for f in Checkpoint._meta.concrete_fields)
+    first = "CASE WHEN h.anchor < h.seq THEN h.anchor ELSE h.seq END"
+    rows = f"JOIN {table} c ON c.run_id = h.run_id AND c.line = h.line AND c.seq BETWEEN {first} AND h.seq"
+    places = ", ".join(["%s"] * count)
+    columns = db_rows.named_columns(Checkpoint, names, "c")
+    return f"SELECT {columns}, h.id FROM {table} h {rows} WHERE h.id IN ({places}) ORDER BY h.id, c.seq"  # noqa: S608
+
+
 _CHAINED = (
     "id", "run_id", "line", "seq", "superstep", "source", "fingerprint", "format", "committed", "kept", "event_seq",
     "event_hash", "change_hash", "content_hash", "backend", "change",
@@ -148,11 +168,16 @@ def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], protection: Prot
         sealed_rows.verify_row(row, protection)
     for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
         if protection.digest(part) != (row.change_hash if n else row.snapshot_hash or row.change_hash):
-            raise _tampered(row, f"the payload of {row} is not what was sealed")
+            raise altered_payload(row)
         if n and row.seq != rows[n - 1].seq + 1:
             raise _tampered(row, f"checkpoints before {row} are missing")
         if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, protection):
             raise _tampered(row, f"{row} is not chained to the checkpoint before it")
+
+
+def altered_payload(row: Checkpoint) -> TamperedRow:
+    """The refusal of a row whose payload does not have the hash that the row seals."""
+    return _tampered(row, f"the payload of {row} is not what was sealed")
 
 
 def _tampered(row: Checkpoint, what: str) -> TamperedRow:

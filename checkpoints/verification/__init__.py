@@ -18,6 +18,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.audit import audit
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.journal import journal
+from checkpoints.verification.lines import departures
 from checkpoints.verification.log import log
 from checkpoints.verification.memory import remembered
 from checkpoints.verification.pending_writes import held_writes
@@ -32,7 +33,7 @@ __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "ve
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, timeline, journal, held_writes, remembered, ended]
+EXAMINERS: list[Examiner] = [run_row, log, departures, timeline, journal, held_writes, remembered, ended]
 """Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 
 

@@ -75,13 +75,14 @@ class _Told:
 
     line: int = 0
     checkpoint: int | None = -1
+    course: int = 1
 
 
 def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], told: _Told) -> Iterator[Fault]:
     """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
     saved: list[tuple[UUID, str] | None] = []
     changes: dict[UUID, str] = {}
-    begun: list[tuple[Task, int]] = []
+    begun: list[tuple[int, Task, int]] = []
     for row, facts in events:
         if row.seq != told.line + 1:
             saved.append(None)
@@ -97,8 +98,10 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], 
             saved.append((UUID(facts["checkpoint"]), str(facts["superstep"])))
         if "started_at" in facts and facts["started_at"] != _iso(subject.run.started_at):
             yield subject.fault(subject.run, f"is under way since {subject.run.started_at}, not {facts['started_at']}")
+        if row.type == "line_begun":
+            told.course = facts["line"]
         if row.type == "effects_started":
-            begun += [(task, facts["attempt"]) for task in tasks_of(row.task)]
+            begun += [(told.course, task, facts["attempt"]) for task in tasks_of(row.task)]
     yield from _saved(subject, saved, changes, told)
     yield from _journaled(subject, begun)
 
@@ -146,10 +149,10 @@ def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Itera
             yield subject.fault(run, f"has {name} {has!r}, but was started with {facts[name]!r}")
 
 
-def _journaled(subject: Subject, begun: Sequence[tuple[Task, int]]) -> Iterator[Fault]:
-    """Each attempt that began has its row in the journal."""
-    rows = TaskResult.objects.filter(run=subject.run.id, node__in={task.node for task, _ in begun})
-    there = set(rows.values_list("node", "visit", "index", "attempt")) if begun else set()
-    for task, attempt in begun:
-        if (task.node, task.visit, task.index, attempt) not in there:
+def _journaled(subject: Subject, begun: Sequence[tuple[int, Task, int]]) -> Iterator[Fault]:
+    """Each attempt that began on a line has its row in the journal."""
+    rows = TaskResult.objects.filter(run=subject.run.id, node__in={task.node for _, task, _ in begun})
+    there = set(rows.values_list("line", "node", "visit", "index", "attempt")) if begun else set()
+    for line, task, attempt in begun:
+        if (line, task.node, task.visit, task.index, attempt) not in there:
             yield subject.gone(TaskResult, f"{subject.run.id} {task} attempt {attempt}")

@@ -46,7 +46,7 @@ def ended(subject: Subject) -> Iterator[Fault]:
     last = line.type if line else None
     if run.status in ENDS and last != f"run_{run.status}":
         yield subject.fault(run, f"is {run.status}, but its log does not say so")
-    elif last and run.status not in (*ENDS, Status.TAMPERED) and run.line == 1:
+    elif last and run.status not in (*ENDS, Status.TAMPERED):
         yield subject.fault(run, f"is {run.status}, but its log says {last}")
     elif line and run.status in ENDS and (run.ended_at is None or abs(run.ended_at - line.at) > AT_ONCE):
         yield subject.fault(run, f"says that it ended at {run.ended_at}, but it was at {line.at}")
@@ -57,7 +57,9 @@ def ended(subject: Subject) -> Iterator[Fault]:
 
 
 def _last_line(subject: Subject, *types: str) -> RunEvent | None:
-    return RunEvent.objects.filter(run=subject.run.id, type__in=types).order_by("-seq").first()
+    """The last line of these types since the run's newest line began: what was so before is over."""
+    found = RunEvent.objects.filter(run=subject.run.id, type__in=[*types, "line_begun"]).order_by("-seq").first()
+    return found if found is not None and found.type in types else None
 
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:

@@ -5,6 +5,7 @@ and tried again; the nodes do not run again, for the state's change stands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,6 @@ from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Rebasing, Settlement, rebase_writes, settle_gates
 from approvals.gates.waivers import NotNeeded, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
-from approvals.models import RequestStatus
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db.statements import Update
@@ -29,6 +29,7 @@ from orchestrator.engine import Task
 from orchestrator.engine.effect import PURE
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.held_patch import is_patch
 from orchestrator.engine.plan import Frontier, Planned, ending
 from orchestrator.engine.reduce import HeldWrite, Settled, Step, settle_step
 from orchestrator.engine.requests import is_applied_as_one
@@ -201,13 +202,16 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
             return _rebased_alone(session, others, state, at)
         step = settle_step(graph, session.frontier, before, settlement.settled)
         memory = _settled_memory(session, step, at)
-        after = session.next_plan = session.plan_after(step.frontier)
+        after = session.plan_after(step.frontier)
+        session.next_plan = None if session.opened else after
         status = _status(session, step.frontier, after, apart_from=settlement.requests)
+        if session.opened and status == Status.PAUSED:
+            status = Status.RUNNING  # the superstep that is open comes next
         seen = _state_reviewers_see(session, step, memory)
         # Where a patch was rejected the run is over, whatever else people are still asked.
         left = [one.request for one in others] if status in ENDS else []
         rebased = rebase_writes([] if left else others, graph, seen, at=at, protection=lease.protection)
-        checkpoint = _settlement_checkpoint(session, step, settlement.settled)
+        checkpoint = _settlement_checkpoint(session, step, settlement.settled, ends=status in ENDS)
         run_update = RunUpdate(status, _place(session, step.frontier, after), tape.extend(lease.tape, "s"))
         applied = [*summary.gate_events(settlement.settled), *withdrawn_events(left)]
         events = [*applied, *memory.events, *rebased.events, *_status_events(session, status, step.frontier)]
@@ -225,7 +229,9 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
 
 
 def _settled_gates(session: Session, state: State) -> Settlement:
-    return settle_gates(session.asked, session.graph, session.frontier, state, session.lease.protection)
+    """What is applied now: while a superstep is open only patches, for which it waits."""
+    apply = [one for one in session.asked if session.may_settle(one) and (is_patch(one.task) or not session.opened)]
+    return settle_gates(apply, session.graph, session.frontier, state, session.lease.protection)
 
 
 def _rebased_alone(session: Session, others: Sequence[RequestState], state: State, at: datetime) -> tuple[Head, str]:
@@ -237,10 +243,16 @@ def _rebased_alone(session: Session, others: Sequence[RequestState], state: Stat
     return session.head, Status.RUNNING
 
 
-def _settlement_checkpoint(session: Session, step: Step, settled: Sequence[Settled]) -> NewCheckpoint:
+def _settlement_checkpoint(session: Session, step: Step, settled: Sequence[Settled], *, ends: bool) -> NewCheckpoint:
+    """The checkpoint of a settlement; a superstep that was open stays so, unless the run is over."""
     number, snapshot = session.lease.superstep, session.graph.snapshot
     nodes, payload = summary.gate_entries(settled), _payload(session, step, [], number)
-    return NewCheckpoint(Source.SETTLEMENT, payload, number, step.changes, nodes=nodes, snapshot=snapshot)
+    opened = session.opened and not ends
+    if opened:
+        payload = replace(payload, open=session.head.payload.open | payload.open)
+    return NewCheckpoint(
+        Source.SETTLEMENT, payload, number, step.changes, nodes=nodes, committed=not opened, snapshot=snapshot
+    )
 
 
 def commit_rest(session: Session) -> bool:
@@ -252,7 +264,7 @@ def commit_rest(session: Session) -> bool:
     run_update = RunUpdate(status, _place(session, session.frontier, None), session.lease.tape)
 
     def act() -> bool:
-        if session.has_settled_gate():
+        if session.has_settled_gate(patches=session.opened):
             return True
         ledger.stop_run(session.lease, run_update, events=_status_events(session, status, session.frontier))
         return False
@@ -322,7 +334,7 @@ def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from:
     if session.replay is not None and status == Status.PAUSED:
         return Status.RUNNING  # what was decided is applied next
     asked = session.open_requests()
-    waits = [a for a in asked if a.request.status == RequestStatus.SETTLED and a.request not in apart_from]
+    waits = [a for a in asked if session.may_settle(a) and a.request not in apart_from]
     return Status.RUNNING if status == Status.PAUSED and waits else status
 
 

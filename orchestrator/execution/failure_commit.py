@@ -69,7 +69,7 @@ def commit_open_superstep(
     reached = gates_to_ask(session, context, kept, before) if ask else {}
     held = [write for task in reached for write in kept[task].held(task)]
     later = left if run_update.status == Status.WAITING else {}
-    open_ = _still_open(session, kept, later, asked=before.asked | set(reached))
+    open_ = _still_open(session, before, kept, later, asked=before.asked | set(reached))
     # Without an error nothing was tried: an attempt that was planned before is still to come.
     ended = [(task, one) for task, one in left.items() if one.error]
     unknown = [task for task, one in left.items() if one.outcome == "unknown"]
@@ -95,13 +95,19 @@ def commit_open_superstep(
 
 
 def _still_open(
-    session: Session, kept: Mapping[Task, FinishedTask], later: Mapping[Task, TaskOutcome], *, asked: frozenset[Task]
+    session: Session,
+    before: OpenSuperstep,
+    kept: Mapping[Task, FinishedTask],
+    later: Mapping[Task, TaskOutcome],
+    *,
+    asked: frozenset[Task],
 ) -> OpenSuperstep:
     """What is kept of the superstep, with when and after how many tries those go on that wait for a next attempt."""
     now = session.lease.now().timestamp()
     tries = {task: one.tries for task, one in later.items()}
     due = {task: now + one.due_in for task, one in later.items()}
-    return OpenSuperstep(dict(kept), asked, tries, session.lease.superstep + 1, due)
+    without = before.without if before.superstep else session.stops
+    return OpenSuperstep(dict(kept), asked, tries, session.lease.superstep + 1, due, without)
 
 
 def _stopped(session: Session, left: Mapping[Task, TaskOutcome], error: dict[str, Any] | None) -> RunUpdate:

@@ -23,7 +23,7 @@ from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import RunUpdate
-from checkpoints.lines import line_row
+from checkpoints.lines import NOT_STARTED, line_row
 from checkpoints.memory import read_records
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases
@@ -199,7 +199,7 @@ def _open_session(lease: Lease) -> Session | None:
     # One query, none where nothing departed.
     row = line_row(lease, lease.line) if lease.departed else None
     if row is not None:
-        session.stops = frozenset(row.stops)
+        session.stops = frozenset(graph.nodes if NOT_STARTED in row.stops else row.stops)
         session.replay = Replay(lease, graph, row) if row.travel == Travel.REPLAY else None
     return session
 
@@ -228,6 +228,8 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
             settled = _replays(session, idle=False)
             if settled or session.has_settled_gate():
                 return commit.commit_settlement(session, settled)
+        elif session.has_settled_gate(patches=True):
+            return commit.commit_settlement(session)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
             settled = _replays(session, idle=True)
@@ -248,14 +250,15 @@ def _replays(session: Session, *, idle: bool) -> list[Settled]:
 
 
 def _next_superstep(session: Session, before: OpenSuperstep) -> Planned:
-    """What runs now. Of a superstep that is open none runs while one of its nodes waits for a yes: what finished in it
-    is kept for the whole.
+    """What runs now. A superstep that is open has the tasks that it began with; none of them runs while a node of it
+    waits for a yes: what finished in it is kept for the whole.
     """
-    if not (before.superstep and session.stops):
+    if not before.superstep:
         return session.plan_after(session.frontier)
-    planned = plan(session.graph, session.frontier)
+    planned = plan(session.graph, session.frontier, stops=before.without)
     left = {start.task.node for start in planned.starts if start.task not in before.results}
-    return Planned((), session.frontier) if left & session.stops else planned
+    remembers = {task.node for task, one in before.results.items() if one.remembers}
+    return Planned((), session.frontier) if (left | remembers) & session.stops else planned
 
 
 def _recorded(session: Session, context: SuperstepContext, todo: Sequence[Start]) -> dict[Task, FinishedTask]:

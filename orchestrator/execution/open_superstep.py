@@ -16,6 +16,7 @@ from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import HeldWrite, Output, Result
+from orchestrator.engine.trace import is_memory
 from orchestrator.execution.secrets import writable
 
 
@@ -42,6 +43,11 @@ class FinishedTask:
         if self.diverged is not None:
             return Result(outcome=DIVERGED)
         return Result(self.output, self.error, self.gated, "approved" if self.passed else None)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it lands something in memory."""
+        return self.output is not None and any(is_memory(write.channel) for write in self.output.writes)
 
     def held(self, task: Task) -> list[HeldWrite]:
         """The writes that its gate holds."""
@@ -72,7 +78,7 @@ class FinishedTask:
 class OpenSuperstep:
     """The open superstep of a failure checkpoint. `asked` are tasks whose requests are open already; `tries` count
     the attempts since a person last acted, for tasks that wait for their next one; `due` says when that is, in seconds
-    since the epoch.
+    since the epoch. `without` are nodes that were left out of it, for they waited for a yes.
     """
 
     results: dict[Task, FinishedTask]
@@ -80,9 +86,11 @@ class OpenSuperstep:
     tries: dict[Task, int]
     superstep: int
     due: dict[Task, float] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         return {
+            **({"without": sorted(self.without)} if self.without else {}),
             "superstep": self.superstep,
             "results": {str(task): kept.to_json() for task, kept in self.results.items()},
             "asked": sorted(str(task) for task in self.asked),
@@ -101,6 +109,7 @@ class OpenSuperstep:
             tries={Task.parse(task): n for task, n in kept.get("tries", {}).items()},
             superstep=kept.get("superstep", 0),
             due={Task.parse(task): moment for task, moment in kept.get("due", {}).items()},
+            without=frozenset(kept.get("without", ())),
         )
 
 

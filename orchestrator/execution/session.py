@@ -15,9 +15,10 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.held_patch import is_patch
 from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
-from orchestrator.engine.trace import Landing
+from orchestrator.engine.trace import Landing, is_memory
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
@@ -86,7 +87,8 @@ class Session:
         if not self.stops:
             return []
         targets = [self.graph.edge[id].target for id in frontier.tokens] + [target for target, _ in frontier.sends]
-        return sorted(self.stops & {*targets})
+        settled = [one.task.node for one in self.asked if one.request.status == RequestStatus.SETTLED]
+        return sorted(self.stops & {*targets, *settled})
 
     def open_requests(self) -> list[RequestState]:
         """The requests that wait on this line; read anew only where something moved since the last look."""
@@ -107,9 +109,20 @@ class Session:
         overlay = overlay_after(self.head.payload.open.get("overlay", {}), landings)
         return {"overlay": overlay} if overlay else {}
 
-    def has_settled_gate(self) -> bool:
-        """Whether a settled gate waits to be applied."""
-        return any(one.request.status == RequestStatus.SETTLED for one in self.open_requests())
+    def has_settled_gate(self, *, patches: bool = False) -> bool:
+        """Whether a settled gate can be applied; `patches`: one of a patch, for which an open superstep waits too."""
+        return any(self.may_settle(one) for one in self.open_requests() if is_patch(one.task) or not patches)
+
+    def may_settle(self, one: RequestState) -> bool:
+        """Whether a request is settled and can be applied: not one that would land again in memory without a yes."""
+        if one.request.status != RequestStatus.SETTLED:
+            return False
+        return one.task.node not in self.stops or not any(is_memory(row.channel) for row in one.writes)
+
+    @property
+    def opened(self) -> bool:
+        """Whether a superstep is open."""
+        return bool(OpenSuperstep.from_json(self.head.payload.open).superstep)
 
     def advance_to(self, head: Head) -> None:
         """Take this head; the superstep is over, and requests may have been opened or applied."""

@@ -9,6 +9,7 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.held_patch import PATCH
 from orchestrator.runs.departure import HeldTask
 
 Answers = Mapping[str, Mapping[str, Any]] | None
@@ -28,7 +29,7 @@ def check_answers(answers: Answers, asked: Sequence[HeldTask]) -> None:
 
 
 def _check_one(waits: Counter[tuple[str, str]], node: str, channel: str) -> None:
-    where, many = f"answers.{node}.{channel}", waits[node, channel]
+    where, many = f"answers.{node}.{channel}", waits[node, channel] if node != PATCH else 0
     if many == 1:
         return
     if many:

@@ -2,8 +2,8 @@
 sealed, for what begins at the point is sealed anew.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -14,20 +14,24 @@ from checkpoints import lines, timeline
 from checkpoints.ledger import pending_writes
 from checkpoints.lines import Stretch
 from checkpoints.models import Checkpoint, MemoryLanding, PendingWrite, Run, TaskResult
+from checkpoints.models.run_line import Travel
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine import Task, registry
+from orchestrator.engine import Gate, Task, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import IncompatibleGraph
-from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.errors import IncompatibleGraph, TamperedRow, WrongStatus
+from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch
+from orchestrator.engine.gate import present
+from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.execution.open_superstep import OpenSuperstep
 
 State = dict[str, dict[str, Any]]
+MEMORY = "memory"
+"""The effect of what landed in memory."""
 
 
 @frozen
@@ -53,6 +57,10 @@ class Effect:
     run: UUID
     line: int
     certain: bool
+
+    def reaches(self, runs: Collection[str], lands: Collection[str]) -> bool:
+        """Whether it would happen again where these nodes run, and those only land what they returned."""
+        return self.task.node in runs or (self.effect == MEMORY and self.task.node in lands)
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,9 @@ def load_departure(checkpoint: UUID | str) -> Departure:
     """
     row = timeline.get_checkpoint(checkpoint)
     given, document = timeline.input_of(row.run), timeline.snapshot_of(row)
+    if "stored" in document["open"]:
+        # What a store changed without anybody's signature: the run begins behind it.
+        return load_departure(f"{row.run.key}:at-{row.seq + 1}")
     return Departure(row, row.run, _graph_for(row, document), given, document)
 
 
@@ -100,8 +111,12 @@ def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
     graph = registry.current(row.graph)
     frontier, known = Frontier.from_json(document["frontier"]), {*graph.nodes}
     gone = [f"edge {edge}" for edge in frontier.tokens if edge not in graph.edge]
-    live = [task.node for task in frontier.gated() if not is_patch(task)] + [target for target, _ in frontier.sends]
-    gone += [f"node {node}" for node in live if node not in known]
+    open_ = OpenSuperstep.from_json(document["open"])
+    waiting = [visit_of(key)[0] for key in frontier.waiting]
+    live = {*waiting, *(target for target, _ in frontier.sends), *(task.node for task in open_.results)} - {PATCH}
+    gone += [f"node {node}" for node in sorted(live) if node not in known]
+    gates = {task.node for task in frontier.gated() | open_.asked} & known
+    gone += [f"gate of {node}" for node in sorted(gates) if not graph.nodes[node].gate]
     channels = {**document["scratch"], **document["artifacts"]}
     gone += [f"channel {name}" for name in channels if name not in graph.channels]
     if gone:
@@ -110,21 +125,22 @@ def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
     return graph
 
 
-def effects_elsewhere(point: Departure) -> list[Effect]:
+def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]:
     """What tasks of the point's run, or of a run that it comes from, did that is not on the way to the point; in the
-    order in which it was begun. Three queries a run.
+    order in which it was begun. Three queries a run. `fenced`: whoever works on the point's run is stopped by what is
+    planned, so an atomic write that is under way in it does not happen.
     """
     found: list[Effect] = []
     for run in dict.fromkeys(one.run for one in point.stretches):
         way = lines.within([one for one in point.stretches if one.run == run])
-        found += _journaled(point.graph, run, way)
+        found += _journaled(point.graph, run, way, fenced=fenced and run == point.run.id)
         landed = MemoryLanding.objects.filter(run=run).exclude(way).order_by("id")
         tasks = dict.fromkeys(landed.values_list("node", "visit", "index", "line"))
-        found += [Effect(Task(n, v, i), "memory", run, line, certain=True) for n, v, i, line in tasks]
+        found += [Effect(Task(n, v, i), MEMORY, run, line, certain=True) for n, v, i, line in tasks]
     return found
 
 
-def _journaled(graph: Compiled, run: UUID, way: Any) -> list[Effect]:
+def _journaled(graph: Compiled, run: UUID, way: Any, *, fenced: bool) -> list[Effect]:
     elsewhere = TaskResult.objects.filter(run=run).exclude(way, seq__isnull=False).order_by("id")
     _require_not_done(run, elsewhere)
     acted = elsewhere.exclude(outcome=Outcome.NOT_DONE)
@@ -133,7 +149,7 @@ def _journaled(graph: Compiled, run: UUID, way: Any) -> list[Effect]:
         "node", "visit", "index", "line", "effect", "outcome"
     ):
         declared, certain = graph.nodes.get(node), outcome == Outcome.DONE
-        if not certain and declared is not None and declared.atomic:
+        if declared is not None and declared.atomic and (outcome == Outcome.FAILED or (fenced and not certain)):
             continue  # its transaction was rolled back, or will be
         key = Task(node, visit, index), line
         if certain or key not in found:
@@ -143,8 +159,9 @@ def _journaled(graph: Compiled, run: UUID, way: Any) -> list[Effect]:
 
 def _require_not_done(run: UUID, rows: Any) -> None:
     """What says that nothing happened must prove it: it is what keeps an effect off the plan."""
-    said = list(rows.filter(outcome=Outcome.NOT_DONE).select_related("run"))
-    for row in said:
+    own = [field.attname for field in TaskResult._meta.concrete_fields]
+    said = rows.filter(outcome=Outcome.NOT_DONE).select_related("run")
+    for row in said.only(*own, "run__encrypted", "run__hash_key"):
         sealed_rows.verify_row(row, protection_of(row.run))
 
 
@@ -153,43 +170,67 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
     tasks = point.frontier.gated() | point.open.asked
     if not tasks:
         return []
+    _require_asked(point)
     protection, at = protection_of(point.run), {"run": point.run.id, "line": point.checkpoint.line}
     nodes = {task.node for task in tasks}
     rows = PendingWrite.objects.filter(**at, node__in=nodes, revision=1).order_by("position")
     requests = list(ApprovalRequest.objects.filter(**at, node__in=nodes))
-    held: dict[Task, list[HeldWrite]] = {}
+    held: dict[Task, list[PendingWrite]] = {}
     for row in rows:
-        task = Task(row.node, row.visit, row.index)
-        if task in tasks:
-            sealed_rows.verify_row(row, protection)
-            held.setdefault(task, []).append(_proposal(task, row))
+        if (task := Task(row.node, row.visit, row.index)) in tasks:
+            held.setdefault(task, []).append(row)
     asked = {Task(one.node, one.visit, one.index): one for one in requests}
-    sealed_rows.verify_rows([asked[task] for task in held if task in asked], protection)
-    return [
-        HeldTask(task, tuple(held[task]), _guard(point, task, held[task]), *_origin(asked.get(task)))
-        for task in sorted(held, key=lambda task: (point.graph.order.get(task.node, -1), task.visit, task.index))
-    ]
+    for task in tasks:
+        _require_whole(point, task, asked.get(task), held.get(task, []))
+        sealed_rows.verify_rows([asked[task], *held[task]], protection)
+    order = sorted(held, key=lambda task: (point.graph.order.get(task.node, -1), task.visit, task.index))
+    return [_held_task(point, task, held[task], asked[task]) for task in order]
 
 
-def _proposal(task: Task, row: PendingWrite) -> HeldWrite:
+def _require_asked(point: Departure) -> None:
+    """Raise `WrongStatus` in a replay, which asked nobody."""
+    row = lines.line_row(point.run, point.checkpoint.line)
+    if row is not None and row.travel == Travel.REPLAY:
+        message = f"{point.run.key} is a replay and asked nobody at this checkpoint; choose that of its origin"
+        raise WrongStatus(message, status=point.run.status)
+
+
+def _require_whole(point: Departure, task: Task, request: ApprovalRequest | None, rows: Sequence[PendingWrite]) -> None:
+    """Raise `TamperedRow` where the request of a task that waits, or a write that it asks about, is gone."""
+    if request is None or len(rows) != request.writes:
+        what = f"{task} of run {point.run.key} waits at this checkpoint, and what it proposed is not all there"
+        raise TamperedRow(what, row=f"approvals_approvalrequest {point.run.id} {task}")
+
+
+def _held_task(point: Departure, task: Task, rows: Sequence[PendingWrite], request: ApprovalRequest) -> HeldTask:
+    guard = _guard(point, task, [row.channel for row in rows])
+    gate = point.graph.nodes[guard].gate or Gate()
+    writes = tuple(_proposal(point, gate, task, row) for row in rows)
+    return HeldTask(task, writes, guard, *_origin(request))
+
+
+def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> HeldWrite:
+    """The write as its node proposed it, with the label that the node gave, if it gave one."""
     shown = read_value(row, "shown") or {}
+    version, value = pending_writes.base_of(row).version, read_value(row, "value")
+    plain = HeldWrite(task, row.position, row.channel, value, None, version)
+    made = present(gate, node=task.node, input=point.input, state=point.state, writes=[plain])["writes"]
     label = str(shown.get("label") or row.label)
-    version = pending_writes.base_of(row).version
-    value = read_value(row, "value")
-    return HeldWrite(task, row.position, row.channel, value, None if label == row.channel else label, version)
+    return plain if made[0]["label"] == label else replace(plain, label=label)
 
 
-def _guard(point: Departure, task: Task, writes: Sequence[HeldWrite]) -> str:
+def _guard(point: Departure, task: Task, channels: Sequence[str]) -> str:
     """The node whose gate held a task: its own, else that which guards what it writes."""
     node = point.graph.nodes.get(task.node)
     if node is not None and node.gate:
         return task.node
-    found = guard_of_each(point.stretches, point.graph, [write.channel for write in writes])
-    return next(iter(found.values()))
+    found = set(guard_of_each(point.stretches, point.graph, channels).values())
+    if len(found) != 1:
+        message = f"{task} waits at this checkpoint for a gate that cannot be told; choose the checkpoint before it"
+        raise WrongStatus(message, task=str(task), gates=sorted(found))
+    return found.pop()
 
 
-def _origin(request: ApprovalRequest | None) -> tuple[str | None, str, UUID | None]:
+def _origin(request: ApprovalRequest) -> tuple[str | None, str, UUID | None]:
     """Why people were asked, and what the proposal was made from."""
-    if request is None:
-        return None, "", None
     return read_value(request, "why"), request.input_hash, request.prepared_from

@@ -16,31 +16,37 @@ from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import WrongStatus
+from orchestrator.engine.patch import PARTITIONS
 from orchestrator.runs.act import name_of
 from orchestrator.runs.departure import load_departure
 from orchestrator.runs.overlay import lay_over
 from orchestrator.runs.travel import Place, Wanted, open_fork
 
 
-def adopt_fork(run_id: UUID | str, *, by: AbstractBaseUser | None, allow_effects: Collection[str] = ()) -> Run | None:
+def adopt_fork(
+    run_id: UUID | str, *, by: AbstractBaseUser | None, allow_effects: Collection[str] = (), reason: str = ""
+) -> Run | None:
     """The run of a fork that a store made, queued. None for any other id, and where it has its row already.
 
     Raises `WrongStatus` naming what stands against it, and as `travel.fork` does.
     """
     first = _first(run_id)
-    document = reader.document_at(first.id) if first else None
-    if first is None or document is None:
+    if first is None:
         return None
-    about = document["open"].get("stored", {})
-    departure = Checkpoint.objects.filter(run=about.get("run"), seq=about.get("seq"), kept=True).first()
-    if departure is None or not Run.objects.filter(id=departure.run_id).exists():
+    rows = reader.range_of(first.id)
+    about = reader.folded(reader.parts_of(rows))["open"].get("stored", {})
+    origin = Run.objects.filter(id=about.get("run")).first() if about.get("run") else None
+    departure = Checkpoint.objects.filter(run=origin, seq=about.get("seq"), kept=True).first() if origin else None
+    if departure is None or origin is None:
         raise _refused(first, "it comes from no run of this installation, so nobody knows what it may do")
+    document = reader.proven(rows, protection_of(origin))
     point = load_departure(departure.id)
-    overlay = lay_over(point, lambda _: document, by=name_of(by))
+    overlay = lay_over(point, lambda _: {part: document[part] for part in PARTITIONS}, by=name_of(by))
     if overlay.change.patched and any(node.gate and node.gate.four_eyes for node in point.graph.nodes.values()):
         raise _refused(first, "a gate of its graph asks for four eyes, and a store does not know who patched it")
-    wanted = Wanted(Travel.FORK, allow_effects=allow_effects, by=by)
+    wanted = Wanted(Travel.FORK, allow_effects=allow_effects, reason=reason, by=by)
     try:
         return open_fork(point, overlay, wanted, Place(first.run_id, None, Status.QUEUED, first))
     except IntegrityError:

@@ -46,8 +46,8 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "") -> Overlay:
 
     Raises `InvalidValue` naming path, rule and value, and `PayloadTooLarge`.
     """
-    before = point.state
-    after = _checked(point, before, patch)
+    before = _whole(point)
+    after = _checked(point, before, patch) if patch else before
     names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
     guarded = guard_of_each(point.stretches, point.graph, names)
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
@@ -58,31 +58,60 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "") -> Overlay:
     return Overlay(state, change, tuple(held), given)
 
 
+def _whole(point: Departure) -> State:
+    """The point's state with each channel of its graph: new ones at their defaults; in another version of the graph
+    each value must fit its type still. Raises `InvalidValue`.
+    """
+    graph, fresh = point.graph, point.graph.fresh_state()
+    state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
+    if graph.fingerprint == point.checkpoint.fingerprint:
+        return state
+    for part, values in state.items():
+        for name, value in values.items():
+            if graph.channels[name].partition != part:
+                raise InvalidValue(f"{name} is no channel of {part} in version {graph.version}", path=f"{part}.{name}")
+            if not (value is None and graph.channels[name].lax_none):
+                values[name] = graph.channels[name].stage(value, limit=conf().max_value_bytes)
+    return state
+
+
 def _next_number(frontier: Frontier) -> int:
     """Patches are numbered; one that waits at the point already keeps its number."""
     return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
 
 
 def _checked(point: Departure, before: State, patch: Patch) -> State:
-    """The patched state, each channel of its type. Another version of the graph checks every channel."""
+    """The patched state, each channel that changed of its type."""
     limit = conf().max_value_bytes
     if callable(patch):
-        copied = {part: canonical.normalised(before[part]) for part in PARTITIONS}
-        returned = patch(copied)
-        patch = {part: _replacing(before[part], (returned or copied).get(part, {})) for part in PARTITIONS}
+        patch = _made_by(patch, before)
     patch = json_of(patch) if patch else patch
     if patch and len(canonical.encode(patch)) > limit:
         raise PayloadTooLarge(f"a patch has at most {limit:,} bytes", path="", limit=limit)
-    # Even an empty patch: it brings the channels of a newer version to their defaults.
     return patched(before, patch or {}, graph=point.graph, limit=limit)
 
 
-def _replacing(before: dict[str, Any], after: Any) -> list[dict[str, Any]]:
-    """The operations that make a partition what a function left of it."""
-    if not isinstance(after, dict):
-        raise InvalidValue("a function that patches gives a state of two partitions", path="")
+def _made_by(patch: Callable[[State], Any], before: State) -> dict[str, list[dict[str, Any]]]:
+    """The operations that a function comes to: what it changed in its copy of the state, and what it returned. What it
+    does not mention stays as it is.
+    """
+    copied = {part: canonical.normalised(before[part]) for part in PARTITIONS}
+    returned = patch(copied)
+    for given in (copied, {} if returned is None else returned):
+        if not isinstance(given, dict) or set(given) - {*PARTITIONS}:
+            raise InvalidValue(f"a function may patch {' and '.join(PARTITIONS)}, nothing else", path="")
+        if not all(isinstance(values, dict) for values in given.values()):
+            raise InvalidValue("a function that patches gives each partition as an object", path="")
+    after = {part: {**copied.get(part, {}), **(returned or {}).get(part, {})} for part in PARTITIONS}
+    return {part: _operations(before[part], after[part]) for part in PARTITIONS}
+
+
+def _operations(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """The operations that make the one partition of the other."""
     gone = [{"op": "remove", "path": f"/{_pointed(name)}"} for name in before if name not in after]
-    return [*gone, *({"op": "add", "path": f"/{_pointed(name)}", "value": value} for name, value in after.items())]
+    known = {name: canonical.dumps(value) for name, value in before.items()}
+    set_ = [name for name, value in after.items() if known.get(name) != canonical.dumps(value)]
+    return [*gone, *({"op": "add", "path": f"/{_pointed(name)}", "value": after[name]} for name in set_)]
 
 
 def _pointed(name: str) -> str:
@@ -90,8 +119,7 @@ def _pointed(name: str) -> str:
 
 
 def _differs(before: State, after: State, part: str, name: str) -> bool:
-    known = before[part]
-    return name not in known or canonical.encode(known[name]) != canonical.encode(after[part][name])
+    return canonical.encode(before[part].get(name)) != canonical.encode(after[part][name])
 
 
 def _held(after: State, gate: str, guarded: Mapping[str, str], task: Task, *, by: str) -> HeldTask:
@@ -135,7 +163,8 @@ def stage_requests(
     held = [write for one in every for write in one.writes]
     channels = execution_memory.held_channels([], held)
     state = execution_memory.memory_values(asker.protection, overlay.state, channels)
-    moment = Moment(state, point.checkpoint.superstep, point.input, at)
+    # Whom a gate asks is not the patch's to say.
+    moment = Moment(state, point.checkpoint.superstep, point.input, at, asked_on=point.state)
     reached = {one.task: _reached(point, one) for one in every}
     return prepare_requests(asker, point.graph, reached, held, moment)
 

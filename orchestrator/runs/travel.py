@@ -43,6 +43,7 @@ from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over
 from orchestrator.runs.travel_plan import Plan, make_plan
 
 LONGEST_REASON = 10_000
+NOT_STARTED = lines.NOT_STARTED
 _SOURCES = {Travel.FORK: Source.FORK, Travel.REPLAY: Source.REPLAY}
 
 
@@ -105,10 +106,10 @@ def _planned(
         point.open,
         travel=travel,
         checkpoint=point.checkpoint.id,
-        effects=effects_elsewhere(point),
+        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)),
         asked=asked,
         change=overlay.change,
-        stops=own.stops if own else (),
+        stops=[node for node in own.stops if node != NOT_STARTED] if own else (),
         allowed=allowed,
     )
 
@@ -160,7 +161,8 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
         _require_there(point)
         asked = held_tasks_at(point)
         check_answers(wanted.answers, asked)
-        new = replace(_new_line(point, overlay, asked, wanted), behind=place.behind)
+        more = [] if place.status == Status.QUEUED else [NOT_STARTED]
+        new = replace(_new_line(point, overlay, asked, wanted, more), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
         sign_answers(run, wanted.answers, by=wanted.by)
     return run
@@ -218,8 +220,10 @@ def rewind(
     effect must be settled first.
     """
     wanted = Wanted(Travel.REWIND, patch, answers, allow_effects, reason, by)
+    point = load_departure(checkpoint)
     with locked(get(run_id).id, by=by) as run:
-        return _rewound(run, load_departure(checkpoint), wanted)
+        _require_there(point)
+        return _rewound(run, point, wanted)
 
 
 def resume_patched(run: Run, patch: Patch, wanted: Wanted) -> Run:
@@ -290,9 +294,11 @@ def checked_names(nodes: Any) -> tuple[str, ...]:
     return tuple(nodes)
 
 
-def _new_line(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], wanted: Wanted) -> NewLine:
+def _new_line(
+    point: Departure, overlay: Overlay, asked: Sequence[HeldTask], wanted: Wanted, more: Sequence[str] = ()
+) -> NewLine:
     allowed = checked_nodes(point.graph, wanted.allow_effects)
-    stops = _planned(point, overlay, asked, wanted.travel, allowed).stops
+    stops = [*_planned(point, overlay, asked, wanted.travel, allowed).stops, *more]
     source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)
     return NewLine(
         wanted.travel,

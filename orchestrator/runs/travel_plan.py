@@ -116,18 +116,20 @@ def make_plan(
     maybe = _first_of_each([one for one in effects if not one.certain])
     before = ({one.task.node for one in effects} | {*stops}) - {*allowed}
     outlook = _outlook(graph, frontier, open_, before, patch_waits=bool(change.guarded) or is_patch_held(frontier))
-    reach = {*outlook.runs, *outlook.may_run}
+    names = {*outlook.runs, *outlook.may_run}
+    # What waits for people or has a result lands in memory when it is settled, or its superstep ends.
+    landing = {one.task.node for one in asked} | {task.node for task in open_.results}
     reused = tuple(open_.results)
     starting = {start.task.node: start.task for start in next_superstep(graph, frontier).starts}
-    tasks = {name: _next_task(frontier, starting, name) for name in reach}
+    tasks = {name: _next_task(frontier, starting, name) for name in names}
     return Plan(
         str(Travel(travel)),
         checkpoint,
         runs=tuple(tasks[name] for name in outlook.runs),
         may_run=tuple(tasks[name] for name in outlook.may_run),
         reused=reused,
-        effects_again=tuple(one.task for one in again if one.task.node in reach),
-        may_have_happened=tuple(one.task for one in maybe if one.task.node in reach),
+        effects_again=tuple(one.task for one in again if one.reaches(names, landing)),
+        may_have_happened=tuple(one.task for one in maybe if one.reaches(names, landing)),
         asks=_asks(graph, change, asked, outlook, tasks),
         patched=change.patched,
         guarded=dict(change.guarded),

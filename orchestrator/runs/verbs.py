@@ -210,15 +210,15 @@ def resume(
     """
     check_person(by, "by")
     allow_effects = travel.checked_names(allow_effects)
-    if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects)) is not None:
-        return fork
+    if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects, reason=reason)) is not None:
+        return resume(fork.id, patch=patch, allow_effects=allow_effects, reason=reason, by=by) if patch else fork
     run = _of_newest_checkpoint(run_id) or get(run_id)
-    if patch is not None:
+    if patch:
         return travel.resume_patched(run, patch, travel.Wanted(Travel.RESUME, patch, None, allow_effects, reason, by))
     if run.status == Status.TAMPERED:
         _require_whole(run, by=by)
     with locked(run.id, by=by) as run:
-        allowed = _allowed(run, allow_effects, by=by)
+        allowed = [*_started(run, by=by), *_allowed(run, allow_effects, by=by)]
         if run.status == Status.PAUSED and not allowed:
             _require_waits_for_nobody(run)
         resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
@@ -242,6 +242,14 @@ def _of_newest_checkpoint(checkpoint: UUID | str) -> Run | None:
     return found.run
 
 
+def _started(run: Run, *, by: Any) -> list[NewEvent]:
+    """Let the nodes of a fork start that was made paused."""
+    row = lines.line_row(run, run.line)
+    if row is None or lines.NOT_STARTED not in row.stops:
+        return []
+    return [departure.allow_effects(run, row, [lines.NOT_STARTED], by=by)]
+
+
 def _allowed(run: Run, nodes: Collection[str], *, by: Any) -> list[NewEvent]:
     """Give the nodes of a locked run their yes. Raises `InvalidValue` for one that needs none."""
     if not nodes:
@@ -261,10 +269,8 @@ def _require_waits_for_nobody(run: Run) -> None:
         message = f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed"
         raise WrongStatus(message, status=run.status)
     if run.at_node and (row := lines.line_row(run, run.line)) and row.stops:
-        message = (
-            f"run {run.key} stopped before {run.at_node}: what it does has happened already. Say yes to each by name"
-        )
-        raise WrongStatus(f"{message} (allow_effects)", status=run.status, needs_yes=list(row.stops))
+        message = f"run {run.key} stopped before {run.at_node}, for what it does has happened, or may have"
+        raise WrongStatus(f"{message}; name it in allow_effects", status=run.status, needs_yes=list(row.stops))
 
 
 _REFUSALS: dict[str, Callable[..., CountersignError]] = {

@@ -29,7 +29,7 @@ from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import REFUSALS, UNREADABLE
 from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.views import run_details, run_timeline
+from orchestrator.views import run_details, run_lineage, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
@@ -133,6 +133,8 @@ def _context(
         "has_role": permissions.has_role(request.user),
         **_for_person(run, request.user),
         **_signed(run, request.user),
+        "lineage": run_lineage.lineage_facts(request.user, run),
+        "watched": run_paths.watched_path(request.user, run, at, request.GET.get("path", ""), tab=tab),
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
     }

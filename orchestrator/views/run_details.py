@@ -7,12 +7,13 @@ from approvals.views.edit_script import Steps, shared_start
 from approvals.views.inbox import name_of, names_of
 from approvals.views.page import read_number
 from checkpoints import timeline
+from checkpoints.core.diff import ADDED, CHANGED, REMOVED
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
-from checkpoints.models import Checkpoint, PendingWrite, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from checkpoints.timeline import PARTITIONS, Change
+from checkpoints.timeline import PARTITIONS, Change, NodeOutput, outputs
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
@@ -34,11 +35,15 @@ SIGNS = {"changed": ("~", "chg", "changed"), "added": ("+", "new", "added"), "re
 def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """What this checkpoint changed against its parent, by partition."""
     found = timeline.changes(checkpoint, at_most=MOST_COUNTED)
-    shown = found[:MOST_CHANGES]
+    shown, seq = found[:MOST_CHANGES], read_number(query.get("at", ""))
     groups = [
         {
             "name": name,
-            "rows": [_change(one) for one in shown if one.partition == name],
+            "rows": [
+                {**_change(one), "history": _history_url(checkpoint.run, seq, one)}
+                for one in shown
+                if one.partition == name
+            ],
             "total": sum(1 for one in found if one.partition == name),
         }
         for name in ("scratch", "artifacts", "diagnostics", "input")
@@ -56,17 +61,30 @@ def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[s
 def _change(one: Change) -> dict[str, Any]:
     sign, css, word = SIGNS[one.kind]
     stem, dot, last = one.path.rpartition(".")
-    start = 0 if one.kind != "changed" else _first_difference(one.before, one.after)
+    before, after = shown_pair(one.kind, one.before, one.after)
     return {
         "sign": sign,
         "css": css,
         "word": word,
         "stem": stem + dot,
         "leaf": last or "all",
-        "before": None if one.kind == "added" else compact(one.before, start),
-        "after": None if one.kind == "removed" else compact(one.after, start),
+        "before": before,
+        "after": after,
         "who": one.set_by or ("engine" if one.partition == "diagnostics" else ""),
     }
+
+
+def _history_url(run: Run, seq: int | None, one: Change) -> str:
+    """Where the page watches the path; an input never changes."""
+    if one.partition == "input" or not one.path:
+        return ""
+    return url(run, at=seq, path=f"{one.partition}{'' if one.path.startswith('[') else '.'}{one.path}")
+
+
+def shown_pair(kind: str, before: Any, after: Any) -> tuple[str | None, str | None]:
+    """Two values that differ as lines of JSON, long ones from where they do; None for the one that is not there."""
+    start = 0 if kind != CHANGED else _first_difference(before, after)
+    return None if kind == ADDED else compact(before, start), None if kind == REMOVED else compact(after, start)
 
 
 def _first_difference(before: Any, after: Any) -> int:
@@ -143,7 +161,9 @@ def result_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[st
     kept = [row for row in journal if any((e["node"], e.get("visit", 1)) == (row.node, row.visit) for e in entries)]
     done = {(row.node, row.visit) for row in kept}
     rows = [_result(row, protection_of(checkpoint.run)) for row in kept]
-    rows += [_unkept(entry) for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
+    rest = [entry for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
+    told = timeline.node_outputs(checkpoint) if rest else []
+    rows += [_unrecorded(entry, told) for entry in rest]
     return {"rows": rows, "count": len(rows)}
 
 
@@ -158,11 +178,14 @@ def _result(row: TaskResult, protection: Protection) -> dict[str, Any]:
         "ms": row.took_ms,
         "output": "" if output is None else _cut(output),
         "kept": "nothing recorded",
+        "said": "",
         "fault": fault_of(row, protection),
     }
 
 
-def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
+def _unrecorded(entry: dict[str, Any], told: Iterable[NodeOutput]) -> dict[str, Any]:
+    mine = [one for one in told if (one.node, one.visit) == (entry["node"], entry.get("visit", 1))]
+    given = [one.output for one in mine]
     tasks = f" × {entry['tasks']}" if entry["tasks"] > 1 else ""
     human = entry["effect"] == "human"
     return {
@@ -171,9 +194,16 @@ def _unkept(entry: dict[str, Any]) -> dict[str, Any]:
         "outcome": {"held": "waits for people"}.get(entry["outcome"], entry["outcome"]),
         "attempt": 1,
         "ms": entry["ms"],
-        "output": "",
+        "output": _cut(given[0] if len(given) == 1 else given) if given else "",
         "kept": "kept as pending writes" if human else "not recorded, it would run again",
+        "said": _SAID.get(mine[0].source, "") if mine else "",
     }
+
+
+_SAID = {
+    outputs.CHANGE: "from what changed; it would run again",
+    outputs.TOGETHER: "what several tasks changed together; they would run again",
+}
 
 
 def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:

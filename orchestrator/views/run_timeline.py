@@ -72,7 +72,7 @@ def timeline_columns(run: Run, rows: Sequence[Checkpoint], here: Checkpoint, *, 
 
 def _column(run: Run, row: Checkpoint, last: Checkpoint | None, here: Checkpoint, *, newest: int, tab: str) -> Column:
     pause = row.created_at - last.created_at if last else timedelta(0)
-    blocks = _blocks(row)
+    blocks = blocks_of(row)
     return Column(
         seq=row.seq,
         at=row.created_at,
@@ -100,7 +100,8 @@ def name_of(row: Checkpoint) -> str:
     )
 
 
-def _blocks(row: Checkpoint) -> list[str]:
+def blocks_of(row: Checkpoint) -> list[str]:
+    """The CSS class of each of a checkpoint's blocks."""
     if row.source == Source.INPUT:
         return ["init"]
     found = ["bad" if entry["outcome"] in STOPPED else entry["effect"] for entry in row.nodes]

@@ -39,7 +39,7 @@ document.addEventListener('submit', (event) => {
   step(`${form.action}?${new URLSearchParams(new FormData(form))}`);
 });
 
-const KEYS = { ArrowLeft: 'prev', ArrowRight: 'next', Home: 'first', End: 'last', l: 'now', L: 'now' };
+const KEYS = { ArrowLeft: 'prev', ArrowRight: 'next', Home: 'first', End: 'last', l: 'now', L: 'now', '[': 'prev-change', ']': 'next-change' };
 document.addEventListener('keydown', (event) => {
   const name = KEYS[event.key];
   if (!name || typing(event)) return;

@@ -13,7 +13,7 @@ from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from tests.browser.conftest import Page
-from tests.support import claims, run_actions
+from tests.support import claims, forks, run_actions
 from tests.support.cast import People
 
 Browse = Callable[..., Page]
@@ -35,6 +35,9 @@ def paths(people: People) -> list[str]:
         f"/runs/{failed.id}/",
         f"/runs/{failed.id}/cancel/",
         f"/runs/{_cancelled(people).id}/",
+        f"/runs/{run.id}/?path=scratch.notes",
+        f"/compare/?a={run.id}&b={_forked(run, people).id}",
+        f"/compare/?a={run.id}",
         "/reviews/",
         f"/reviews/{run.id}/",
         "/graphs/",
@@ -64,6 +67,13 @@ def _lost(people: People) -> Run:
     )
     Run.objects.filter(id=run.id).update(status="unknown", error_code="outcome_unknown")
     return run
+
+
+def _forked(run: Run, people: People) -> Run:
+    """A fork with another note, decided and done."""
+    made = runs.advance(forks.forked(run, 1, {"scratch": {"notes": ["patched"]}}, by=people.starter).id)
+    claims.decide_all(made, by=people.reviewer)
+    return runs.advance(made.id)
 
 
 def _cancelled(people: People) -> Run:

@@ -43,6 +43,7 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
+    "path", "a", "b", "with_at",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {

@@ -23,7 +23,7 @@ class Client:
         self.http = APIClient(raise_request_exception=True)
         self.http.credentials(HTTP_AUTHORIZATION=f"Token {tokens.make_token(user, scopes=scopes or tokens.SCOPES)}")
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, /, **query: Any) -> Any:
         return self.http.get(f"/api/v1/{path}", query)
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:

@@ -6,6 +6,7 @@ from rest_framework.test import APIClient
 
 from approvals.models import ApprovalRequest
 from checkpoints.models import PendingWrite, Run
+from orchestrator import runs
 from tests.support.api_people import Client
 from tests.support.cast import People
 
@@ -21,6 +22,8 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "checkpoints/{checkpoint}/diff/", "checkpoints/{checkpoint}/plan/", "checkpoints/{checkpoint}/fork/",
         "runs/{run}/rewind/", "runs/{run}/replay-report/", "checkpoints/{checkpoint}/replay/",
         "forks/", "forks/{fork}/", "forks/{fork}/results/",
+        "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
+        "runs/{run}/align/",
         "requests/", "requests/{request_id}/", "requests/{request_id}/decisions/", "uploads/", "schema/",
     }  # fmt: skip
     assert "token" in schema["components"]["securitySchemes"]
@@ -53,6 +56,10 @@ def test_the_catalogue_lists_graphs_and_one_graph_tells_all(rita: Client) -> Non
         ("runs/{run}/checkpoints/", "runs/CLM-1/checkpoints/"),
         ("runs/{run}/events/", "runs/CLM-1/events/"),
         ("runs/{run}/decisions/", "runs/CLM-1/decisions/"),
+        ("runs/{run}/blame/", "runs/CLM-1/blame/?path=notes"),
+        ("runs/{run}/history/", "runs/CLM-1/history/?path=notes"),
+        ("runs/{run}/lineage/", "runs/CLM-1/lineage/"),
+        ("runs/{run}/align/", "runs/CLM-1/align/?with=CLM-2"),
         ("checkpoints/{checkpoint}/", "checkpoints/CLM-1:step-2/"),
         ("checkpoints/{checkpoint}/state/", "checkpoints/CLM-1:step-2/state/"),
         ("checkpoints/{checkpoint}/diff/", "checkpoints/CLM-1:step-1/diff/"),
@@ -63,7 +70,9 @@ def test_the_catalogue_lists_graphs_and_one_graph_tells_all(rita: Client) -> Non
 def test_what_is_answered_is_what_the_schema_says(
     olive: Client, rita: Client, paused: Run, path: str, address: str
 ) -> None:
-    request = ApprovalRequest.objects.get()
+    request = ApprovalRequest.objects.get(run=paused)
+    other = runs.fork("CLM-1:step-1", patch={"scratch": {"notes": ["patched"]}}, key="CLM-2")
+    runs.advance(other.id)
     one = PendingWrite.objects.filter(run=paused).first()
     assert one is not None
     rita.post(

@@ -8,7 +8,9 @@ from checkpoints import timeline
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import UnknownThing
+from tests.support.chain import join_in_a_row
 from tests.support.rows import a_checkpoint, a_run, an_event, missing
+from tests.support.small_graphs import advanced, graph
 
 pytestmark = pytest.mark.django_db
 
@@ -176,3 +178,18 @@ def test_an_id_and_its_text_find_the_same_and_nonsense_finds_nothing_by_name(run
         for ask in (timeline.list_checkpoints, timeline.head_state, timeline.events, timeline.state_at):
             with pytest.raises(UnknownThing):
                 ask(nothing)  # type: ignore[operator]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_supersteps_left_no_row_each_change_names_the_node_that_made_it() -> None:
+    made = graph("no_rows", checkpoints="none", snapshot=1000)
+    made.node("large", checkpoint="after")(lambda state, ctx: {"notes": [f"{n}" * 9 for n in range(300)]})
+    made.node("first")(lambda state, ctx: {"letter": "Dear"})
+    made.node("second")(lambda state, ctx: {"total": 2})
+    made.node("third")(lambda state, ctx: {"notes": ["third"]})
+    join_in_a_row(made, "large", "first", "second", "third")
+    run = advanced(made)
+    [last, _, _] = timeline.list_checkpoints(run.id)
+    found = {one.path: one.set_by for one in timeline.changes(last) if one.partition == "scratch"}
+    assert found == {"letter": "first", "total": "second", "notes[300]": "third"}
+    assert {path: timeline.blame(last.id, path).node for path in found} == found

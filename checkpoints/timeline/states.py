@@ -1,8 +1,4 @@
-"""Reads over a run's history: its checkpoints, the state at each, what changed, its log. Never changes anything.
-
-Pages, the API, commands and live views call it. It asks no permission: who calls has asked `approvals.permissions`.
-Lists read columns only; the payload of a checkpoint is read where one is named.
-"""
+"""A run's checkpoints, the state at each and what changed, the results and held writes of then, and its log."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +14,7 @@ from checkpoints.core.alias import parsed
 from checkpoints.core.arguments import checked_number
 from checkpoints.core.diff import differences, written
 from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.core.state_paths import STATE, StatePath, nodes_that_ran
 from checkpoints.db import rows as db_rows
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
@@ -26,6 +23,7 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.seal_fault import SealFault
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
@@ -251,17 +249,27 @@ def _changes(before: dict[str, Any], read: _Read) -> Iterator[Change]:
 
 
 def _authors(read: _Read) -> dict[str, str]:
-    """Channel -> names of the nodes in the checkpoint that last set it. One query."""
+    """Channel -> names of the nodes that last set it, in the checkpoint that did. One query. Where supersteps before
+    that one left no row, its change tells which nodes they were, unless it is the whole state.
+    """
     versions: dict[str, int] = read.document["versions"]
     setting = Checkpoint.objects.filter(run=read.row.run_id, seq__in=set(versions.values()))
-    rows = list(setting.defer("change", "snapshot"))
-    sealed_rows.verify_rows(rows, sealed_rows.protection_of(read.run))
-    names = {row.seq: ", ".join(_setters(row.nodes)) for row in rows}
-    return {channel: names.get(seq, "") for channel, seq in versions.items()}
+    rows = {row.seq: row for row in setting.defer("change", "snapshot")}
+    protection = sealed_rows.protection_of(read.run)
+    sealed_rows.verify_rows(rows.values(), protection)
+    own = canonical.loads(reader.bytes_of(read.row, "change", protection) or b"[]")
+    found = {}
+    for channel, seq in versions.items():
+        names = [entry["node"] for entry in setting_entries(rows[seq].nodes)] if seq in rows else []
+        if seq == read.row.seq and channel not in rows[seq].changed and own:
+            names = nodes_that_ran(own, StatePath(STATE, (channel,)))
+        found[channel] = ", ".join(names)
+    return found
 
 
-def _setters(nodes: list[dict[str, Any]]) -> list[str]:
-    return [entry["node"] for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
+def setting_entries(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a checkpoint's entries of nodes those that may have set something in it."""
+    return [entry for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
 
 
 def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:

@@ -1,0 +1,72 @@
+"""Reads over a run's history: its checkpoints, the state at each, what changed and who set it, its log, its relatives.
+Never changes anything.
+
+Pages, the API, commands and live views call it. It asks no permission: who calls has asked `approvals.permissions`, and
+gives the runs that may be seen (`among`) where an answer could lead into another run. Lists read columns only; the
+payload of a checkpoint is read where one is named, or where it set what is asked about.
+"""
+
+from checkpoints.timeline.alignment import Alignment, RunDifference, align
+from checkpoints.timeline.family import Lineage, Relative, lineage
+from checkpoints.timeline.outputs import NodeOutput, node_outputs
+from checkpoints.timeline.path_log import Blame, PathChange, blame, history, neighbours
+from checkpoints.timeline.states import (
+    PARTITIONS,
+    Change,
+    alias_of,
+    aliases,
+    changes,
+    checkpoint_lines,
+    diff,
+    events,
+    events_after,
+    fault_of_run,
+    find_checkpoint,
+    get_checkpoint,
+    head_state,
+    held_at,
+    input_of,
+    list_checkpoints,
+    parent_of,
+    payload_of,
+    results_at,
+    snapshot_of,
+    state_at,
+)
+
+__all__ = [
+    "PARTITIONS",
+    "Alignment",
+    "Blame",
+    "Change",
+    "Lineage",
+    "NodeOutput",
+    "PathChange",
+    "Relative",
+    "RunDifference",
+    "alias_of",
+    "aliases",
+    "align",
+    "blame",
+    "changes",
+    "checkpoint_lines",
+    "diff",
+    "events",
+    "events_after",
+    "fault_of_run",
+    "find_checkpoint",
+    "get_checkpoint",
+    "head_state",
+    "held_at",
+    "history",
+    "input_of",
+    "lineage",
+    "list_checkpoints",
+    "neighbours",
+    "node_outputs",
+    "parent_of",
+    "payload_of",
+    "results_at",
+    "snapshot_of",
+    "state_at",
+]

@@ -1,0 +1,69 @@
+"""Two runs beside each other in a browser: keys, letters that are told apart in grey, and the way without scripts."""
+
+from collections.abc import Callable
+
+from checkpoints.models import Run
+from orchestrator import runs
+from tests.browser.conftest import Page
+from tests.support import claims, forks
+from tests.support.cast import People
+
+Browse = Callable[..., Page]
+
+
+def pair(people: People) -> tuple[Run, Run]:
+    a = claims.paused("CLM-1", people.starter)
+    b = runs.advance(forks.forked(a, 1, {"scratch": {"notes": ["patched"], "count": 7}}, by=people.starter).id)
+    return a, b
+
+
+def test_keys_lead_from_one_difference_to_the_next_and_swap_the_runs(people: People, browse: Browse) -> None:
+    a, b = pair(people)
+    window = browse(people.starter)
+    window.open(f"/compare/?a={a.id}&b={b.id}")
+    page = window.page
+    focused = "document.activeElement.querySelector('.p')?.innerText"
+    seen = []
+    for key in ("n", "n", "n", "p"):
+        page.keyboard.press(key)
+        seen.append(page.evaluate(focused))
+    assert [text.split()[-1] for text in seen] == ["count", "notes[0]", "notes[0]", "count"]
+    page.keyboard.press("s")
+    page.wait_for_url(f"**/compare/?a={b.id}&b={a.id}")
+    assert window.complaints == []
+
+
+def test_a_and_b_can_be_told_apart_without_colour(people: People, browse: Browse) -> None:
+    a, b = pair(people)
+    window = browse(people.starter)
+    window.open(f"/compare/?a={a.id}&b={b.id}")
+    style = "(name) => getComputedStyle(document.querySelector(name)).backgroundColor"
+    assert window.page.evaluate(style, ".sums .ab.a") != window.page.evaluate(style, ".sums .ab.b")
+    assert window.page.text_content(".sums .ab.a") == "A"
+    assert window.page.text_content(".sums .ab.b") == "B"
+
+
+def test_without_scripts_two_runs_are_chosen_and_compared_at_a_checkpoint(people: People, browse: Browse) -> None:
+    a, b = pair(people)
+    window = browse(people.starter, java_script_enabled=False)
+    window.open(f"/runs/{a.id}/")
+    page = window.page
+    page.click("#run-head a:has-text('Compare')")
+    page.fill("input[name=b]", b.key)
+    page.click("button:has-text('Compare')")
+    assert page.text_content("#split") == "They split after checkpoint 1"
+    page.click(".lane a.col >> nth=0")
+    assert "State at 2 of A and 1 of B" in page.text_content("#state")
+    assert page.is_hidden("[data-difference]")
+
+
+def test_the_watched_path_is_followed_by_keys(people: People, browse: Browse) -> None:
+    a, _ = pair(people)
+    window = browse(people.starter)
+    window.open(f"/runs/{a.id}/?path=scratch.notes")
+    window.page.keyboard.press("[")
+    window.page.wait_for_url("**at=1&path=scratch.notes")
+    window.page.keyboard.press("[")
+    window.page.wait_for_url("**at=0&path=scratch.notes")
+    window.page.keyboard.press("]")
+    window.page.wait_for_url("**at=1&path=scratch.notes")

@@ -1,0 +1,346 @@
+"""Two runs beside each other: where they split, what stands beside what, and why their states differ."""
+
+from typing import Annotated, Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pydantic import BaseModel
+
+from approvals import reviews
+from approvals.models import ApprovalRequest
+from checkpoints import timeline
+from checkpoints.core.alignment import Reason
+from checkpoints.models import PendingWrite, Run
+from checkpoints.timeline import Alignment
+from orchestrator import runs
+from orchestrator.engine import END, START, Append, Gate, Graph, registry
+from orchestrator.engine.errors import InvalidValue, TamperedRow, UnknownThing
+from tests.support import forks, naive_history
+from tests.support.cast import People
+from tests.support.forging import tamper
+from tests.support.rows import missing
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Claim(BaseModel):
+    amount: int = 10
+
+
+class State(BaseModel):
+    """What the nodes find out."""
+
+    notes: Annotated[list[str], Append] = []
+    confidence: int = 5
+    fetched: str = ""
+    paid: str = ""
+    route: str = ""
+    payout: int = 0
+    letter: str = ""
+    memory: str = ""
+
+
+WORLD: dict[str, str] = {}
+"""What the world answers."""
+
+
+@pytest.fixture(autouse=True)
+def the_world_answers() -> None:
+    WORLD.clear()
+    WORLD.update(read="r", outside="o")
+
+
+def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> Graph:
+    """fetch (read) → pay (external) → route → senior or auto (by confidence) → propose (a gate) → close."""
+    graph = Graph(name, input=Claim, state=State, **settings)
+
+    @graph.node(effect="read")
+    def fetch(state: State, ctx: Any) -> dict[str, Any]:
+        return {"fetched": WORLD["read"], "notes": ["fetched"]}
+
+    @graph.node(effect="external", idempotent=True, reads=["confidence"])
+    def pay(state: State, ctx: Any) -> dict[str, Any]:
+        return {"paid": WORLD["outside"]}
+
+    @graph.node()
+    def route(state: State, ctx: Any) -> dict[str, Any]:
+        return {"route": "auto" if state.confidence > 8 else "senior"}
+
+    @graph.node()
+    def senior(state: State, ctx: Any) -> dict[str, Any]:
+        return {"notes": ["a senior looks"]}
+
+    @graph.node()
+    def auto(state: State, ctx: Any) -> dict[str, Any]:
+        return {"notes": ["settled"]}
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"]))
+    def propose(state: State, ctx: Any) -> dict[str, Any]:
+        return {"payout": ctx.input.amount}
+
+    @graph.node()
+    def close(state: State, ctx: Any) -> dict[str, Any]:
+        return {"letter": f"{words} {state.payout} {state.fetched}"}
+
+    graph.edge(START, "fetch")
+    graph.edge("fetch", "pay")
+    graph.edge("pay", "route")
+    graph.branch("route", lambda state: state.route, {"senior": "senior", "auto": "auto"})
+    graph.edge("senior", "propose")
+    graph.edge("auto", "propose")
+    graph.edge("propose", "close", when=("approved", "partial", "rejected"))
+    graph.edge("close", END)
+    registry.replace(graph)
+    return graph
+
+
+def decided(run: Run, by: Any, verdict: str = "approve", **more: Any) -> Run:
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    row = PendingWrite.objects.get(run=run, line=request.line, revision=1)
+    reviews.decide(request.id, [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}], by=by)
+    return runs.advance(run.id)
+
+
+def lived(people: People, verdict: str | None = "approve", amount: int = 10, **more: Any) -> Run:
+    """A run of the graph that is registered now, decided so."""
+    run = runs.advance(runs.start("aligned", {"amount": amount}).id)
+    assert run.status == "paused", run.error_code
+    return decided(run, people.reviewer, verdict, **more) if verdict else run
+
+
+def reasons(found: Alignment) -> dict[str, Any]:
+    return {f"{one.partition}.{one.path}": one.reason for one in found.differences}
+
+
+def nodes(found: Alignment) -> list[tuple[str, str]]:
+    def name(row: Any) -> str:
+        return "-" if row is None else ",".join(entry["node"] for entry in row.nodes) or str(row.source)
+
+    return [(name(a), name(b)) for a, b in found.rows]
+
+
+def test_two_runs_that_did_the_same_are_the_same_to_their_ends(people: People) -> None:
+    graph_of()
+    found = timeline.align(lived(people).id, lived(people).id)
+    assert (found.rows, found.differences) == ([], [])
+    assert found.split is not None
+    assert [place.seq for place in found.split] == [7, 7]
+    assert (found.other_graph, found.cut, found.cut_rows) == (False, False, False)
+
+
+def test_a_run_that_stands_still_is_the_same_up_to_there(people: People) -> None:
+    graph_of()
+    a, b = lived(people, None), lived(people)
+    found = timeline.align(a.id, b.id)
+    assert found.split is not None
+    assert found.split[0].seq == naive_history.rows_of(a)[-1].seq
+    assert nodes(found) == [("-", "propose"), ("-", "close")]
+    assert reasons(found) == {
+        "scratch.payout": Reason("answer", ("propose",), "b"),
+        "scratch.letter": Reason("path", ("close",), "b"),
+    }
+
+
+def test_a_patched_fork_splits_where_it_left_and_each_difference_has_its_reason(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    b = runs.advance(forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id)
+    found = timeline.align(a.id, b.id)
+    assert found.split == ((a.id, 2), (a.id, 2))
+    assert nodes(found) == [
+        ("-", "fork"), ("route", "route"), ("senior", "auto"), ("propose", "propose"),
+        ("propose", "-"), ("close", "-"),
+    ]  # fmt: skip
+    assert reasons(found) == {
+        "scratch.confidence": Reason("patch", (), "b"),
+        "scratch.route": Reason("follows", ("route",)),
+        "scratch.notes[1]": Reason("path", ("senior", "auto")),
+        "scratch.payout": Reason("answer", ("propose",), "a"),
+        "scratch.letter": Reason("path", ("close",), "a"),
+    }
+    by_path = {one.path: one for one in found.differences}
+    assert (by_path["confidence"].a, by_path["confidence"].b, by_path["confidence"].seqs) == (5, 9, (None, 0))
+    assert by_path["route"].seqs == (3, 1)
+    other = timeline.align(b.id, a.id)
+    assert other.split == ((a.id, 2), (a.id, 2))
+    assert reasons(other)["scratch.confidence"] == Reason("patch", (), "a")
+
+
+def test_a_fork_that_was_not_patched_shares_more_than_its_origin_until_the_first_difference(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    WORLD["read"] = "other"
+    b = runs.advance(forks.forked(a, 2, by=people.starter).id)
+    b = decided(b, people.reviewer, "edit", value=77)
+    found = timeline.align(a.id, b.id)
+    assert found.split == ((a.id, 5), (b.id, 3))
+    assert nodes(found) == [("propose", "propose"), ("close", "close")]
+    assert reasons(found) == {
+        "scratch.payout": Reason("answer", ("propose",)),
+        "scratch.letter": Reason("follows", ("close",)),
+    }
+
+
+def test_two_forks_of_one_run_share_what_the_earlier_one_left_from(people: People) -> None:
+    graph_of()
+    origin = lived(people)
+    a = runs.advance(forks.forked(origin, 3, {"scratch": {"letter": "a"}}, by=people.starter).id)
+    b = runs.advance(forks.forked(origin, 2, {"scratch": {"fetched": "b"}}, by=people.starter).id)
+    found = timeline.align(a.id, b.id)
+    assert found.split == ((origin.id, 2), (origin.id, 2))
+    assert nodes(found) == [
+        ("-", "fork"), ("route", "route"), ("fork", "-"), ("senior", "senior"), ("propose", "propose"),
+    ]  # fmt: skip
+    assert reasons(found) == {
+        "scratch.fetched": Reason("patch", (), "b"),
+        "scratch.letter": Reason("patch", (), "a"),
+    }
+
+
+def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    b = runs.advance(forks.forked(a, 3, by=people.starter).id)
+    left = naive_history.rows_of(a)[2]
+    runs.rewind(a.id, left.id, patch={"scratch": {"confidence": 9}}, by=people.starter)
+    a = runs.advance(a.id)
+    found = timeline.align(a.id, b.id)
+    assert found.split == ((a.id, 2), (a.id, 2))
+    assert reasons(found) == {
+        "scratch.confidence": Reason("patch", (), "a"),
+        "scratch.route": Reason("follows", ("route",)),
+        "scratch.notes[1]": Reason("path", ("auto", "senior")),
+    }
+    patched = timeline.blame(timeline.list_checkpoints(a.id)[0].id, "confidence")
+    assert (patched.checkpoint.source, patched.node, patched.person) == ("rewind", "", people.starter.username)
+    assert timeline.blame(timeline.list_checkpoints(a.id)[0].id, "fetched").checkpoint.seq == 1
+
+
+def test_a_replay_with_the_same_answers_is_the_same_to_its_end_and_is_told_as_one(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    b = runs.advance(runs.replay(naive_history.rows_of(a)[1].id, by=people.starter).id)
+    assert b.status == "completed", b.error_code
+    found = timeline.align(a.id, b.id)
+    assert found.split is not None
+    assert (found.split[0].seq, nodes(found), found.differences) == (7, [], [])
+    assert [one.how for _, one in timeline.lineage(a.id).walk()] == ["", "replay"]
+
+
+def test_another_input_is_the_reason_where_nothing_nearer_is_known(people: People) -> None:
+    graph_of()
+    found = timeline.align(lived(people, amount=10).id, lived(people, amount=20).id)
+    assert reasons(found) == {
+        "input.amount": Reason("input"),
+        "scratch.payout": Reason("input", ("propose",)),
+        "scratch.letter": Reason("input", ("close",)),
+    }
+
+
+def test_what_the_world_answered_otherwise_is_told_from_what_both_looked_up_live(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    WORLD.update(read="other", outside="other")
+    found = timeline.align(a.id, lived(people).id)
+    assert found.split is not None
+    assert [place.seq for place in found.split] == [0, 0]
+    assert reasons(found) == {
+        "scratch.fetched": Reason("unknown", ("fetch",)),
+        "scratch.paid": Reason("outside", ("pay",)),
+        "scratch.letter": Reason("follows", ("close",)),
+    }
+
+
+def test_another_version_of_the_graph_is_a_reason(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    graph_of(version="2", words="Hello")
+    b = lived(people)
+    assert a.fingerprint != b.fingerprint
+    assert reasons(timeline.align(a.id, b.id)) == {"scratch.letter": Reason("code", ("close",))}
+
+
+@pytest.mark.parametrize("verdicts", [("approve", "reject"), ("reject", "approve")])
+def test_a_rejection_is_another_answer(people: People, verdicts: tuple[str, str]) -> None:
+    graph_of()
+    a, b = (lived(people, verdict, **({"reason": "no"} if verdict == "reject" else {})) for verdict in verdicts)
+    found = reasons(timeline.align(a.id, b.id))
+    assert found["scratch.payout"] == Reason("answer", ("propose",))
+    assert found["scratch.letter"] == Reason("follows", ("close",))
+
+
+def test_memory_that_was_read_otherwise_is_a_reason(people: People) -> None:
+    graph = Graph("remembering", input=Claim, state=State, memory="snapshot")
+
+    @graph.node(effect="read")
+    def look(state: State, ctx: Any) -> dict[str, Any]:
+        trace = ctx.memory.get("seen", "aligned")
+        ctx.memory.put("seen", (trace.content if trace else "") + "x", "aligned")
+        return {"memory": trace.content if trace else "nothing"}
+
+    graph.edge(START, "look")
+    graph.edge("look", END)
+    registry.replace(graph)
+    a, b = (runs.advance(runs.start("remembering", {}).id) for _ in range(2))
+    assert reasons(timeline.align(a.id, b.id)) == {"scratch.memory": Reason("memory", ("look",))}
+
+
+def test_runs_of_different_graphs_are_laid_by_the_names_of_nodes_and_it_is_said(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    graph_of("other_graph")
+    b = runs.advance(runs.start("other_graph", {}).id)
+    found = timeline.align(a.id, b.id)
+    assert found.other_graph
+    assert ("route", "route") not in nodes(found), "they are the same up to there"
+    assert found.split is not None
+
+
+def test_states_at_two_checkpoints_are_compared_where_they_are_named(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    b = runs.advance(forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id)
+    found = timeline.align(a.id, b.id, at=(3, 1))
+    assert found.at == (3, 1)
+    assert set(reasons(found)) == {"scratch.confidence", "scratch.route"}
+    for nowhere in ((3, 99), (99, 1), (2, 1)):
+        with pytest.raises(UnknownThing):
+            timeline.align(a.id, b.id, at=nowhere)
+
+
+def test_who_may_not_see_one_of_them_learns_nothing(people: People) -> None:
+    graph_of()
+    a, b = lived(people), lived(people)
+    only = Run.objects.filter(id=a.id)
+    for pair in ((a.id, b.id), (b.id, a.id), (a.id, missing()), (a.id, "x")):
+        with pytest.raises(UnknownThing):
+            timeline.align(*pair, among=only)
+    with pytest.raises(InvalidValue):
+        timeline.align(a.id, str(a.id))
+
+
+def test_at_most_eight_queries_however_long_the_runs_are(people: People) -> None:
+    graph_of()
+    a = lived(people)
+    WORLD.update(read="other", outside="other")
+    b = decided(
+        runs.advance(forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id),
+        people.reviewer,
+        "edit",
+        value=3,
+    )
+    for pair in ((a, b), (a, lived(people)), (b, a)):
+        with CaptureQueriesContext(connection) as queries:
+            timeline.align(pair[0].id, pair[1].id)
+        assert len(queries) <= 8, [query["sql"][:80] for query in queries]
+
+
+def test_a_row_that_was_altered_is_refused_by_name(people: People) -> None:
+    graph_of()
+    a, b = lived(people), lived(people)
+    row = naive_history.rows_of(b)[3]
+    tamper(row, changed=["notes"])
+    with pytest.raises(TamperedRow) as refused:
+        timeline.align(a.id, b.id)
+    assert str(row.id) in str(refused.value.facts)

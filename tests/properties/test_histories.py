@@ -1,0 +1,98 @@
+"""What is said of the history of random graphs' runs is what comparing every two neighbouring states gives."""
+
+import copy
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from hypothesis import assume, given, seed
+from hypothesis import strategies as st
+
+from checkpoints import timeline
+from checkpoints.core.state_paths import parsed_path
+from checkpoints.models import Run
+from checkpoints.timeline import Change
+from orchestrator.engine import Interval, canonical, play
+from tests.engine.random_graphs import graphs
+from tests.engine.reference import Spec
+from tests.properties.drawing import MOST_TASKS, SEED, drawn
+from tests.properties.gated import built, decider
+from tests.properties.played import as_run
+from tests.support import naive_history
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SHARE = 3 if connection.vendor == "postgresql" else 1
+POLICIES = st.sampled_from(["every_node", "every_node", "none", Interval(3)])
+PATHS = 12
+"""Paths of one run that are compared."""
+
+
+@pytest.fixture
+def ann(db: None) -> User:
+    """The reviewer whom the graphs name."""
+    return User.objects.create(username="ann")
+
+
+def lived(made: tuple[list[Spec], list[str]], dice: int, ann: User, checkpoints: Any = "every_node") -> Run:
+    """A run of a random graph with random decisions."""
+    played = play(built(*made, dice), {}, decisions=decider(dice))
+    assume(1 < sum(len(superstep.tasks) for superstep in played.supersteps) <= MOST_TASKS)
+    graph = built(*made, dice)
+    graph.checkpoints = checkpoints
+    as_run(graph, decider(dice), ann)
+    return Run.objects.latest("created_at")
+
+
+@seed(SEED)
+@drawn(SHARE)
+@given(graphs(), st.integers(0, 2**32), POLICIES)
+def test_blame_of_a_random_run_is_the_last_neighbouring_pair_that_differs(
+    ann: User, made: tuple[list[Spec], list[str]], dice: int, checkpoints: Any
+) -> None:
+    run, chance = lived(made, dice, ann, checkpoints), random.Random(dice)
+    states = naive_history.states_of(run)
+    at = chance.randrange(len(states))
+    row = naive_history.rows_of(run)[at]
+    changed = naive_history.changed_at(states[: at + 1])
+    for path in chance.sample(sorted(changed), min(PATHS, len(changed))):
+        assert timeline.blame(row.id, path).checkpoint.seq == changed[path][-1], path
+    changed = naive_history.changed_at(states)
+    for path in chance.sample(sorted(changed), min(PATHS, len(changed))):
+        assert [one.checkpoint.seq for one in timeline.history(run.id, path)] == changed[path], path
+
+
+@seed(SEED)
+@drawn(SHARE)
+@given(graphs(), st.integers(0, 2**32), POLICIES)
+def test_the_diff_against_the_parent_applied_to_the_parent_state_gives_the_state_shown(
+    ann: User, made: tuple[list[Spec], list[str]], dice: int, checkpoints: Any
+) -> None:
+    run = lived(made, dice, ann, checkpoints)
+    for row in naive_history.rows_of(run):
+        shown = timeline.state_at(row.id)
+        before = timeline.state_at(row.parent) if row.parent else {"input": shown["input"]}
+        assert canonical.encode(patched(before, timeline.changes(row))) == canonical.encode(shown), row.seq
+
+
+def patched(state: dict[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
+    """The state with each change made, path by path."""
+    state = {name: copy.deepcopy(state.get(name, {})) for name in timeline.PARTITIONS}
+    ordered = list(changes)
+    removed = [one for one in ordered if one.kind == "removed"]
+    for one in [*[one for one in ordered if one.kind != "removed"], *removed[::-1]]:
+        *inner, last = parsed_path(
+            f"{one.partition}.{one.path}" if one.path[0] != "[" else one.partition + one.path
+        ).parts
+        place: Any = state[one.partition]
+        for part in inner:
+            place = place[part]
+        if one.kind == "removed":
+            del place[last]
+        elif one.kind == "added" and isinstance(place, list):
+            place.append(one.after)
+        else:
+            place[last] = one.after
+    return state
