@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from checkpoints.models import Run, RunLine
+from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
 from orchestrator.engine.errors import TamperedRow, WrongStatus
@@ -79,6 +79,14 @@ class Lined(Protected, Protocol):
     def key(self) -> str: ...
     @property
     def origin_checkpoint(self) -> UUID | None: ...
+
+
+def logged_until(one: Stretch) -> int | None:
+    """Where the log of the stretch's run stood at its last checkpoint; None where all of the line counts."""
+    if one.last is None:
+        return None
+    rows = Checkpoint.objects.filter(run=one.run, seq=one.last)
+    return rows.values_list("event_seq", flat=True).first() or 0
 
 
 def line_row(run: Lined, number: int) -> RunLine | None:

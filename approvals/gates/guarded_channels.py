@@ -10,8 +10,8 @@ from uuid import UUID
 
 from approvals.gates.waivers import VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from checkpoints.lines import Stretch, past
-from checkpoints.models import Checkpoint, PendingWrite
+from checkpoints.lines import Stretch, logged_until, past
+from checkpoints.models import PendingWrite
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.held_patch import PATCH
@@ -49,18 +49,10 @@ def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, st
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     for one in reversed(stretches):
-        until = _event_seq_at(one)
+        until = logged_until(one)
         for seq, channel, node in sorted([*_applied_on(one), *_passed_on(one)]):
             (before if until is None or seq <= until else after)[channel] = node
     return before, after
-
-
-def _event_seq_at(one: Stretch) -> int | None:
-    """Where the log stood at the last checkpoint of a stretch; None where all of its line counts."""
-    if one.last is None:
-        return None
-    rows = Checkpoint.objects.filter(run=one.run, seq=one.last)
-    return rows.values_list("event_seq", flat=True).first() or 0
 
 
 def _applied_on(one: Stretch) -> list[tuple[int, str, str]]:

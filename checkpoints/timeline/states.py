@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
 
+from checkpoints import lines
 from checkpoints.core.alias import parsed
 from checkpoints.core.arguments import checked_number
 from checkpoints.core.diff import differences, written
@@ -290,9 +291,9 @@ def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:
 
 
 def results_at(checkpoint: Checkpoint) -> "QuerySet[TaskResult]":
-    """The recorded results that count at that checkpoint, in the order they came to count."""
-    done = TaskResult.objects.filter(run=checkpoint.run_id, outcome=Outcome.DONE, seq__lte=checkpoint.seq)
-    return done.order_by("seq", "id")
+    """The recorded results that count at that checkpoint, on its line, older ones and in origins, as they began."""
+    way = lines.past(checkpoint.run_id, checkpoint.line, checkpoint.seq)
+    return TaskResult.objects.filter(lines.within(way), outcome=Outcome.DONE).order_by("intent_at", "seq", "id")
 
 
 def events(run_id: UUID | str, *, after: int = 0) -> "QuerySet[RunEvent]":

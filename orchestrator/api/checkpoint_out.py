@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from django.db.models import Q
 from rest_framework import serializers
 
 from approvals.api.base import SealedOut
 from approvals.models import Decision
 from checkpoints import timeline
+from checkpoints.lines import logged_until, past
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.sealing.sealed_rows import protection_of
@@ -134,7 +136,10 @@ class CheckpointOut(CheckpointLine):
         return self.frontier.tokens
 
     def get_approvals(self, row: Checkpoint) -> list[dict[str, Any]]:
-        made = Decision.objects.filter(run=row.run_id, event_seq__lte=row.event_seq).order_by("event_seq")
+        wanted = Q(pk__in=[])
+        for one in past(row.run_id, row.line, row.seq):
+            wanted |= Q(run=one.run, line=one.line, event_seq__lte=logged_until(one))
+        made = Decision.objects.filter(wanted).order_by("at", "event_seq")
         return list(ApprovalOut(made, many=True, context=_of_run(row)).data)
 
     def get_metrics(self, row: Checkpoint) -> dict[str, int]:

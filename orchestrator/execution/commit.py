@@ -186,9 +186,7 @@ def _is_kept(session: Session, worked: SuperstepResult, after: Planned, *, opens
 
 
 def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> bool:
-    """Commit a settlement: no node runs, the settled writes are reduced, the gates' edges get their tokens. A replay
-    says what it settles.
-    """
+    """Commit a settlement: no node runs, the settled writes are reduced, tokens flow. A replay says what it settles."""
     lease, graph = session.lease, session.graph
 
     def act() -> tuple[Head, str]:

@@ -44,7 +44,7 @@ def _surface(
     """Name -> function and arguments that are fine."""
     store = CheckpointStore()
     here, there = {"run_id": run.id}, {"checkpoint_id": run.head}
-    return _travels(run) | _comparisons(run, other) | {
+    return _travels(run, other) | {
         "runs.start": (runs.start, {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}, "key": "C"}),
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
@@ -78,34 +78,28 @@ def _surface(
     }  # fmt: skip
 
 
-def _comparisons(run: Run, other: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
-    """The same of asking where a value or a run comes from."""
+def _travels(run: Run, other: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """The same of going back in time."""
+    here, there = {"run_id": run.id}, {"checkpoint": run.head}
     return {
         "timeline.blame": (timeline.blame, {"checkpoint_id": run.head, "path": "notes[0]"}),
-        "timeline.history": (timeline.history, {"run_id": run.id, "path": "notes"}),
-        "timeline.lineage": (timeline.lineage, {"run_id": run.id}),
+        "timeline.history": (timeline.history, {**here, "path": "notes"}),
+        "timeline.lineage": (timeline.lineage, here),
         "timeline.align": (timeline.align, {"run_a": run.id, "run_b": other.id}),
-    }
-
-
-def _travels(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
-    """The same of going back in time."""
-    there = {"checkpoint": run.head}
-    return {
         "runs.fork": (runs.fork, there),
         "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),
         "runs.plan": (runs.plan, there),
         "runs.replay": (runs.replay, there),
-        "runs.replay_report": (runs.replay_report, {"run_id": run.id}),
-        "runs.rewind": (runs.rewind, {"run_id": run.id, **there}),
+        "runs.replay_report": (runs.replay_report, here),
+        "runs.rewind": (runs.rewind, {**here, **there}),
     }
 
 
 NOT_HERE = {
-    "timeline.input_of", "timeline.fault_of_run",
+    "timeline.input_of", "timeline.fault_of_run", "timeline.parent_of",
     "runs.advance", "runs.input_of", "timeline.aliases", "timeline.alias_of", "timeline.snapshot_of",
-    "timeline.neighbours", "timeline.node_outputs", "timeline.parent_of",
-    "timeline.changes", "timeline.held_at", "timeline.results_at", "timeline.payload_of", "timeline.checkpoint_lines",
+    "timeline.neighbours", "timeline.node_outputs", "timeline.changes", "timeline.held_at", "timeline.results_at",
+    "timeline.payload_of", "timeline.checkpoint_lines",
 }  # fmt: skip
 """They take rows that the others gave; `advance` works on the run, so it is tried with ids alone, below."""
 

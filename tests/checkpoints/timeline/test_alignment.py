@@ -67,13 +67,8 @@ def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> 
     def route(state: State, ctx: Any) -> dict[str, Any]:
         return {"route": "auto" if state.confidence > 8 else "senior"}
 
-    @graph.node()
-    def senior(state: State, ctx: Any) -> dict[str, Any]:
-        return {"notes": ["a senior looks"]}
-
-    @graph.node()
-    def auto(state: State, ctx: Any) -> dict[str, Any]:
-        return {"notes": ["settled"]}
+    graph.node("senior")(lambda state, ctx: {"notes": ["a senior looks"]})
+    graph.node("auto")(lambda state, ctx: {"notes": ["settled"]})
 
     @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"]))
     def propose(state: State, ctx: Any) -> dict[str, Any]:

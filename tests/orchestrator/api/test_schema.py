@@ -19,11 +19,11 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "graphs/", "graphs/{name}/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
         "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
         "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
-        "checkpoints/{checkpoint}/diff/", "checkpoints/{checkpoint}/plan/", "checkpoints/{checkpoint}/fork/",
+        "checkpoints/{checkpoint}/diff/", "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
+        "runs/{run}/align/",
+        "checkpoints/{checkpoint}/plan/", "checkpoints/{checkpoint}/fork/",
         "runs/{run}/rewind/", "runs/{run}/replay-report/", "checkpoints/{checkpoint}/replay/",
         "forks/", "forks/{fork}/", "forks/{fork}/results/",
-        "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
-        "runs/{run}/align/",
         "requests/", "requests/{request_id}/", "requests/{request_id}/decisions/", "uploads/", "schema/",
     }  # fmt: skip
     assert "token" in schema["components"]["securitySchemes"]
