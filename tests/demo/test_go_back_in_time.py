@@ -91,6 +91,13 @@ def sign_as_rita(run: Run) -> None:
     assert answer.status_code == 200, answer.content
 
 
+def open_pages(client: Client) -> None:
+    """Each address of the demo that the page links to."""
+    client.force_login(User.objects.get(username="olive"))
+    for address in re.findall(r"<http://127.0.0.1:8000(/(?:compare|runs|demo)/[^>]*)>", TEXT):
+        assert client.get(address).status_code == 200, address
+
+
 def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     demo: Run, folder: Path, client: Client
 ) -> None:
@@ -128,9 +135,7 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     assert parted["split"]["a"]["seq"] == 6
     assert "payout.account" in {one["path"] for one in differs["changes"]}
     assert [one["key"] for one in forks["results"]] == [AGAIN]
-    client.force_login(User.objects.get(username="olive"))
-    for address in re.findall(r"<http://127.0.0.1:8000(/(?:compare|runs|demo)/[^>]*)>", TEXT):
-        assert client.get(address).status_code == 200, address
+    open_pages(client)
     assert list(Run.objects.filter(id=demo.id).values()) == before
     assert [list(verify_run(one.id)) for one in (demo, run)] == [[], []]
 
