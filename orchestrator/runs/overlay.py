@@ -130,12 +130,17 @@ def _held(after: State, gate: str, guarded: Mapping[str, str], task: Task, *, by
     return HeldTask(task, tuple(writes), gate, why)
 
 
-def first_checkpoint(point: Departure, overlay: Overlay, source: str) -> NewCheckpoint:
-    """The checkpoint with which the new line begins: the overlay's state, the point's tokens and open superstep."""
+def first_checkpoint(point: Departure, overlay: Overlay, source: str, *, seq: int | None = None) -> NewCheckpoint:
+    """The checkpoint with which the new line begins: the overlay's state, the point's tokens and open superstep. `seq`
+    is its number where it is in the point's own run, whose channels keep what set them last.
+    """
     frontier = _frontier(point, overlay)
     open_ = replace(point.open, tries={}, due={}).to_json() if point.open.superstep else {}
     document = point.document
     versions = dict.fromkeys([*overlay.state["scratch"], *overlay.state["artifacts"]], 0)
+    if seq is not None:
+        set_now = dict.fromkeys((name for name in overlay.change.patched if name not in overlay.change.guarded), seq)
+        versions |= {**document["versions"], **set_now}
     payload = Payload(overlay.state, document["diagnostics"], frontier.to_json(), versions, open_)
     at, committed = point.checkpoint.superstep, point.checkpoint.committed
     return NewCheckpoint(source, payload, at, committed=committed, snapshot=point.graph.snapshot)

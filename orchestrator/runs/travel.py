@@ -250,7 +250,7 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
     check_answers(wanted.answers, asked)
-    new = _new_line(point, overlay, asked, wanted)
+    new = _new_line(point, overlay, asked, wanted, seq=run.head_seq + 1)
     withdrawn = withdraw_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
@@ -295,7 +295,13 @@ def checked_names(nodes: Any) -> tuple[str, ...]:
 
 
 def _new_line(
-    point: Departure, overlay: Overlay, asked: Sequence[HeldTask], wanted: Wanted, more: Sequence[str] = ()
+    point: Departure,
+    overlay: Overlay,
+    asked: Sequence[HeldTask],
+    wanted: Wanted,
+    more: Sequence[str] = (),
+    *,
+    seq: int | None = None,
 ) -> NewLine:
     allowed = checked_nodes(point.graph, wanted.allow_effects)
     stops = [*_planned(point, overlay, asked, wanted.travel, allowed).stops, *more]
@@ -303,7 +309,7 @@ def _new_line(
     return NewLine(
         wanted.travel,
         point.checkpoint,
-        first_checkpoint(point, overlay, source),
+        first_checkpoint(point, overlay, source, seq=seq),
         stops=sorted(stops),
         patched=overlay.change.patched,
         patch=overlay.given,

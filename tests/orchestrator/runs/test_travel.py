@@ -165,6 +165,7 @@ def test_a_rewind_begins_a_new_line_and_what_came_after_stays_readable(people: c
         (5, 2, "rewind"), (6, 2, "superstep"),
     ]  # fmt: skip
     assert timeline.get_checkpoint(f"{run.key}:step-2").line == 2
+    assert timeline.snapshot_of(Checkpoint.objects.get(run=run, seq=5))["versions"]["notes"] == 1, "set before"
     assert timeline.get_checkpoint(f"{run.key}:line-1:step-2").line == 1
     run_actions.sign_open(run, people.reviewer, "approve")
     assert (runs.advance(run.id).status, len(PAID)) == (Status.PAUSED, 1), "it has paid on the first line"
