@@ -10,8 +10,11 @@ from inspect import unwrap
 from types import CodeType
 from uuid import UUID
 
+from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
+from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.node import END, Edge, Node
 
 WHEN = {"approved": "If all are approved", "rejected": "If all are rejected", "partial": "If some are rejected"}
@@ -68,35 +71,58 @@ class Outcomes:
     parts: list[Part]
 
 
-def of_requests(compiled: Compiled | None, requests: Iterable[ApprovalRequest]) -> list[Outcomes]:
-    """For each open request what its outcomes lead to; nothing where this process does not have the graph."""
+def of_requests(
+    compiled: Compiled | None, states: Iterable[RequestState], ahead: Ahead = NOTHING_AHEAD
+) -> list[Outcomes]:
+    """For each undecided request what its outcomes lead to; nothing where this process does not have the graph."""
     if compiled is None:
         return []
-    return [Outcomes(request.id, _parts(compiled, request)) for request in requests]
+    return [Outcomes(one.request.id, _parts(compiled, one.request, ahead)) for one in states if one.outcome is None]
 
 
-def _parts(compiled: Compiled, request: ApprovalRequest) -> list[Part]:
+def _parts(compiled: Compiled, request: ApprovalRequest, ahead: Ahead) -> list[Part]:
     outcomes = ["approved", "rejected"]
     if request.writes > 1 and not request.policy.get("all_or_nothing"):
         outcomes.append("partial")
-    return [Part(o, WHEN[o], _lines(compiled, request.node, o, single=request.writes == 1)) for o in outcomes]
+    return [Part(o, WHEN[o], _lines(compiled, request.node, o, ahead, single=request.writes == 1)) for o in outcomes]
 
 
-def _lines(compiled: Compiled, node: str, outcome: str, *, single: bool) -> list[Line]:
+def _lines(compiled: Compiled, node: str, outcome: str, ahead: Ahead, *, single: bool) -> list[Line]:
     first = Line("It is written into the run" if single else FIRST[outcome])
     if outcome == "rejected":
         first = Line("This write does not happen" if single else FIRST[outcome], icon="x")
-    taken = [edge for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
-    if not taken:
-        more = "If nothing else is going on, the run ends as rejected."
-        return [first, Line("Nothing follows on this path", more, icon="slash")]
-    return [first, *lines_ahead(compiled, taken)]
+    return [first, *(lines_after(compiled, node, outcome, (), ahead) or [NOTHING_FOLLOWS])]
 
 
-def lines_after(compiled: Compiled, node: str, outcome: str, fates: Sequence[Fate]) -> list[Line]:
+NOTHING_FOLLOWS = Line(
+    "Nothing follows on this path", "If nothing else is going on, the run ends as rejected.", icon="slash"
+)
+PATCH_REFUSED = Line(
+    "The run ends as rejected", "Nothing of the patch is applied. The run can be rewound or forked again.", icon="slash"
+)
+
+
+def lines_after(
+    compiled: Compiled, node: str, outcome: str, fates: Sequence[Fate], ahead: Ahead = NOTHING_AHEAD
+) -> list[Line]:
     """What runs once a gate is settled with this outcome and these writes; empty where nothing follows."""
-    taken = [edge for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
-    return lines_ahead(compiled, taken, fates)
+    if node == PATCH:
+        return _lines_after_patch(compiled, outcome, fates, ahead)
+    taken = [(edge, _sure(edge)) for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
+    return _lines_ahead(compiled, taken, fates, ahead.stops)
+
+
+def _lines_after_patch(compiled: Compiled, outcome: str, fates: Sequence[Fate], ahead: Ahead) -> list[Line]:
+    """What runs once a patch is signed: what its run's tokens lead to, for they stayed as they were."""
+    if outcome == "rejected":
+        return [PATCH_REFUSED]
+    found = []
+    if ahead.patches > 1:
+        found.append(Line("Nothing starts before every gate has signed the patch", icon="clock"))
+    found += _lines_ahead(compiled, [(edge, True) for edge in ahead.pending], fates, ahead.stops)
+    if ahead.others:
+        found.append(Line("The other questions of this run still wait for people", icon="clock"))
+    return found or [Line("The run ends", icon="check")]
 
 
 def takes(edge: Edge, outcome: str) -> bool:
@@ -106,11 +132,15 @@ def takes(edge: Edge, outcome: str) -> bool:
     return edge.when == outcome if edge.when else outcome in ("approved", "partial")
 
 
-def lines_ahead(compiled: Compiled, taken: Sequence[Edge], fates: Sequence[Fate] = ()) -> list[Line]:
-    """The nodes behind these edges as far as the next gate, each with what becomes of the writes that it reads."""
+def _lines_ahead(
+    compiled: Compiled, taken: Sequence[tuple[Edge, bool]], fates: Sequence[Fate], stops: frozenset[str]
+) -> list[Line]:
+    """The nodes behind these edges (and whether each is surely taken) as far as the next gate, each with what becomes
+    of the writes that it reads.
+    """
     lines: list[Line] = []
     seen: set[str] = set()
-    queue = [(edge, _sure(edge)) for edge in taken]
+    queue = list(taken)
     while queue:
         edge, sure = queue.pop(0)
         if edge.target in seen:
@@ -123,12 +153,17 @@ def lines_ahead(compiled: Compiled, taken: Sequence[Edge], fates: Sequence[Fate]
             lines.append(Line("More follows", "The run's page draws all of it.", icon="dots"))
             break
         node = compiled.nodes[edge.target]
-        lines.append(_line(node, sure, fates))
-        if not node.gated:
+        lines.append(_stopped(node) if node.name in stops else _line(node, sure, fates))
+        if not node.gated and node.name not in stops:
             onward = [e for e in compiled.edges if e.source == node.name and e.kind != "error"]
             queue.extend((e, sure and _sure(e)) for e in onward)
     # The end comes last, wherever the walk met it.
     return sorted(lines, key=lambda line: line.icon == "check" and not line.node)
+
+
+def _stopped(node: Node) -> Line:
+    more = "What it does has happened before. It starts only when somebody says yes to it."
+    return Line("is not started: the run stops before it", more, node=node.name, effect=node.effect)
 
 
 def _sure(edge: Edge) -> bool:

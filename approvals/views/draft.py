@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.template.loader import render_to_string
 
 from approvals.drafts import drafts_of, save_drafts
+from approvals.gates.departed_line import departed_line
 from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
 from approvals.views import review_form, write_cards
@@ -100,6 +101,8 @@ def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, Pendi
 def _fragment(run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str]) -> HttpResponse:
     made = Decision.objects.filter(request__in=[one.request for one in states]).order_by("event_seq")
     kept = {write: one for write, one in drafts_of(user, run).items() if write in rows}
-    following = drafted_outcome(registry.find_graph(run.fingerprint), states, list(made), kept, user.pk)
+    compiled = registry.find_graph(run.fingerprint)
+    ahead = departed_line(run, compiled, states).ahead
+    following = drafted_outcome(compiled, states, list(made), kept, user.pk, ahead=ahead)
     context = {"next": following, "moved": " ".join(moved), "may_sign": True}
     return HttpResponse(render_to_string("approvals/_next.html", context), headers={"Cache-Control": "no-store"})

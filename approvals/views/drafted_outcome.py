@@ -10,12 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from approvals.drafts import DraftChoice
+from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
 from approvals.gates.edited_texts import gate_of, has_other_texts, request_texts
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
 from approvals.views.card_pages import Drawing, drawing_with
-from approvals.views.consequences import Fate, Line, lines_after
+from approvals.views.consequences import NOTHING_FOLLOWS, Fate, Line, lines_after
 from approvals.views.write_cards import title_of
 from checkpoints import timeline
 from checkpoints.conf import conf
@@ -64,6 +65,8 @@ def drafted_outcome(
     made: Sequence[Decision],
     drafts: Mapping[str, DraftChoice],
     by: int | None,
+    *,
+    ahead: Ahead = NOTHING_AHEAD,
 ) -> Next:
     """What happens when `by` signs these drafts now. Drafts for other revisions than the newest are none."""
     found = Next()
@@ -73,7 +76,8 @@ def drafted_outcome(
         if one.request.status == RequestStatus.OPEN:
             writes = [_drafted(one, row, compiled, drafts.get(str(row.write)), drawing) for row in one.writes]
             own = [d for d in made if d.request_id == one.request.id]
-            _add_request(found, compiled, one, writes, own, by, _beside_other_texts(compiled, one, writes, state))
+            retold = _beside_other_texts(compiled, one, writes, state)
+            _add_request(found, compiled, one, writes, _standings(one, writes, own, by, retold), retold, ahead)
     return found
 
 
@@ -109,11 +113,10 @@ def _add_request(
     compiled: Compiled | None,
     one: RequestState,
     writes: Sequence[_Drafted],
-    made: Sequence[Decision],
-    by: int | None,
+    after: Mapping[UUID, Standing],
     retold: Collection[UUID],
+    ahead: Ahead,
 ) -> None:
-    after = _standings(one, writes, made, by, retold)
     for each in writes:
         lost = len(one.standings[each.row.write].by) if each.row.write in retold else 0
         if each.draft is None and lost and after[each.row.write].verdict != REJECTED:
@@ -128,9 +131,8 @@ def _add_request(
         found.waits = True
     elif compiled is not None and any(each.draft for each in writes):
         fates = [Fate(e.row.channel, e.title, after[e.row.write].verdict == APPROVED) for e in writes]
-        lines = lines_after(compiled, one.request.node, result, fates)
-        nothing = Line("Nothing follows on this path", "If nothing else is going on, the run ends as rejected.")
-        found.then.append((f"Then, as {WHEN[result]}", lines or [nothing]))
+        lines = lines_after(compiled, one.request.node, result, fates, ahead)
+        found.then.append((f"Then, as {WHEN[result]}", lines or [NOTHING_FOLLOWS]))
 
 
 WHEN = {"approved": "all is approved", "rejected": "all is rejected", "partial": "some is approved and some rejected"}

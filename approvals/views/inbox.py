@@ -20,6 +20,7 @@ from approvals.views.page import read_number, render
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.held_patch import PATCH
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
@@ -162,6 +163,11 @@ def time_of(at: datetime) -> str:
     local = timezone.localtime(at)
     today = local.date() == timezone.localdate()
     return f"{local:%H:%M}" if today else f"{local:%H:%M} on {local.day} {local:%B}"
+
+
+def name_of_node(node: str) -> str:
+    """What pages call a node: its name, or a patch, which has none."""
+    return "a patch" if node == PATCH else node
 
 
 def name_of(person: Any) -> str:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import permissions, reviews
 from approvals.drafts import DraftChoice, drafts_of
+from approvals.gates.departed_line import departed_line
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
@@ -136,7 +137,7 @@ class Review:
 
     @property
     def nodes(self) -> str:
-        return ", ".join(dict.fromkeys(r.node for r in self._requests)) or self.run.at_node
+        return ", ".join(dict.fromkeys(inbox.name_of_node(r.node) for r in self._requests)) or self.run.at_node
 
     @property
     def asked_of(self) -> str:
@@ -289,20 +290,21 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
     with writes or requests. The requests in `seen` stand on a page that is open, and stay on it when they are settled.
     """
     found = requests_of(run, [text for text in seen if inbox.is_uuid(text)])
-    standing = {asked.request.id: asked for asked in load_states(found, protection_of(run))}
+    states = load_states(found, protection_of(run))
+    standing = {asked.request.id: asked for asked in states}
+    compiled = registry.find_graph(run.fingerprint)
+    line = departed_line(run, compiled, states)
     made = list(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
-    compiled = registry.find_graph(run.fingerprint)
-    why_not = reasons_not_to_sign(user, [asked.request for asked in standing.values()], run)
+    why_not = reasons_not_to_sign(user, [asked.request for asked in states], run)
     kept = drafts_of(user, run)
-    drawing = drawing_with(kept, drawing, sum(len(asked.writes) for asked in standing.values()))
+    drawing = drawing_with(kept, drawing, sum(len(asked.writes) for asked in states))
     questions: list[Question] = []
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
         first = 1 + sum(len(q.slips) for q in questions)
         viewer = Viewer(user.pk, why_not[request_id])
-        shown = write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing)
-        questions.append(shown)
+        questions.append(write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing, line=line))
     _add_originals(questions, protection_of(run))
     shown_drafts = _put_drafts([slip for q in questions for slip in q.slips], kept)
     may_sign = any(slip.may for q in questions for slip in q.slips)
@@ -312,10 +314,10 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
         requests=questions,
         standing=standing,
         slots=signatures.slots(standing, decisions, user, may_sign),
-        outcomes=consequences.of_requests(compiled, [a.request for a in standing.values() if a.outcome is None]),
+        outcomes=consequences.of_requests(compiled, states, line.ahead),
         key=key or uuid4().hex,
         number=max((one.number for one in kept.values()), default=0) + 1,
-        next=drafted_outcome(compiled, list(standing.values()), made, shown_drafts, user.pk),
+        next=drafted_outcome(compiled, states, made, shown_drafts, user.pk, ahead=line.ahead),
     )
 
 
@@ -339,9 +341,11 @@ def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> 
 def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     """What the run asks now, and what was `seen`; where that is nothing, what it asked last."""
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
+    older = ApprovalRequest.objects.filter(run=run, id__in=seen, status=RequestStatus.WITHDRAWN).exclude(line=run.line)
     # What a cancelled run had asked stays readable.
     shown = [RequestStatus.OPEN, RequestStatus.SETTLED] + ([RequestStatus.WITHDRAWN] if run.cancel_at else [])
     open_now = list(here.filter(Q(status__in=shown) | Q(id__in=seen)).order_by("opened_at", "id"))
+    open_now += older if seen else ()
     if open_now:
         found = open_now
     else:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from approvals.forms import controls
 from approvals.forms.controls import Control
+from approvals.gates.departed_line import DepartedLine
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import card_pages, comparison
@@ -22,6 +23,7 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.trace import is_memory
 from orchestrator.engine.verdicts import EXCLUDED, Standing, excludes
 
@@ -37,7 +39,6 @@ class Viewer:
     why_not: str
 
 
-LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
 STALE = {
     "rebase": "Its current value moved after it was proposed, so it needs to be decided anew.",
     "edit": "A reviewer edited this. You decide on the edited value.",
@@ -45,6 +46,7 @@ STALE = {
 }
 """What is said of an open write by the reason of its revision."""
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
+LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,10 @@ class WriteCard:
     own: str = ""
     original: Raw | None = None
     edit: "EditCard | None" = None
+    before: list[Signed] = field(default_factory=list)
     stale: str = ""
     settled_line: str = ""
+    withdrawn: bool = False
     effect: WriteEffect = field(default_factory=WriteEffect)
     lost: str = ""
     chosen: str = ""
@@ -108,6 +112,10 @@ class WriteCard:
     @property
     def write(self) -> str:
         return str(self.row.write)
+
+    @property
+    def of_patch(self) -> bool:
+        return bool(self.row.node == PATCH)
 
     @property
     def anchor(self) -> str:
@@ -125,7 +133,8 @@ class WriteCard:
     @property
     def version(self) -> str:
         """Changes with everything that a person decides on."""
-        return f"{self.row.hash[:16]}-{self.standing.verdict}-{len(self.standing.by)}"
+        gone = "-withdrawn" if self.withdrawn else ""
+        return f"{self.row.hash[:16]}-{self.standing.verdict}-{len(self.standing.by)}{gone}"
 
     @property
     def verdict(self) -> str:
@@ -179,6 +188,7 @@ class Question:
     all_or_nothing: bool
     four_eyes: bool
     slips: list[WriteCard]
+    reason: str = ""
 
 
 def question(
@@ -189,9 +199,10 @@ def question(
     *,
     first: int,
     drawing: Drawing,
+    line: DepartedLine,
 ) -> Question:
     """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is
-    edited.
+    edited. `line` is that of its run.
     """
     request = asked.request
     made = list(decisions)
@@ -205,12 +216,16 @@ def question(
     ]
     for slip in slips:
         slip.settled_line = _settled_line(slip, made)
+        slip.withdrawn = request.status == RequestStatus.WITHDRAWN
+        slip.before = [_signed(decision) for decision in line.before_of(slip.row)]
+        slip.effect = effect_of_write(compiled, slip.row.node, slip.row.channel, line.ahead)
     facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
     why_not = viewer.why_not if is_open else ""
     policy = policy_of(request)
-    return Question(request.id, title, facts, why, why_not, is_open, policy.all_or_nothing, policy.four_eyes, slips)
+    reason, whole = line.reason if request.node == PATCH else "", policy.all_or_nothing
+    return Question(request.id, title, facts, why, why_not, is_open, whole, policy.four_eyes, slips, reason)
 
 
 def _settled_line(slip: WriteCard, decisions: Iterable[Decision]) -> str:
@@ -245,7 +260,7 @@ def _slip(
     viewer: Viewer,
 ) -> WriteCard:
     value, shown = (sealed_columns.read_value(row, name) for name in ("value", "shown"))
-    base, shown, write, standing = pending_writes.base_of(row), shown or {}, str(row.write), asked.standings[row.write]
+    base, shown, write, standing = _base_of(row), shown or {}, str(row.write), asked.standings[row.write]
     is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
     why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
     may = is_open and not (viewer.why_not or why_not)
@@ -272,8 +287,15 @@ def _slip(
         why_not=why_not,
         own=_own(asked, row, given, viewer) if may else "",
         stale=_stale(row) if is_open and not why_not else "",
-        effect=effect_of_write(compiled, row.node, row.channel),
     )
+
+
+def _base_of(row: PendingWrite) -> pending_writes.Base:
+    """What a write is shown against. A patch takes the place of what is there, whatever the channel's reducer says."""
+    base = pending_writes.base_of(row)
+    if row.node != PATCH:
+        return base
+    return replace(base, bound=True, shows={name: one for name, one in base.shows.items() if name != row.channel})
 
 
 def _raw_of(value: Any, base: pending_writes.Base, pages: CardPages, write: str) -> dict[str, Any]:

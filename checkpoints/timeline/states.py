@@ -186,10 +186,19 @@ def state_at(checkpoint_id: UUID | str) -> dict[str, Any]:
 
 def head_state(run_id: UUID | str) -> dict[str, Any]:
     """{input, scratch, artifacts, diagnostics} as they are now, recovery point or not. Raises `UnknownThing`."""
+    return _read_head(run_id).state()
+
+
+def head_document(run_id: UUID | str) -> dict[str, Any]:
+    """The whole payload as it is now, as `snapshot_of` gives it. Two queries. Raises `UnknownThing`."""
+    return _read_head(run_id).document
+
+
+def _read_head(run_id: UUID | str) -> "_Read":
     head = Run.objects.filter(id=uuid_of(run_id, "run")).values_list("head", flat=True).first()
     if head is None:
         raise UnknownThing(f"run {run_id} has no checkpoint", run=str(run_id))
-    return _read(head, kept=False).state()
+    return _read(head, kept=False)
 
 
 def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Change]:

@@ -13,7 +13,7 @@ from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import Runaway
 from orchestrator.engine.frontier import ErrorInfo, Frontier, visit_of
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch_held
+from orchestrator.engine.held_patch import PATCH, is_patch_held
 from orchestrator.engine.identity import Task
 from orchestrator.engine.node import END, START, Edge
 
@@ -218,7 +218,7 @@ def skipped(compiled: Compiled, frontier: Frontier) -> list[str]:
     for id in frontier.tokens:
         live |= reach.forward[compiled.edge[id].target]
     for node in [visit_of(key)[0] for key in frontier.waiting] + [target for target, _ in frontier.sends]:
-        live |= reach.forward[node]
+        live |= 0 if node == PATCH else reach.forward[node]
     return [node for node, bit in reach.bit.items() if not live & bit and node not in frontier.visited]
 
 

@@ -95,7 +95,11 @@ def load_departure(checkpoint: UUID | str) -> Departure:
     """The point at a kept checkpoint. Raises `UnknownThing`, `TamperedRow`, `WrongKey`, and `IncompatibleGraph` where
     its graph is not registered here in a version that could go on from it.
     """
-    row = timeline.get_checkpoint(checkpoint)
+    return departure_at(timeline.get_checkpoint(checkpoint))
+
+
+def departure_at(row: Checkpoint) -> Departure:
+    """As `load_departure`, where the row and its run are read."""
     given, document = timeline.input_of(row.run), timeline.snapshot_of(row)
     if "stored" in document["open"]:
         # What a store changed without anybody's signature: the run begins behind it.

@@ -20,7 +20,7 @@ from orchestrator.engine.held_patch import PATCH, hold_patch
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
-from orchestrator.engine.requests import is_applied_as_one
+from orchestrator.engine.requests import is_applied_as_one, reads_proposal
 from orchestrator.execution import memory as execution_memory
 from orchestrator.runs.departure import Departure, HeldTask, State
 from orchestrator.runs.travel_plan import Change
@@ -177,8 +177,11 @@ def stage_requests(
 def _reached(point: Departure, one: HeldTask) -> ReachedGate:
     gate: Gate = point.graph.nodes[one.guard].gate or Gate()
     if one.task.node == PATCH:
+        channels = [write.channel for write in one.writes]
         # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-        gate = replace(gate, shows=sorted({*gate.shows, *(write.channel for write in one.writes)}))
+        gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
+        # A fact that reads what the patch sets would tell the old value once somebody edits it.
+        gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
         return ReachedGate(gate, one.why, all_or_nothing=True)
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]

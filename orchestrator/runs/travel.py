@@ -93,12 +93,13 @@ def plan(
     point = load_departure(checkpoint)
     overlay, asked = lay_over(point, patch), held_tasks_at(point)
     check_answers(answers, asked)
-    return _planned(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
+    return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
-def _planned(
+def plan_departure(
     point: Departure, overlay: Overlay, asked: Sequence[HeldTask], travel: str, allowed: Collection[str]
 ) -> Plan:
+    """As `plan`, of a point that is loaded, with what is laid over it and what people are asked there."""
     own = lines.line_row(point.run, point.checkpoint.line)
     return make_plan(
         point.graph,
@@ -123,10 +124,11 @@ def fork(
     start: bool = True,
     key: str | None = None,
     reason: str = "",
+    id: UUID | None = None,
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """A new run from a checkpoint, its state patched; the origin is not touched. Without `start` it is paused until it
-    is resumed.
+    is resumed. Who may ask twice gives the `id` of the new run: where it is there already, `IntegrityError` is raised.
 
     Effects that happened already stop it before their nodes, unless `allow_effects` names them. `answers` decide at
     once what people were asked at that point: each counts as a signature of `by`. Raises, having changed nothing,
@@ -138,7 +140,7 @@ def fork(
     point = load_departure(checkpoint)
     overlay = lay_over(point, patch, by=name_of(by))
     status = Status.QUEUED if start else Status.PAUSED
-    run = open_fork(point, overlay, wanted, Place(uuid7(), key, status))
+    run = open_fork(point, overlay, wanted, Place(id or uuid7(), key, status))
     run.refresh_from_db()
     return run
 
@@ -168,18 +170,20 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
     return run
 
 
-def replay(checkpoint: UUID | str, *, reason: str = "", by: AbstractBaseUser | None = None) -> Run:
+def replay(
+    checkpoint: UUID | str, *, reason: str = "", id: UUID | None = None, by: AbstractBaseUser | None = None
+) -> Run:
     """A new run from a checkpoint that has no outside: pure and read nodes run again, of all others the recorded
     outcome is taken where the input is the same. `replay_report` tells where it went another way.
 
-    Raises as `fork` does.
+    `id` is as for `fork`. Raises as `fork` does.
     """
     wanted = Wanted(Travel.REPLAY, reason=reason, by=by)
     point = load_departure(checkpoint)
     with locked(point.run.id, by=by):
         _require_there(point)
         new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
-        run = _forked(point, lay_over(point, None), [], new, Place(uuid7(), None, Status.QUEUED))
+        run = _forked(point, lay_over(point, None), [], new, Place(id or uuid7(), None, Status.QUEUED))
     run.refresh_from_db()
     return run
 
@@ -211,10 +215,12 @@ def rewind(
     answers: Answers = None,
     allow_effects: Collection[str] = (),
     reason: str = "",
+    seen_line: int | None = None,
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """The same run on a new line from an older checkpoint, queued. What came after it stays readable; what people are
-    asked is withdrawn, and asked anew where it waited at that point.
+    asked is withdrawn, and asked anew where it waited at that point. `seen_line` is the line on which the caller saw
+    the run: on another one it is not rewound once more.
 
     Raises as `fork` does; and `WrongStatus` for a run that a worker has in hand, that is tampered, or of which an
     effect must be settled first.
@@ -222,6 +228,9 @@ def rewind(
     wanted = Wanted(Travel.REWIND, patch, answers, allow_effects, reason, by)
     point = load_departure(checkpoint)
     with locked(get(run_id).id, by=by) as run:
+        if seen_line not in (None, run.line):
+            message = f"run {run.key} has gone back since you saw it, and is on line {run.line} now"
+            raise WrongStatus(message, status=run.status, line=run.line)
         _require_there(point)
         return _rewound(run, point, wanted)
 
@@ -304,7 +313,7 @@ def _new_line(
     seq: int | None = None,
 ) -> NewLine:
     allowed = checked_nodes(point.graph, wanted.allow_effects)
-    stops = [*_planned(point, overlay, asked, wanted.travel, allowed).stops, *more]
+    stops = [*plan_departure(point, overlay, asked, wanted.travel, allowed).stops, *more]
     source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)
     return NewLine(
         wanted.travel,

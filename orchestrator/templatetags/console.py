@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
+from approvals.views.inbox import name_of_node
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.queue import workers
@@ -286,6 +287,12 @@ def reason(run: Any) -> str:
     if done.get("total"):
         return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()
     return "waits for people" if run.status == "paused" else ""
+
+
+@register.filter
+def node_names(text: str) -> str:
+    """Names of nodes with commas between them, as pages call them."""
+    return ", ".join(name_of_node(name) for name in text.split(", "))
 
 
 @register.filter

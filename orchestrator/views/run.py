@@ -29,7 +29,7 @@ from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import REFUSALS, UNREADABLE
 from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.views import run_details, run_lineage, run_paths, run_timeline
+from orchestrator.views import run_details, run_lineage, run_lines, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
@@ -72,12 +72,13 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 @require_POST
 @single_fields()
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Queue a stopped run again."""
+    """Queue a run again that stopped, or that waits for a yes or for a start; `allow-<node>` is a yes."""
     run = visible_run(request.user, ref)
     if not may_post(request, run, "steer_run", refusal="refused_resume"):
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
+    allowed = [name.removeprefix("allow-") for name in request.POST if name.startswith("allow-")]
     try:
-        runs.resume(run.id, by=request.user)  # type: ignore[arg-type]
+        runs.resume(run.id, allow_effects=allowed, by=request.user)  # type: ignore[arg-type]
     except REFUSALS as error:
         messages.warning(request, f"Not resumed: {error.message}.", extra_tags="bad")
     return redirect("run", run.id)
@@ -110,7 +111,7 @@ def _context(
     compiled = registry.find_graph(run.fingerprint)
     at = timeline.get_checkpoint(at.id)
     snapshot, refused = _snapshot(at)
-    past = at.seq != newest.seq
+    past, way = at.seq != newest.seq, run_lines.way_of(run)
     return {
         "run": run,
         "at": at,
@@ -129,7 +130,8 @@ def _context(
         "alias": timeline.alias_of(at),
         "why": WHY[Source(at.source)],
         "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
-        **_timeline(run, rows, at, newest=newest, tab=tab),
+        "superseded": run_lines.is_superseded(at, way),
+        **_timeline(run, rows, at, newest=newest, tab=tab, way=way),
         "has_role": permissions.has_role(request.user),
         **_for_person(run, request.user),
         **_signed(run, request.user),
@@ -148,16 +150,21 @@ def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
         return None, f"{error.facts.get('row', 'It')} {unreadable_reason(error)}"
 
 
-def _timeline(run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str) -> dict[str, Any]:
-    """The tape, the list, and the steps between them."""
-    columns = run_timeline.timeline_columns(run, rows, at, newest=newest.seq, tab=tab)
+def _timeline(
+    run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str, way: run_lines.Way
+) -> dict[str, Any]:
+    """The tapes, the list, and the steps between them."""
+    every = run_timeline.timeline_columns(run, rows, at, newest=newest.seq, tab=tab)
+    columns, left = run_lines.split_columns(every, rows[::-1], way)
     earlier = rows[-1].seq
+    found = columns + [column for tape in left for column in tape.columns]
     return {
         "columns": columns,
-        "newest_first": columns[::-1],
+        "left": left,
+        "newest_first": sorted(found, key=lambda column: -column.seq),
         "total": newest.seq + 1,
         "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
-        "steps": run_timeline.timeline_steps(run, at.seq, newest.seq, tab),
+        "steps": run_timeline.timeline_steps(run, at.seq, newest.seq, tab, [column.seq for column in columns]),
     }
 
 
@@ -167,7 +174,9 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
     may_settle, may_steer = permissions.may(user, "settle_task"), permissions.may(user, "steer_run")
     return {
         "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
+        "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
         "may_settle": may_settle,
+        "may_steer": may_steer,
         "may_cancel": may_steer and can_be_cancelled(run),
         "cancelled": cancelled(run),
         "begins_at": run.due_at if run.status == Status.QUEUED and run.due_at and run.due_at > timezone.now() else None,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.edit_script import Steps, shared_start
 from approvals.views.inbox import name_of, names_of
 from approvals.views.page import read_number
@@ -14,6 +15,7 @@ from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.timeline import PARTITIONS, Change, NodeOutput, outputs
+from orchestrator.engine import Task
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
@@ -139,11 +141,22 @@ def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
             if row.write not in rows or row.staged_at <= checkpoint.created_at:
                 rows[row.write] = row
     shown = [row for row in rows.values() if (row.node, row.visit) in visits]
+    withdrawn = _withdrawn_tasks(checkpoint, {row.node for row in shown})
     for row in shown:
         row.fault = fault_of(row, protection_of(checkpoint.run))  # type: ignore[attr-defined]
         value = read_or_reason(row, "value")
         row.text = compact(value)  # type: ignore[attr-defined]
+        row.withdrawn = row.task in withdrawn  # type: ignore[attr-defined]
     return {"rows": shown, "count": len(shown)}
+
+
+def _withdrawn_tasks(checkpoint: Checkpoint, nodes: set[str]) -> set[str]:
+    """The tasks whose request was withdrawn since. One query, none where nothing is held."""
+    if not nodes:
+        return set()
+    at = {"run": checkpoint.run_id, "line": checkpoint.line, "node__in": nodes}
+    found = ApprovalRequest.objects.filter(**at, status=RequestStatus.WITHDRAWN)
+    return {str(Task(*task)) for task in found.values_list("node", "visit", "index")}
 
 
 def held_rows(snapshot: dict[str, Any]) -> set[str]:

@@ -44,6 +44,7 @@ class Column:
     newest: bool
     gap: str
     fault: SealFault | None
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def _column(run: Run, row: Checkpoint, last: Checkpoint | None, here: Checkpoint
 
 
 def name_of(row: Checkpoint) -> str:
-    """A checkpoint's name: its node, "3 nodes", or why it was saved where no node ran."""
+    """A checkpoint's name: its node, "3 nodes", or why it was saved where no node ran; of signatures a settlement."""
+    if row.source == Source.SETTLEMENT:
+        return "settlement"
     names = list(dict.fromkeys(entry["node"] for entry in row.nodes))
     if not names:
         return "start" if row.source == Source.INPUT else row.get_source_display()
@@ -116,8 +119,13 @@ def _delta(row: Checkpoint) -> str:
     return f"{len(row.changed)} set" if row.changed else ""
 
 
-def timeline_steps(run: Run, here: int, newest: int, tab: str) -> list[Step]:
-    """First, previous, next, last."""
+def timeline_steps(run: Run, here: int, newest: int, tab: str, way: Sequence[int] = ()) -> list[Step]:
+    """First, previous, next, last. From a checkpoint of the line that counts they stay on it: `way` are the numbers of
+    its checkpoints, as far as they are shown.
+    """
+    at = way.index(here) if here in way else -1
+    before = way[at - 1] if at > 0 else here - 1
+    after = way[at + 1] if 0 <= at < len(way) - 1 else here + 1
 
     def to(seq: int, name: str, label: str, icon: str) -> Step:
         away = seq != here and 0 <= seq <= newest
@@ -126,7 +134,7 @@ def timeline_steps(run: Run, here: int, newest: int, tab: str) -> list[Step]:
 
     return [
         to(0, "first", "First checkpoint", "first"),
-        to(here - 1, "prev", "Previous checkpoint", "prev"),
-        to(here + 1, "next", "Next checkpoint", "nextt"),
+        to(before, "prev", "Previous checkpoint", "prev"),
+        to(after, "next", "Next checkpoint", "nextt"),
         to(newest, "last", "Latest checkpoint", "last"),
     ]

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Receipt
+from checkpoints import timeline
 from checkpoints.models import Run, TaskResult
 from checkpoints.queue import jobs
 from orchestrator import runs
@@ -35,6 +36,7 @@ def paths(people: People) -> list[str]:
         f"/runs/{failed.id}/",
         f"/runs/{failed.id}/cancel/",
         f"/runs/{_cancelled(people).id}/",
+        *_travels(people),
         f"/runs/{run.id}/?path=scratch.notes",
         f"/compare/?a={run.id}&b={_forked(run, people).id}",
         f"/compare/?a={run.id}",
@@ -46,6 +48,19 @@ def paths(people: People) -> list[str]:
         _with_jobs("/workers/"),
         "/nothing/here/",
     ]
+
+
+def _travels(people: People) -> list[str]:
+    """A run that went back, from where it could go on in three ways; and a patch of it that waits for people."""
+    run = claims.paused("CLM-5", people.starter)
+    older = f"{run.key}:at-1"
+    claims.member(people.starter, "reviewer")
+    runs.advance(runs.rewind(run.id, older, by=people.starter, reason="wrong photos").id)
+    patched = runs.fork(older, patch={"scratch": {"letter": "Dear Marta"}}, by=people.starter, reason="a typing error")
+    at = timeline.get_checkpoint(older).id
+    ways = [f"/checkpoints/{at}/go-on/?how={how}" for how in ("fork", "replay", "rewind")]
+    asking = f"/checkpoints/{timeline.get_checkpoint(f'{run.key}:at-2').id}/go-on/"
+    return [*ways, asking, f"/runs/{run.id}/?at=2&tab=writes", f"/reviews/{runs.advance(patched.id).id}/"]
 
 
 def _lost(people: People) -> Run:

@@ -6,7 +6,8 @@ import pytest
 
 from orchestrator.engine import END, START, Command, Send
 from orchestrator.engine.compile import compile
-from orchestrator.engine.plan import begin, plan
+from orchestrator.engine.held_patch import hold_patch
+from orchestrator.engine.plan import begin, plan, skipped
 from tests.engine.small import ASK, approve, chain, graph_of, log_of, logs, reject, rounds, run
 
 
@@ -246,3 +247,9 @@ def test_the_same_frontier_gives_the_same_plan_and_stays_as_it_was() -> None:
 def test_a_run_ends_completed_rejected_or_paused(decide: Any, status: str) -> None:
     graph = graph_of([(START, "a"), ("a", END)], {"a": {"approve": "writes", "gate": ASK, "fn": logs}})
     assert run(graph, decide).status == status
+
+
+def test_what_can_not_be_reached_any_more_is_known_while_a_patch_waits() -> None:
+    compiled = compile(graph_of(chain("a", "b")))
+    frontier = hold_patch(begin(compiled), 1, 1)
+    assert skipped(compiled, frontier) == []

@@ -43,14 +43,14 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at",
+    "path", "a", "b", "with_at", "how",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
     "key", "mode", "json", "reason", "task", "answer", "output", "accept_risk", "theme", "next", "write", "v-", "h-",
     "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
     "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
-    "seen", "number", "review", "by",
+    "seen", "number", "review", "by", "how", "do", "token", "line", "mend", "ops", "sure", "a-", "c-", "s-", "allow-",
 }  # fmt: skip
 """What pages and the admin read from forms."""
 ADMIN = {

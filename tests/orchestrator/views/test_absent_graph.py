@@ -51,3 +51,10 @@ def test_an_edit_that_is_posted_all_the_same_is_a_conflict_that_says_why(
     answer = client.post(f"/api/v1/runs/{run.id}/signatures/", {"decisions": [edit]}, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (409, "incompatible_graph")
     assert run_actions.pending(run)[1].revision == 1
+
+
+def test_going_on_from_its_checkpoints_is_refused_in_words(run: Run, people: cast.People, client: Client) -> None:
+    client.force_login(people.starter)
+    for answer in (client.get(f"/checkpoints/{run.head}/go-on/"), client.post(f"/checkpoints/{run.head}/go-on/")):
+        assert answer.status_code == 409
+        assert "cannot be gone on from here" in answer.content.decode()

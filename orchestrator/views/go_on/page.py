@@ -1,0 +1,141 @@
+"""Going on from a checkpoint: three ways, one plan. Checked as often as somebody likes; done once."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core import signing
+from django.db import IntegrityError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from approvals import permissions
+from approvals.models import ApprovalRequest, RequestStatus
+from approvals.views.page import carried, error_page, may_post, opens_payloads, read_number, render, single_fields
+from checkpoints import timeline
+from checkpoints.core.ids import uuid7
+from checkpoints.models import Checkpoint, Run
+from checkpoints.models.run_line import Travel
+from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator import runs
+from orchestrator.engine.errors import REFUSALS, CountersignError, IncompatibleGraph, InvalidValue, UnknownThing
+from orchestrator.runs.departure import departure_at
+from orchestrator.views.go_on.draft import GoOnDraft, draft_of
+
+SALT = "countersign.go_on"
+"""What the token of a page is signed for. It names the run that a fork becomes, so that one page makes one fork."""
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
+@opens_payloads
+def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
+    """The page; posted, it is checked, or done."""
+    row = _visible(request.user, checkpoint)
+    may = may_post(request, row.run, "steer_run", refusal="refused_travel")
+    try:
+        point = departure_at(row)
+    except (IncompatibleGraph, UnknownThing) as error:
+        text = f"{error.message}. Register that version again, or a migration; nothing was changed."
+        return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
+    posted = request.POST.dict() if request.method == "POST" else {}
+    draft = draft_of(point, request.user, posted, how=posted.get("how") or request.GET.get("how", ""))
+    if request.method != "POST" or not may:
+        return _shown(request, draft, may, status=403 if request.method == "POST" else 200)
+    if posted.get("do") not in ("go", "paused") or not draft.sound:
+        asked = posted.get("do") in ("go", "paused")
+        return _shown(request, draft, may, status=422 if asked else 200)
+    return _act(request, draft, posted)
+
+
+def _visible(user: Any, checkpoint: UUID) -> Checkpoint:
+    try:
+        row = timeline.get_checkpoint(checkpoint)
+    except UnknownThing as error:
+        raise Http404(error.message) from error
+    if not (permissions.may(user, "view_run") or permissions.may_see_run(user, row.run)):
+        raise Http404(f"there is no checkpoint {checkpoint}")
+    return row
+
+
+def _shown(request: HttpRequest, draft: GoOnDraft, may: bool, *, status: int = 200) -> HttpResponse:
+    token = request.POST.get("token") or signing.dumps([str(uuid7()), request.user.pk], salt=SALT)
+    context = {"page": draft, "may": may, "token": token, "requests": []}
+    if draft.how == Travel.REWIND:
+        context["requests"] = _open_requests(draft.run)
+    return render(request, "orchestrator/go_on.html", context, section="runs", status=status)
+
+
+def _open_requests(run: Run) -> list[dict[str, Any]]:
+    """What the run asks now, which a rewind withdraws."""
+    found = ApprovalRequest.objects.filter(run=run.id, line=run.line, status=RequestStatus.OPEN).order_by("id")
+    rows = list(found)
+    for one in rows:
+        one.run = run
+    return [{"title": str(read_or_reason(one, "title") or one.node), "writes": one.writes} for one in rows]
+
+
+def _act(request: HttpRequest, draft: GoOnDraft, posted: Mapping[str, str]) -> HttpResponse:
+    if draft.how == Travel.REWIND:
+        requests = _open_requests(draft.run)
+        if (requests or draft.allowed) and posted.get("sure") != "yes":
+            context = {"page": draft, "requests": requests, "carried": carried(request)}
+            return render(request, "orchestrator/go_on_sure.html", context, section="runs")
+    try:
+        run = _done(request, draft, posted)
+    except REFUSALS as error:
+        draft.refuse(_as_error(error))
+        return _shown(request, draft, True, status=409)
+    return redirect("run", run.id)
+
+
+def _as_error(error: Any) -> CountersignError:
+    found: CountersignError = error
+    return found
+
+
+def _done(request: HttpRequest, draft: GoOnDraft, posted: Mapping[str, str]) -> Run:
+    by: Any = request.user
+    given: dict[str, Any] = {
+        "patch": draft.patch,
+        "answers": draft.answers.given or None,
+        "allow_effects": draft.allowed,
+        "reason": draft.reason,
+        "by": by,
+    }
+    if draft.how == Travel.REWIND:
+        line = read_number(posted.get("line", "")) or -1
+        if draft.rewound_before(by, line):
+            return draft.run
+        return runs.rewind(draft.run.id, draft.point.checkpoint.id, **given, seen_line=line)
+    return _made(request, draft, given)
+
+
+def _made(request: HttpRequest, draft: GoOnDraft, given: dict[str, Any]) -> Run:
+    """The run that this page makes: the same one, however often the page is posted."""
+    id, at, by = _id_of(request), draft.at.id, given["by"]
+    if (made := Run.objects.filter(id=id).first()) is not None:
+        messages.info(request, "This run was made already. It was made once.")
+        return made
+    try:
+        if draft.how == Travel.REPLAY:
+            return runs.replay(at, reason=draft.reason, id=id, by=by)
+        return runs.fork(at, **given, key=draft.key or None, start=request.POST.get("do") == "go", id=id)
+    except IntegrityError:
+        if (made := Run.objects.filter(id=id).first()) is None:
+            raise
+        return made  # the same page was posted twice at once
+
+
+def _id_of(request: HttpRequest) -> UUID:
+    try:
+        text, person = signing.loads(request.POST.get("token", ""), salt=SALT)
+    except (signing.BadSignature, ValueError) as error:
+        raise InvalidValue("this page is not from here; open it again", path="token") from error
+    if person != request.user.pk:
+        raise InvalidValue("this page was opened by somebody else; open it again", path="token")
+    return UUID(text)

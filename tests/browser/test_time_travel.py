@@ -1,0 +1,311 @@
+"""Going through the past of a run and going on from it, as operators live it. Tests are named after the promises."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from approvals import reviews
+from approvals.models import ApprovalRequest
+from checkpoints import timeline
+from checkpoints.core.status import Status
+from checkpoints.models import Checkpoint, Run, RunEvent
+from orchestrator import runs
+from tests.browser.conftest import Page
+from tests.support import run_actions
+from tests.support.cast import People
+from tests.support.paid_claims import PAID, claim, paid, rows_of
+from tests.support.small_graphs import advanced
+
+Browse = Callable[..., Page]
+Worker = Callable[[str], None]
+
+
+def point(run: Run, seq: int) -> Checkpoint:
+    return timeline.get_checkpoint(f"{run.key}:at-{seq}")
+
+
+def go_on(window: Page, run: Run, seq: int, how: str = "fork") -> Any:
+    window.open(f"/checkpoints/{point(run, seq).id}/go-on/?how={how}")
+    return window.page
+
+
+def words_of_plan(page: Any) -> dict[str, str]:
+    """Node -> its word, of what the page says that will run."""
+    found = page.locator("#what li[data-node]").evaluate_all(
+        "all => all.map(one => [one.dataset.node, one.querySelector('.act').textContent])"
+    )
+    return {node: word for node, word in found if word != "kept"}
+
+
+def type_json(page: Any, state: dict[str, Any]) -> None:
+    page.click("label:has(input[name=mode][value=json])")
+    page.fill("#json", json.dumps(state))
+
+
+def made_by(page: Any) -> Run:
+    """The run on whose page the browser is after going on."""
+    page.click("#go")
+    page.wait_for_url("**/runs/**")
+    return Run.objects.get(id=page.url.split("/runs/")[1].split("/")[0])
+
+
+def test_with_scripts_blocked_an_operator_can_fork(people: People, browse: Browse) -> None:
+    run = paid("blocked", people)
+    window = browse(people.starter, java_script_enabled=False)
+    page = go_on(window, run, 1)
+    page.check("#allow-pay")
+    page.click("#foot button:has-text('Check')")
+    assert words_of_plan(page)["pay"] == "happens again"
+    made = made_by(page)
+    assert (made.status, made.origin_checkpoint) == (Status.QUEUED, point(run, 1).id)
+
+
+def test_opening_a_copied_url_in_another_browser_shows_the_same_checkpoint_and_way(
+    people: People, browse: Browse
+) -> None:
+    run = paid("copied", people)
+    page = go_on(browse(people.starter), run, 2, "rewind")
+    other = browse(people.steward)
+    other.page.goto(page.url)
+    assert other.page.inner_text("h1") == page.inner_text("h1")
+    assert other.page.is_checked("input[name=how][value=rewind]")
+    assert other.page.inner_text("#what") == page.inner_text("#what")
+
+
+def test_away_from_the_head_the_past_banner_is_there_and_actions_carry_the_number_and_l_returns_and_follows(
+    people: People, browse: Browse
+) -> None:
+    run = advanced(claim("banner"))
+    window = browse(people.starter)
+    window.open(f"/runs/{run.id}/?at=1")
+    page = window.page
+    assert "You are looking at the past" in page.inner_text("#past")
+    for action in ("Fork from 1", "Replay from 1", "Rewind to 1"):
+        assert page.is_visible(f"text={action}")
+    page.keyboard.press("l")
+    page.wait_for_selector("text=Fork from 2")
+    assert page.inner_text("#past") == ""
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    runs.advance(run.id)
+    page.wait_for_selector("text=Fork from 4")
+    assert window.complaints == []
+
+
+def test_new_checkpoints_while_looking_at_the_past_do_not_move_the_page(people: People, browse: Browse) -> None:
+    run = advanced(claim("unmoved"))
+    window = browse(people.starter)
+    window.open(f"/runs/{run.id}/?at=1")
+    assert "of 2" in window.page.inner_text(".transport")
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    runs.advance(run.id)
+    window.page.wait_for_selector(".transport :text('of 4')")
+    assert window.page.inner_text(".tape [aria-current] .flag") == "Viewing 1"
+    assert window.page.is_visible("text=Fork from 1")
+
+
+def test_after_a_rewind_both_lines_are_on_the_tape_and_the_superseded_one_is_readable(
+    people: People, browse: Browse
+) -> None:
+    run = advanced(claim("lines"))
+    runs.advance(runs.rewind(run.id, point(run, 1).id, by=people.starter, reason="wrong photos").id)
+    window = browse(people.starter)
+    window.open(f"/runs/{run.id}/")
+    page = window.page
+    page.click(".tape.thin a[aria-label*='Checkpoint 2']")
+    page.wait_for_selector("#past :text('It is superseded')")
+    page.click(".subtabs a:has-text('Pending writes')")
+    page.wait_for_selector("#trio .tag:has-text('withdrawn')")
+    page.keyboard.press("l")
+    page.wait_for_selector("text=Fork from 4")
+    assert window.complaints == []
+
+
+def test_the_checkpoint_after_a_signing_is_named_settlement_and_shows_what_the_signatures_changed(
+    people: People, browse: Browse
+) -> None:
+    run = paid("settlement", people)
+    window = browse(people.starter)
+    window.open(f"/runs/{run.id}/?at=3")
+    page = window.page
+    assert page.inner_text(".tape [aria-current] .nm") == "settlement"
+    changed = page.locator("[data-test=changed] tr.chg, [data-test=changed] tr.new").all_inner_texts()
+    scratch = [" ".join(line.split()) for line in changed if "total" in line]
+    assert len(scratch) == 1
+    assert scratch[0].startswith("~ changed: total 0 10") or "total 0 10" in scratch[0]
+    assert not [line for line in changed if "notes" in line or "letter" in line]
+
+
+@pytest.mark.parametrize("how", ["fork", "rewind"])
+def test_the_plan_shown_is_the_plan_run(how: str, people: People, browse: Browse) -> None:
+    run = paid(f"plan_{how}", people)
+    page = go_on(browse(run_actions.reviewer(people.starter)), run, 1, how)
+    told = words_of_plan(page)
+    assert told == {"ask": "asks people", "pay": "stops before", "refuse": "runs"}
+    page.fill("#reason", "again")
+    made = runs.advance(made_by(page).id)
+    began = made.event_seq - 1
+    assert (made.status, made.at_node) == (Status.PAUSED, "ask")
+    run_actions.sign_open(made, people.starter, "approve") if how == "fork" else _approve(made, people)
+    made = runs.advance(made.id)
+    assert (made.status, made.at_node, len(PAID)) == (Status.PAUSED, "pay", 1)
+    named = {e.node for e in RunEvent.objects.filter(run=made, seq__gt=began) if e.node}
+    assert named <= {*told}
+
+
+def _approve(run: Run, people: People) -> None:
+    row = next(row for row in run_actions.pending(run) if row.line == run.line)
+    reviews.sign(run.id, [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}], by=people.starter)
+
+
+def test_a_replay_does_what_its_plan_shows_and_nothing_outside(people: People, browse: Browse) -> None:
+    run = paid("plan_replay", people)
+    page = go_on(browse(people.starter), run, 0, "replay")
+    told = words_of_plan(page)
+    assert told == {"first": "runs", "ask": "reused", "pay": "reused", "refuse": "runs"}
+    made = runs.advance(made_by(page).id)
+    assert (made.status, len(PAID)) == (Status.COMPLETED, 1)
+    assert {e.node for e in RunEvent.objects.filter(run=made) if e.node} <= {*told}
+
+
+def test_nothing_that_already_happened_happens_again_without_its_tick(people: People, browse: Browse) -> None:
+    run = paid("ticks", people)
+    window = browse(people.starter)
+    page = go_on(window, run, 3)
+    assert page.locator("#again input:checked").count() == 0
+    made = runs.advance(made_by(page).id)
+    assert (made.status, len(PAID)) == (Status.PAUSED, 1)
+    page.reload()
+    assert "Stopped before pay" in page.inner_text("#problem")
+    page.check("input[name=allow-pay]")
+    page.click("text=Go on with what is ticked")
+    page.wait_for_selector("#run-head :text('Queued')")
+    assert (runs.advance(made.id).status, len(PAID)) == (Status.COMPLETED, 2)
+
+
+def test_the_plan_follows_what_is_ticked_and_typed(people: People, browse: Browse) -> None:
+    run = paid("follows", people)
+    window = browse(people.starter)
+    page = go_on(window, run, 3)
+    assert words_of_plan(page)["pay"] == "stops before"
+    page.check("#allow-pay")
+    page.wait_for_selector("#what .act:has-text('happens again')")
+    page.fill("[name=s-total]", "9999")
+    page.wait_for_selector("#problems :text('needs the same signatures')")
+    assert page.inner_text("#go") == "Fork and ask for signatures"
+    assert page.input_value("[name=s-total]") == "9999"
+    assert page.is_checked("#allow-pay")
+    assert window.complaints == []
+
+
+def test_a_patch_to_input_or_diagnostics_is_impossible_in_the_form_and_refused_with_a_path_in_json(
+    people: People, browse: Browse
+) -> None:
+    run = paid("locked", people)
+    window = browse(people.starter)
+    page = go_on(window, run, 1)
+    assert page.locator("[name^='s-input'], [name^='s-diagnostics'], [name='s-folder']").count() == 0
+    assert "input The input is frozen" in " ".join(page.inner_text(".locks").split())
+    for part in ("input", "diagnostics"):
+        type_json(page, {part: {"folder": "x"}})
+        page.wait_for_selector(f"#problems b:text-is('{part}')")
+        assert page.get_attribute("#go", "aria-disabled") == "true"
+    page.click("#go", force=True)
+    assert Run.objects.count() == 1
+
+
+def test_the_original_runs_rows_are_the_same_bytes_before_and_after_a_fork(people: People, browse: Browse) -> None:
+    run = paid("bytes", people)
+    before = rows_of(run)
+    page = go_on(browse(people.starter), run, 1)
+    type_json(page, {"scratch": {"letter": "dear", "notes": ["first"], "total": 0}})
+    made = runs.advance(made_by(page).id)
+    assert run_actions.state(made)["letter"] == "dear"
+    assert rows_of(run) == before
+
+
+def test_rewinding_with_open_reviews_needs_the_dialog_names_them_and_they_read_withdrawn_afterwards(
+    people: People, browse: Browse
+) -> None:
+    run = advanced(claim("dialog"))
+    reviewer = browse(run_actions.reviewer(people.reviewer))
+    reviewer.open(f"/reviews/{run.id}/")
+    page = go_on(browse(people.starter), run, 1, "rewind")
+    page.fill("#reason", "wrong photos")
+    page.wait_for_selector("#go:has-text('Rewind to 1 and withdraw 1 review')")
+    page.click("#go")
+    page.wait_for_selector("[data-test=dialog]")
+    assert "1 open review is withdrawn" in page.inner_text("[data-test=dialog]")
+    assert "ask" in page.inner_text("[data-test=dialog] strong")
+    assert page.evaluate("document.activeElement.textContent") == "Keep everything"
+    assert Run.objects.get(id=run.id).line == 1
+    page.click("button:has-text('Rewind to 1')")
+    page.wait_for_url("**/runs/**")
+    assert Run.objects.get(id=run.id).line == 2
+    reviewer.page.wait_for_selector("text=This was withdrawn")
+
+
+def test_a_patch_to_a_channel_that_was_signed_says_so_before_it_starts_and_the_new_run_stops_at_that_review(
+    people: People, browse: Browse
+) -> None:
+    run = paid("signed_patch", people)
+    page = go_on(browse(people.starter), run, 3)
+    type_json(page, {"scratch": {"letter": "", "notes": ["first"], "total": 9999}})
+    page.wait_for_selector("#problems :text('needs the same signatures')")
+    assert words_of_plan(page)["the patch"] == "asks people"
+    made = runs.advance(made_by(page).id)
+    assert (made.status, run_actions.state(made)["total"]) == (Status.PAUSED, 10)
+    assert ApprovalRequest.objects.get(run=made).node == "$patch"
+    reviewer = browse(people.reviewer)
+    reviewer.open(f"/reviews/{made.id}/")
+    assert reviewer.page.inner_text("h1") == "A patch sets total"
+    assert reviewer.page.inner_text("#w1-change ins") == "9999"
+    assert reviewer.page.inner_text("#w1-change del") == "10"
+
+
+def test_reloading_after_going_on_and_going_back_and_again_makes_one_fork(people: People, browse: Browse) -> None:
+    run = paid("once", people)
+    page = go_on(browse(people.starter), run, 1)
+    made = made_by(page)
+    page.reload()
+    page.go_back()
+    assert made_by(page).id == made.id
+    assert Run.objects.exclude(id=run.id).count() == 1
+
+
+def test_an_invalid_patch_names_path_rule_and_value_and_the_suggested_fix_makes_it_valid(
+    people: People, browse: Browse
+) -> None:
+    run = paid("mended", people)
+    page = go_on(browse(people.starter), run, 1)
+    type_json(page, {"scratch": {"letter": 7, "notes": ["first"], "total": 0}})
+    page.wait_for_selector("#problems :text('scratch.letter')")
+    said = " ".join(page.inner_text("#problems .probs li >> nth=0").split())
+    assert re.fullmatch(r'scratch\.letter .+\. You wrote 7\. Use "7"', said), said
+    assert page.inner_text("#go") == "Fix 1 problem to fork"
+    page.click("""button:has-text('Use "7"')""")
+    page.wait_for_selector("#go:has-text('Fork and run')")
+    assert json.loads(page.input_value("#json"))["scratch"] == {"letter": "7", "notes": ["first"], "total": 0}
+    made = made_by(page)
+    assert run_actions.state(made)["letter"] == "7"
+
+
+def test_a_skipped_branch_is_dotted_and_struck_and_a_pending_edge_is_dashed_both_in_the_text_alternative(
+    people: People, browse: Browse
+) -> None:
+    run = paid("drawn", people)
+    window = browse(people.starter)
+    window.open(f"/runs/{run.id}/?at=3")
+    page = window.page
+
+    def style(selector: str, name: str) -> str:
+        return str(page.eval_on_selector(selector, f"one => getComputedStyle(one)['{name}']"))
+
+    assert style(".g .n.off rect", "stroke-dasharray") != "none"
+    assert "line-through" in style(".g .n.off text", "text-decoration-line")
+    assert style(".g .edge.next", "stroke-dasharray") != "none"
+    told = str(page.get_attribute("svg.g", "aria-label"))
+    assert "Next: pay." in told
+    assert "Skipped: refuse." in told
