@@ -13,6 +13,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core import mail
 from django.core.management import CommandError, call_command
+from django.test import Client
 from rest_framework.test import APIClient
 
 from checkpoints import timeline
@@ -20,9 +21,11 @@ from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from orchestrator import runs, tokens
 from orchestrator.demo.claims.models import Payment
+from tests.house.commands import ROOT
 from tests.house.words import blocks
 
 PAGE = "go-back-in-time.md"
+TEXT = (ROOT / "docs" / PAGE).read_text()
 PYTHON = [".venv/bin/python", "manage.py"]
 KEY, AGAIN = "CLM-118894", "CLM-118894-again"
 OLD, NEW = "PT50000201231234567890154", "PT50002700000001234567833"
@@ -88,12 +91,21 @@ def sign_as_rita(run: Run) -> None:
     assert answer.status_code == 200, answer.content
 
 
-def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(demo: Run, folder: Path) -> None:
+def open_pages(client: Client) -> None:
+    """Each address of the demo that the page links to."""
+    client.force_login(User.objects.get(username="olive"))
+    for address in re.findall(r"<http://127.0.0.1:8000(/(?:compare|runs|demo)/[^>]*)>", TEXT):
+        assert client.get(address).status_code == 200, address
+
+
+def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
+    demo: Run, folder: Path, client: Client
+) -> None:
     before = list(Run.objects.filter(id=demo.id).values())
     find, plan, fork, stopped, resume, compare = (block.splitlines() for block in blocks(PAGE, "sh"))
     reader = Reader()
-    _, listed, changed = (reader.type(line) for line in find)
-    assert f"{KEY}:at-6" in listed
+    _, blamed, changed = (reader.type(line) for line in find)
+    assert (json.loads(blamed)["checkpoint"]["alias"], json.loads(blamed)["node"]) == (f"{KEY}:at-6", "review")
     payout = next(one for one in json.loads(changed)["changes"] if one["path"].startswith("payout"))
     assert (payout["kind"], payout["set_by"]) == ("changed", "review")
 
@@ -119,9 +131,11 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     reader.type(resume[0])
     assert runs.advance(run.id).status == "completed"
 
-    differs, forks = (json.loads(reader.type(line)) for line in compare)
+    parted, differs, forks = (json.loads(reader.type(line)) for line in compare)
+    assert parted["split"]["a"]["seq"] == 6
     assert "payout.account" in {one["path"] for one in differs["changes"]}
     assert [one["key"] for one in forks["results"]] == [AGAIN]
+    open_pages(client)
     assert list(Run.objects.filter(id=demo.id).values()) == before
     assert [list(verify_run(one.id)) for one in (demo, run)] == [[], []]
 
@@ -136,7 +150,6 @@ def test_the_slip_that_the_page_shows_is_refused_as_it_says(demo: Run, folder: P
 
 
 def test_each_command_in_the_table_exists() -> None:
-    text = (Path(__file__).parents[2] / "docs" / PAGE).read_text()
-    for name in re.findall(r"`(\w+_runs?) ", text):
+    for name in re.findall(r"`(\w+_runs?) ", TEXT):
         with pytest.raises(SystemExit):
             call_command(name, "--help")
