@@ -23,8 +23,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from approvals.api.endpoints import visible_request
-from approvals.permissions import visible_run
+from approvals.permissions import may_see_run, visible_run
+from checkpoints import timeline
 from checkpoints.conf import keyring
+from checkpoints.core.ids import unknown_thing
 from checkpoints.db.outage import is_outage
 from checkpoints.sealing import sealed_rows
 from orchestrator.api.problems import MEDIA_TYPE
@@ -116,8 +118,12 @@ def _keep(record: IdempotencyRecord, response: Response) -> None:
         record.delete()
 
 
-def _require_visible(request: Request, *, run: str = "", request_id: UUID | None = None, **_: Any) -> None:
+def _require_visible(
+    request: Request, *, run: str = "", request_id: UUID | None = None, checkpoint: str = "", **_: Any
+) -> None:
     """Raise `UnknownThing` where who asks may not see any more what the address names: the answer tells of it."""
+    if checkpoint and not may_see_run(request.user, timeline.get_checkpoint(checkpoint).run):
+        raise unknown_thing("checkpoint", checkpoint)
     if run:
         visible_run(request.user, run)
     if request_id is not None:

@@ -7,7 +7,7 @@ the channel's reducer says. Where it is rejected the run is over; the tokens are
 from collections.abc import Mapping
 from dataclasses import replace
 
-from orchestrator.engine.effect import REJECTED
+from orchestrator.engine.effect import DIVERGED, REJECTED
 from orchestrator.engine.frontier import Frontier, Part, visit_key, visit_of
 from orchestrator.engine.identity import Task
 
@@ -33,12 +33,15 @@ def hold_patch(frontier: Frontier, number: int, gates: int) -> Frontier:
 
 def settled_patch(frontier: Frontier, waiting: Mapping[str, tuple[Part, ...]]) -> Frontier | None:
     """What a patch, as it waits now, leaves of the frontier: everything without it once each gate approved; nothing
-    once all have decided and one rejected. None while a gate is asked, or where no patch waits.
+    once all have decided and one rejected, or where a replay finds nobody's decision. None while a gate is asked, or
+    where no patch waits.
     """
     held = {key: parts for key, parts in waiting.items() if visit_of(key)[0] == PATCH}
     statuses = [part.status for parts in held.values() for part in parts]
     if not held or "gated" in statuses:
         return None
+    if DIVERGED in statuses:
+        return replace(frontier, tokens={}, errors={}, sends=(), waiting={})
     if REJECTED in statuses:
         return replace(frontier, tokens={}, errors={}, sends=(), waiting={}, rejected=True)
     return replace(frontier, waiting={key: parts for key, parts in waiting.items() if key not in held})

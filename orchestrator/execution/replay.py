@@ -64,12 +64,20 @@ class Replay:
 
     def outcomes(self, context: SuperstepContext, starts: Sequence[Start]) -> dict[Task, FinishedTask]:
         """Of those of these tasks that do not run, what was recorded, or that they diverged."""
-        not_run = [start for start in starts if self._is_outside(start.task.node)]
-        gated = [start for start in starts if self.graph.nodes[start.task.node].gated]
-        asked = self._proposals([start.task for start in gated])
-        known = asked | self._results([start.task for start in not_run]) if not_run or gated else {}
-        wanted = dict.fromkeys([*not_run, *(start for start in gated if start.task in asked)])
-        return {start.task: self._outcome(context, start, known.get(start.task)) for start in wanted}
+        nodes = self.graph.nodes
+        outside = {start.task: start for start in starts if self._is_outside(start.task.node)}
+        gated = {start.task: start for start in starts if nodes[start.task.node].gated}
+        if not outside and not gated:
+            return {}
+        asked = self._proposals(outside | gated)
+        # What a person settled may have been held by the gate of another node.
+        results = {
+            task: replace(one, finished=replace(one.finished, gated=task in asked))
+            for task, one in self._results(outside).items()
+        }
+        known = asked | results
+        wanted = outside | {task: start for task, start in gated.items() if task in asked}
+        return {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
 
     def _is_outside(self, node: str) -> bool:
         declared = self.graph.nodes[node]
@@ -116,11 +124,9 @@ class Replay:
             return FinishedTask(error=ErrorInfo(row.node, error["type"], error["message"], row.attempt))
         return None
 
-    def _proposals(self, tasks: Sequence[Task]) -> dict[Task, Recorded]:
-        """What these tasks proposed: to people, or past a gate that needed nobody. Three queries, none for none."""
-        if not tasks:
-            return {}
-        of = of_tasks(self.origin.id, self.origin.line, tasks)
+    def _proposals(self, starts: Mapping[Task, Start]) -> dict[Task, Recorded]:
+        """What these tasks proposed: to people, or past a gate that needed nobody. Three queries."""
+        of = of_tasks(self.origin.id, self.origin.line, starts)
         requests = list(ApprovalRequest.objects.filter(of).order_by("ordinal"))
         rows = list(PendingWrite.objects.filter(of, revision=1).order_by("position"))
         sealed_rows.verify_rows([*requests, *rows], self.origin.protection)
@@ -130,11 +136,13 @@ class Replay:
             writes = [_proposed(row) for row in rows if (row.node, row.visit, row.index) == tuple(task)]
             output = self._with_ways(task, request.superstep, Output(tuple(writes)))
             found[task] = Recorded(request.input_hash, request.superstep, FinishedTask(output, gated=True))
-        return found | self._passed([task for task in tasks if task not in found])
+        return found | self._passed([start for task, start in starts.items() if task not in found])
 
-    def _passed(self, tasks: Sequence[Task]) -> dict[Task, Recorded]:
-        """What human tasks proposed whose gates needed nobody. Their input is that of the superstep before."""
-        human = [str(task) for task in tasks if self.graph.nodes[task.node].effect == HUMAN]
+    def _passed(self, starts: Sequence[Start]) -> dict[Task, Recorded]:
+        """What human tasks proposed whose gates needed nobody. Their input is that of the superstep before; where they
+        may return a goto or sends, nothing says which.
+        """
+        human = {str(start.task): start for start in starts if self._is_plainly_human(start.task.node)}
         if not human:
             return {}
         at = {"run": self.origin.id, "line": self.origin.line, "verdict": VERDICT}
@@ -144,11 +152,15 @@ class Replay:
         for name in {row.task for row in rows}:
             mine = [row for row in rows if row.task == name]
             writes = tuple(WriteValue(row.channel, read_value(row, "final_value")) for row in mine)
-            if (seen := self._input_before(Task.parse(name), mine[0].event_seq)) is not None:
+            if (seen := self._input_before(human[name], mine[0].event_seq)) is not None:
                 found[Task.parse(name)] = Recorded(*seen, FinishedTask(Output(writes), passed=True))
         return found
 
-    def _input_before(self, task: Task, event_seq: int) -> tuple[str, int] | None:
+    def _is_plainly_human(self, node: str) -> bool:
+        declared = self.graph.nodes[node]
+        return declared.effect == HUMAN and not (declared.goto or declared.sends)
+
+    def _input_before(self, start: Start, event_seq: int) -> tuple[str, int] | None:
         """The hash of what a task read, and its superstep, whose commit wrote that line; None where no row shows it."""
         rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
         own = rows.filter(event_seq__gte=event_seq).order_by("seq").values_list("seq", "superstep").first()
@@ -158,17 +170,20 @@ class Replay:
             return None
         state = {name: document[name] for name in ("scratch", "artifacts")}
         context = SuperstepContext(self.lease, self.graph, state, None, heart=None)  # type: ignore[arg-type]
-        return context.input_hash(Start(task)), own[1]
+        return context.input_hash(start), own[1]
 
     def _with_ways(self, task: Task, superstep: int, output: Output) -> Output:
         """The output with the goto and the sends that the task returned: its visit carries them while it waits."""
         node = self.graph.nodes[task.node]
         if not (node.goto or node.sends):
             return output
-        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True, superstep=superstep)
-        at = rows.order_by("seq").values_list("id", flat=True).first()
-        waiting = (reader.document_at(at) or {}).get("frontier", {}).get("waiting", {}) if at else {}
-        parts = waiting.get(visit_key(task.node, task.visit), [])
+        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
+        # A superstep that failed first has the number of the one before.
+        ids = rows.filter(superstep__in=[superstep, superstep + 1]).order_by("seq").values_list("id", flat=True)
+        documents = (reader.document_at(one) or {} for one in ids)
+        waiting = (one.get("frontier", {}).get("waiting", {}) for one in documents)
+        visits = (found for one in waiting if (found := one.get(visit_key(task.node, task.visit))))
+        parts: list[Any] = next(visits, [])
         if task.index >= len(parts):
             return output
         part = parts[task.index]

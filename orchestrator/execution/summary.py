@@ -9,6 +9,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger.commit import RunUpdate
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.effect import DIVERGED
 from orchestrator.engine.plan import Frontier, Planned
 from orchestrator.engine.reduce import Settled
 from orchestrator.engine.trace import LIVE
@@ -110,7 +111,13 @@ def stop_events(run_update: RunUpdate) -> list[NewEvent]:
 
 def gate_events(gates: Sequence[Settled]) -> list[NewEvent]:
     """One line a gate that a settlement applied."""
-    return [NewEvent("gate_applied", {"outcome": g.outcome}, node=g.task.node, task=str(g.task)) for g in gates]
+    return [_gate_event(g.outcome, g.task) for g in gates]
+
+
+def _gate_event(outcome: str, task: Task) -> NewEvent:
+    if outcome == DIVERGED:
+        return NewEvent("task_diverged", {"why": "no_record"}, node=task.node, task=str(task))
+    return NewEvent("gate_applied", {"outcome": outcome}, node=task.node, task=str(task))
 
 
 def stop_error(outcome: str, task: Task, finish: TaskOutcome) -> dict[str, Any]:

@@ -69,4 +69,4 @@ def needs_yes_of(run: Run) -> list[str] | None:
         row = lines.line_row(run, run.line)
     except UNREADABLE:
         return None
-    return list(row.stops) if row else []
+    return [node for node in row.stops if node != lines.NOT_STARTED] if row else []

@@ -91,7 +91,7 @@ def plan(
     if how not in Travel.values:
         raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
     point = load_departure(checkpoint)
-    overlay, asked = lay_over(point, patch), held_tasks_at(point)
+    overlay, asked = lay_over(point, patch), held_tasks_at(point) if how != Travel.REPLAY else []
     check_answers(answers, asked)
     return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
@@ -101,16 +101,17 @@ def plan_departure(
 ) -> Plan:
     """As `plan`, of a point that is loaded, with what is laid over it and what people are asked there."""
     own = lines.line_row(point.run, point.checkpoint.line)
+    outside = travel != Travel.REPLAY
     return make_plan(
         point.graph,
         point.frontier,
         point.open,
         travel=travel,
         checkpoint=point.checkpoint.id,
-        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)),
-        asked=asked,
+        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else (),
+        asked=asked if outside else (),
         change=overlay.change,
-        stops=[node for node in own.stops if node != NOT_STARTED] if own else (),
+        stops=[node for node in own.stops if node != NOT_STARTED] if own and outside else (),
         allowed=allowed,
     )
 

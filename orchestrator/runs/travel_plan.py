@@ -130,7 +130,7 @@ def make_plan(
         reused=reused,
         effects_again=tuple(one.task for one in again if one.reaches(names, landing)),
         may_have_happened=tuple(one.task for one in maybe if one.reaches(names, landing)),
-        asks=_asks(graph, change, asked, outlook, tasks),
+        asks=_asks(graph, change, asked, outlook, tasks, travel=travel),
         patched=change.patched,
         guarded=dict(change.guarded),
         stops=tuple(sorted(before)),
@@ -177,8 +177,10 @@ def _next_task(frontier: Frontier, starting: dict[str, Task], node: str) -> Task
 
 
 def _asks(
-    graph: Compiled, change: Change, asked: Sequence[HeldTask], outlook: Outlook, tasks: dict[str, Task]
+    graph: Compiled, change: Change, asked: Sequence[HeldTask], outlook: Outlook, tasks: dict[str, Task], *, travel: str
 ) -> tuple[Task, ...]:
+    if travel == Travel.REPLAY:
+        return ()
     gated = [tasks[name] for name in (*outlook.runs, *outlook.may_run) if graph.nodes[name].gated]
     return tuple(dict.fromkeys([*change.tasks, *[one.task for one in asked], *gated]))
 

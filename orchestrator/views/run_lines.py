@@ -71,5 +71,7 @@ def standstill_of(run: Run, *, asks: bool) -> Standstill | None:
     if run.status != Status.PAUSED or (run.line == 1 and run.origin_checkpoint is None):
         return None
     row = lines.line_row(run, run.line)
+    if row is not None and lines.NOT_STARTED in row.stops:
+        return Standstill(())
     stops = tuple(node for node in run.at_node.split(", ") if row is not None and node in row.stops)
     return Standstill(stops) if stops or not (asks or run.at_node) else None

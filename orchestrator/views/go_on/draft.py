@@ -161,7 +161,7 @@ def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str
     if (mended := _mended(point, form, problems, posted.get("mend", ""))) is not None:
         form = mended
         patch, problems = _sound_part(point, form)
-    overlay, asked = lay_over(point, patch or None, by=user.get_username()), held_tasks_at(point)
+    overlay, asked = lay_over(point, patch or None, by=user.get_username()), held_tasks_at(point) if changes else []
     answers = answer_choices(point, asked, user, posted if changes else None)
     # A replay has no outside: nothing of it happens again, so nothing stops it.
     names = [name for name in point.graph.nodes if not changes or f"allow-{name}" in posted]
@@ -214,7 +214,8 @@ def _without(patch: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
     for part, change in patch.items():
         name = problem.channel or problem.path.removeprefix(f"{part}.").partition(".")[0].partition("[")[0]
         if isinstance(change, list):
-            left: Any = [op for op in change if not str(op.get("path", "")).startswith(f"/{name}")]
+            known = [op for op in change if isinstance(op, dict)]
+            left: Any = [op for op in known if not str(op.get("path", "")).startswith(f"/{name}")]
         elif isinstance(change, dict):
             left = {key: value for key, value in change.items() if key != name}
         else:
@@ -242,5 +243,5 @@ def _read_words(draft: GoOnDraft, posted: Mapping[str, str]) -> None:
             draft.problems.append(Problem("name", error.message, draft.key))
     if len(draft.reason) > LONGEST_REASON:
         draft.problems.append(Problem("reason", f"A reason has at most {LONGEST_REASON:,} characters."))
-    if draft.how == Travel.REWIND and not draft.reason and posted.get("do") == "go":
+    if draft.how == Travel.REWIND and not draft.reason and posted.get("do") in ("go", "paused"):
         draft.problems.append(Problem("reason", "Say why: the reason stands in the log."))

@@ -21,7 +21,15 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.models.run_line import Travel
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator import runs
-from orchestrator.engine.errors import REFUSALS, CountersignError, IncompatibleGraph, InvalidValue, UnknownThing
+from orchestrator.engine.errors import (
+    REFUSALS,
+    CountersignError,
+    IncompatibleGraph,
+    InvalidValue,
+    PayloadTooLarge,
+    UnknownThing,
+    WrongStatus,
+)
 from orchestrator.runs.departure import departure_at
 from orchestrator.views.go_on.draft import GoOnDraft, draft_of
 
@@ -43,13 +51,24 @@ def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
         text = f"{error.message}. Register that version again, or a migration; nothing was changed."
         return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
     posted = request.POST.dict() if request.method == "POST" else {}
-    draft = draft_of(point, request.user, posted, how=posted.get("how") or request.GET.get("how", ""))
+    try:
+        draft = draft_of(point, request.user, posted, how=posted.get("how") or request.GET.get("how", ""))
+    except (WrongStatus, InvalidValue, PayloadTooLarge) as error:
+        text = f"{error.message}. Nothing was changed."
+        return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
     if request.method != "POST" or not may:
         return _shown(request, draft, may, status=403 if request.method == "POST" else 200)
-    if posted.get("do") not in ("go", "paused") or not draft.sound:
-        asked = posted.get("do") in ("go", "paused")
+    asked = _does(posted, draft)
+    if not asked or not draft.sound:
         return _shown(request, draft, may, status=422 if asked else 200)
     return _act(request, draft, posted)
+
+
+def _does(posted: Mapping[str, str], draft: GoOnDraft) -> bool:
+    """Whether the button that was pressed does something; not where it spoke of another way than the one chosen."""
+    if posted.get("shown", draft.how) != draft.how:
+        return False
+    return posted.get("do") == "go" or (posted.get("do") == "paused" and draft.how == Travel.FORK)
 
 
 def _visible(user: Any, checkpoint: UUID) -> Checkpoint:
@@ -76,14 +95,19 @@ def _open_requests(run: Run) -> list[dict[str, Any]]:
     rows = list(found)
     for one in rows:
         one.run = run
-    return [{"title": str(read_or_reason(one, "title") or one.node), "writes": one.writes} for one in rows]
+    return [
+        {"id": str(one.id), "title": str(read_or_reason(one, "title") or one.node), "writes": one.writes}
+        for one in rows
+    ]
 
 
 def _act(request: HttpRequest, draft: GoOnDraft, posted: Mapping[str, str]) -> HttpResponse:
     if draft.how == Travel.REWIND:
         requests = _open_requests(draft.run)
-        if (requests or draft.allowed) and posted.get("sure") != "yes":
-            context = {"page": draft, "requests": requests, "carried": carried(request)}
+        unseen = {one["id"] for one in requests} - {*posted.get("seen", "").split()}
+        if (requests or draft.allowed) and (posted.get("sure") != "yes" or unseen):
+            kept = [(name, value) for name, value in carried(request) if name not in ("sure", "seen")]
+            context = {"page": draft, "requests": requests, "carried": kept}
             return render(request, "orchestrator/go_on_sure.html", context, section="runs")
     try:
         run = _done(request, draft, posted)
@@ -119,7 +143,7 @@ def _made(request: HttpRequest, draft: GoOnDraft, given: dict[str, Any]) -> Run:
     """The run that this page makes: the same one, however often the page is posted."""
     id, at, by = _id_of(request), draft.at.id, given["by"]
     if (made := Run.objects.filter(id=id).first()) is not None:
-        messages.info(request, "This run was made already. It was made once.")
+        messages.info(request, "This run was made already, once. What you changed on the page since was not used.")
         return made
     try:
         if draft.how == Travel.REPLAY:

@@ -7,10 +7,11 @@ from django.core import mail
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
+from checkpoints.journal import results
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, Run, TaskResult
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Write
+from orchestrator.engine import END, START, Gate, Graph, Show, Task, Write
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from tests.support import cast, run_actions
 from tests.support.paid_claims import PAID, claim, paid
@@ -87,6 +88,7 @@ def test_what_was_never_answered_diverges_for_want_of_a_record(people: cast.Peop
     made = replayed(run)
     assert (made.status, runs.replay_report(made.id)["reused"]) == (Status.COMPLETED, ["ask:1:0"])
     assert run_actions.log(made)[-1] == "run_completed"
+    assert runs.replay_report(made.id)["diverged"] == [{"task": "ask:1:0", "why": "no_record"}]
     failed = graph("never")
     failed.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
     failed.edge(START, "pay")
@@ -162,3 +164,42 @@ def test_a_replay_is_not_made_live(people: cast.People) -> None:
     run_actions.sign(forked, people.reviewer, ["approve"])
     forked = runs.advance(forked.id)
     assert (forked.status, forked.at_node, len(PAID)) == (Status.PAUSED, "pay", 1)
+
+
+def test_an_output_that_people_rejected_is_not_replayed(people: cast.People) -> None:
+    made = graph("settled_then_rejected")
+    made.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
+    gate = Gate(reviewers=["group:claims"], writes={"letter": Show()})
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", 1)])
+    made.node("after")(lambda state, ctx: {"notes": ["after"]})
+    made.edge(START, "pay")
+    made.edge("pay", "after")
+    made.edge("after", END)
+    made.edge(START, "ask")
+    made.edge("ask", END)
+    run, rita = advanced(made), run_actions.reviewer(people.reviewer)
+    row = TaskResult.objects.get(run=run)
+    results.note_thread_ended(run.id, 1, Task("pay", 1, 0), row.attempt)
+    runs.settle(run.id, "pay:1:0", happened=True, output={"letter": "mine"}, by=people.starter, reason="seen")
+    run = runs.advance(run.id)
+    run_actions.sign(run, rita, ["reject" if w.node == "pay" else "approve" for w in run_actions.pending(run)])
+    run = runs.advance(run.id)
+    again = replayed(run)
+    assert (run_actions.state(run)["letter"], run_actions.state(again)["letter"]) == ("", "")
+    assert run_actions.state(again) == run_actions.state(run)
+
+
+def test_a_patch_that_nobody_signed_ends_a_replay(people: cast.People) -> None:
+    run = paid("unsigned_patch", people)
+    fork = runs.fork(f"{run.key}:at-3", patch={"scratch": {"total": 9999}}, allow_effects=["pay"], by=people.starter)
+    fork = runs.advance(fork.id)
+    made = replayed(fork)
+    assert (made.status, run_actions.state(made)["total"], len(PAID)) == (Status.COMPLETED, 10, 1)
+    assert run_actions.state(made)["notes"] == run_actions.state(fork)["notes"]
+    assert runs.replay_report(made.id)["diverged"] == [{"task": "$patch:1:0", "why": "no_record"}]
+
+
+def test_the_plan_of_a_replay_asks_nobody_and_repeats_nothing(people: cast.People) -> None:
+    run = paid("planned_replay", people)
+    plan = runs.plan(f"{run.key}:at-2", how="replay")
+    assert (plan.effects_again, plan.needs_yes, plan.asks, plan.stops) == ((), [], (), ())

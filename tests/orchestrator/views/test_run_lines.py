@@ -12,6 +12,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from orchestrator.display.tape import tape_columns
+from orchestrator.runs.labels import needs_yes_of
 from tests.support import cast, run_actions
 from tests.support.paid_claims import PAID, claim, paid
 from tests.support.small_graphs import advanced
@@ -88,6 +89,17 @@ def test_a_fork_that_was_made_paused_is_started_from_its_page(people: cast.Peopl
     client.post(f"/runs/{made.id}/resume/")
     assert Run.objects.get(id=made.id).status == Status.QUEUED
     assert "Start it" not in words(client.get(f"/runs/{made.id}/"))
+
+
+def test_a_paused_fork_that_people_have_signed_can_still_be_started(people: cast.People, browse: Browse) -> None:
+    run = paid("signed_not_started", people)
+    made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
+    client = browse(people.starter)
+    assert "Start it" in words(client.get(f"/runs/{made.id}/"))
+    run_actions.sign_open(made, people.reviewer, "approve")
+    made = runs.advance(made.id)
+    assert "Start it" in words(client.get(f"/runs/{made.id}/"))
+    assert needs_yes_of(made) == ["pay"]
 
 
 def test_who_may_not_steer_gives_no_yes(people: cast.People, browse: Browse) -> None:

@@ -44,7 +44,8 @@ def opened(client: Client, run: Run, seq: int, **query: str) -> dict[str, str]:
 
 def posted(client: Client, run: Run, seq: int, **fields: Any) -> Any:
     """The page, opened and posted with these fields over those that it holds."""
-    return client.post(url(run, seq), {**opened(client, run, seq), "how": "fork", "do": "check", **fields})
+    how = fields.get("how", "fork")
+    return client.post(url(run, seq), {**opened(client, run, seq), "how": how, "shown": how, "do": "check", **fields})
 
 
 def test_the_page_says_what_is_kept_what_runs_and_where_the_fork_would_stop(
@@ -200,7 +201,7 @@ def test_a_rewind_that_repeats_an_effect_asks_again_and_names_it(people: cast.Pe
     client = browse(people.starter)
     fields = {"how": "rewind", "do": "go", "reason": "again", "allow-pay": "yes"}
     text = words(posted(client, run, 1, **fields).content.decode())
-    assert "This happens a second time: pay" in text
+    assert "You said yes to doing again what was done already, or may have been: pay" in text
     assert posted(client, run, 1, how="rewind", do="go", reason="again").status_code == 302
 
 
@@ -208,7 +209,9 @@ def test_a_run_that_went_back_meanwhile_is_not_rewound_once_more(people: cast.Pe
     run = paid("went_back", people)
     client = browse(people.starter)
     fields = opened(client, run, 1) | {"how": "rewind", "do": "go", "reason": "again", "sure": "yes"}
+    fields["shown"] = "rewind"
     runs.rewind(run.id, at(run, 2).id, by=people.starter)
+    fields["seen"] = " ".join(str(one.id) for one in ApprovalRequest.objects.filter(run=run, line=2))
     answer = client.post(url(run, 1), fields)
     assert answer.status_code == 409
     assert "has gone back since you saw it" in words(answer.content.decode())
@@ -295,3 +298,40 @@ def test_nonsense_in_any_field_is_refused_or_read_and_changes_nothing(
     assert posted(client, run, 2, do="go", how="fork", ops="[" * 500 + "]" * 500, mode="ops").status_code == 422
     assert posted(client, run, 2, do="go", how="fork", key="\x00").status_code == 422
     assert Run.objects.count() == 1
+
+
+def test_a_button_does_nothing_where_it_spoke_of_another_way(people: cast.People, browse: Browse) -> None:
+    run = paid("other_way", people)
+    client = browse(people.starter)
+    for do in ("go", "paused"):
+        for how in ("rewind", "replay"):
+            answer = posted(client, run, 1, how=how, shown="fork", do=do, reason="r")
+            assert (answer.status_code, Run.objects.count()) == (200, 1)
+    assert posted(client, run, 1, how="rewind", do="paused", reason="r").status_code == 200
+    assert Run.objects.get(id=run.id).line == 1
+
+
+def test_a_review_that_was_opened_meanwhile_is_named_before_it_is_withdrawn(
+    people: cast.People, browse: Browse
+) -> None:
+    run = advanced(claim("opened_meanwhile"))
+    client = browse(people.starter)
+    html = posted(client, run, 1, how="rewind", do="go", reason="r").content.decode()
+    fields = fields_of(html) | {"sure": "yes", "seen": ""}
+    assert "1 open review is withdrawn" in words(client.post(url(run, 1), fields).content.decode())
+    assert Run.objects.get(id=run.id).line == 1
+
+
+def test_where_nobody_can_go_on_the_page_says_why(people: cast.People, browse: Browse) -> None:
+    run = paid("replayed_page", people)
+    made = runs.advance(runs.replay(f"{run.key}:initial", by=people.starter).id)
+    client = browse(people.starter)
+    answer = client.get(url(made, 2))
+    assert (answer.status_code, "asked nobody at this checkpoint" in words(answer.content.decode())) == (409, True)
+    assert client.get(url(made, 2), {"how": "replay"}).status_code == 200
+
+
+def test_odd_operations_are_a_problem(people: cast.People, browse: Browse) -> None:
+    run = paid("odd_operations", people)
+    answer = posted(browse(people.starter), run, 1, mode="ops", ops='{"scratch": [3]}')
+    assert (answer.status_code, "1 problem" in words(answer.content.decode())) == (200, True)
