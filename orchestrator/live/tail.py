@@ -54,8 +54,10 @@ async def after(scope: Scope, run: UUID, seq: int) -> list[dict[str, Any]]:
     """
 
     def look() -> list[dict[str, Any]]:
+        # First the lines, then the right to see them: it may be taken away in between.
+        events = timeline.events_after(run, seq, limit=BATCH)
         protection = protection_of(permissions.visible_run(current_person(scope), run))
-        return [message(event, protection) for event in timeline.events_after(run, seq, limit=BATCH)]
+        return [message(event, protection) for event in events]
 
     return await _in_thread(look)
 

@@ -45,7 +45,7 @@ def test_a_claim_is_started_decided_write_by_write_and_goes_on_live(
     assert reviewer.page.url.endswith("/reviews/")
     reviewer.page.click("text=Pay CLM-1?")
     assert reviewer.page.locator(".trip input:checked").count() == 0
-    assert reviewer.page.inner_text("#sign") == "Decide 3 more to sign"
+    reviewer.page.wait_for_selector("#sign:text-is('Decide 3 more to sign')")
 
     verdict(reviewer, 1, "edit")
     reviewer.page.fill("#w1 .editor input[name$='.amount']", "9.75")

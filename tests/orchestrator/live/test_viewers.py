@@ -11,6 +11,7 @@ from django.contrib.sessions.models import Session
 from django.test import override_settings
 from django.utils import timezone
 
+from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator.live import consumers
 from tests.support.browsers import Browser, close_of, happen
@@ -87,6 +88,23 @@ async def test_not_one_line_is_sent_after_the_right_was_taken_away(run: Run, peo
         await happen(run, 2)
         message = await live.receive_output(timeout=15)
     assert (message["type"], message["code"]) == ("websocket.close", consumers.NOT_FOUND)
+
+
+async def test_a_right_that_is_taken_away_while_lines_are_read_sends_none_of_them(
+    run: Run, people: People, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = timeline.events_after
+
+    def meanwhile(*args: Any, **kwargs: Any) -> Any:
+        lines = read(*args, **kwargs)
+        if lines:
+            people.auditor.groups.clear()
+        return lines
+
+    async with ada.socket(f"/ws/runs/{run.id}/") as live:
+        monkeypatch.setattr(timeline, "events_after", meanwhile)
+        await happen(run, 1)
+        assert await close_of(live) == consumers.NOT_FOUND
 
 
 async def test_a_right_that_was_taken_away_closes_a_silent_socket_too(
