@@ -141,9 +141,16 @@ def fork(
     point = load_departure(checkpoint)
     overlay = lay_over(point, patch, by=name_of(by))
     status = Status.QUEUED if start else Status.PAUSED
-    run = open_fork(point, overlay, wanted, Place(id or uuid7(), key, status))
+    run = open_fork(point, overlay, wanted, Place(_new_id(id), key, status))
     run.refresh_from_db()
     return run
+
+
+def _new_id(id: Any) -> UUID:
+    """The id of a run that is made. Raises `InvalidValue` for what is none."""
+    if id is not None and not isinstance(id, UUID):
+        raise InvalidValue("id is a UUID", path="id")
+    return id or uuid7()
 
 
 @frozen
@@ -184,7 +191,7 @@ def replay(
     with locked(point.run.id, by=by):
         _require_there(point)
         new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
-        run = _forked(point, lay_over(point, None), [], new, Place(id or uuid7(), None, Status.QUEUED))
+        run = _forked(point, lay_over(point, None), [], new, Place(_new_id(id), None, Status.QUEUED))
     run.refresh_from_db()
     return run
 

@@ -85,6 +85,7 @@ def _travels(run: Run, other: Run) -> dict[str, tuple[Callable[..., Any], dict[s
         "timeline.blame": (timeline.blame, {"checkpoint_id": run.head, "path": "notes[0]"}),
         "timeline.history": (timeline.history, {**here, "path": "notes"}),
         "timeline.lineage": (timeline.lineage, here),
+        "timeline.head_document": (timeline.head_document, here),
         "timeline.align": (timeline.align, {"run_a": run.id, "run_b": other.id}),
         "runs.fork": (runs.fork, there),
         "runs.fork_many": (runs.fork_many, {"graph": "page_claim", "status": "paused"}),
