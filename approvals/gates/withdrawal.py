@@ -16,10 +16,21 @@ def withdraw_requests(run_id: UUID) -> list[NewEvent]:
 
     A request that was settled stays so: what people decided is on record, though nothing applies it any more.
     """
-    open_ = ApprovalRequest.objects.filter(run=run_id, status=RequestStatus.OPEN).order_by("id").select_for_update()
-    rows = list(open_)
+    rows = _of(run_id, RequestStatus.OPEN)
     mark_withdrawn(rows)
     return withdrawn_events(rows)
+
+
+def leave_requests(run_id: UUID) -> list[NewEvent]:
+    """As `withdraw_requests`, where the run leaves its line: what was settled there and not applied never will be."""
+    rows = _of(run_id, RequestStatus.OPEN, RequestStatus.SETTLED)
+    ApprovalRequest.objects.filter(id__in=[row.id for row in rows]).update(status=RequestStatus.WITHDRAWN)
+    return withdrawn_events(rows)
+
+
+def _of(run_id: UUID, *statuses: str) -> list[ApprovalRequest]:
+    found = ApprovalRequest.objects.filter(run=run_id, status__in=statuses).order_by("id")
+    return list(found.select_for_update())
 
 
 def mark_withdrawn(rows: Sequence[ApprovalRequest]) -> None:

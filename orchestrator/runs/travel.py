@@ -14,7 +14,7 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 from approvals.gates.new_requests import NewRequests
-from approvals.gates.withdrawal import withdraw_requests
+from approvals.gates.withdrawal import leave_requests
 from checkpoints import lines, payloads
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
@@ -268,7 +268,7 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
     check_answers(wanted.answers, asked)
     new = _new_line(point, overlay, asked, wanted, seq=run.head_seq + 1)
-    withdrawn = withdraw_requests(run.id)
+    withdrawn = leave_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
