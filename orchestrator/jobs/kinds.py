@@ -12,12 +12,13 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from checkpoints import anchors, retention
+from checkpoints import anchors
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.retention import standing_jobs
 from orchestrator.engine.errors import CountersignError, StaleLease
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
@@ -31,8 +32,8 @@ KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
     bulk_fork.KIND: bulk_fork.fork_job,
     "rotate_keys": integrity.rotate_job,
-    "sweep_jobs": retention.jobs_that_ended,
-    "sweep_payloads": retention.payloads_without_a_row,
+    "sweep_jobs": standing_jobs.jobs_that_ended,
+    "sweep_payloads": standing_jobs.payloads_without_a_row,
     "verify_runs": integrity.verify_job,
 }
 """Our own kinds by name."""
