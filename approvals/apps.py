@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 from django.core import checks
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_migrate
 
 
 class ApprovalsConfig(AppConfig):
@@ -14,9 +14,13 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         from approvals import append_only
+        from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
-        from checkpoints import verification
+        from checkpoints import erasure, verification
 
+        erasure.PLACES.extend(approvals_erasure.PLACES)
+        erasure.SWEEPS.extend(approvals_erasure.SWEEPS)
         verification.EXAMINERS.append(approvals_verification.approvals)
+        pre_migrate.connect(append_only.make_room, sender=self)
         post_migrate.connect(append_only.install_triggers, sender=self)
         checks.register(append_only.check_triggers, checks.Tags.database)

@@ -12,6 +12,7 @@ from checkpoints.db import rows as db_rows
 from checkpoints.ledger.checkpoint_rows import Head, Payload, content_hash, sizes_of
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing import run_row, sealed_columns, sealed_rows
+from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import TamperedRow
@@ -166,13 +167,26 @@ def _verify(rows: Sequence[Checkpoint], parts: Sequence[bytes], protection: Prot
     """Check the seals of the first and the last row, the chain of hashes between them, and what they keep."""
     for row in {rows[0].id: rows[0], rows[-1].id: rows[-1]}.values():
         sealed_rows.verify_row(row, protection)
+    erased = ErasedRows.of_rows(rows)
     for n, (row, part) in enumerate(zip(rows, parts, strict=True)):
-        if protection.digest(part) != (row.change_hash if n else row.snapshot_hash or row.change_hash):
-            raise altered_payload(row)
+        require_hashed(row, part, protection, begins=not n, erased=erased)
         if n and row.seq != rows[n - 1].seq + 1:
             raise _tampered(row, f"checkpoints before {row} are missing")
         if n and row.content_hash != content_hash(row, rows[n - 1].content_hash, protection):
             raise _tampered(row, f"{row} is not chained to the checkpoint before it")
+
+
+def require_hashed(
+    row: Checkpoint, data: bytes, protection: Protection, *, begins: bool = False, erased: ErasedRows | None = None
+) -> None:
+    """Raise `TamperedRow` where a row's payload is neither what was hashed nor what stands in the place of what was
+    erased. `begins`: it is what a load begins with, the snapshot where there is one.
+    """
+    column, hash_ = ("snapshot", row.snapshot_hash) if begins and row.snapshot_hash else ("change", row.change_hash)
+    if protection.digest(data) == hash_:
+        return
+    if not (erased or ErasedRows.of_rows([row])).covers(row, column, data, protection):
+        raise altered_payload(row)
 
 
 def altered_payload(row: Checkpoint) -> TamperedRow:

@@ -2,6 +2,7 @@
 
 from checkpoints.models.audit_line import AuditLine
 from checkpoints.models.checkpoint import Checkpoint
+from checkpoints.models.erasure import ErasedRow, ErasureRecord
 from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
 from checkpoints.models.legal_hold import LegalHold, Pin
@@ -16,7 +17,7 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "LegalHold", "MemoryLanding", "MemoryRecord",
-    "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent", "RunLine", "TaskResult", "Upload",
-    "Worker",
+    "AuditLine", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult", "LegalHold",
+    "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent",
+    "RunLine", "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

@@ -84,6 +84,8 @@ class Run(Sealed):
         default=b"", help_text="What the node in hand reports, {task, done, total, note}: packed canonical JSON."
     )
 
+    erasure = models.UUIDField(null=True, blank=True, help_text="The newest record of what was erased of it.")
+
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -35,7 +35,7 @@ class SweepResult:
     deleted: int
 
 
-def delete_orphans(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[SweepResult]:
+def deleteorphans_among(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[SweepResult]:
     """Delete what no row points to, in each backend outside the rows. Gives how far it has got, batch by batch.
 
     Only names that begin with a run and a checkpoint are ours to judge; others are left alone. `done` says how many
@@ -51,7 +51,7 @@ def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) 
     names = islice(backend.names(before=before), left, None)
     deleted = 0
     while batch := list(islice(names, BATCH)):
-        orphans = _orphans(batch)
+        orphans = orphans_among(batch)
         for name in orphans:
             backend.delete(name, b"")
         left, deleted = left + len(batch) - len(orphans), deleted + len(orphans)
@@ -60,7 +60,7 @@ def _sweep(label: str, backend: PayloadBackend, before: datetime, *, left: int) 
         log.info("payloads_swept", backend=label, left=left, deleted=deleted)
 
 
-def _orphans(names: Iterable[str]) -> list[str]:
+def orphans_among(names: Iterable[str]) -> list[str]:
     """Those of the names that stand for a checkpoint whose row does not point to them. One query.
 
     The row may be of any backend outside the rows: the settings may have two that keep their bytes in one place.

@@ -123,8 +123,7 @@ def _changes(checkpoint: Checkpoint, explained: set[str]) -> dict[str, Op]:
     protection = protection_of(checkpoint.run)
     sealed_rows.verify_row(row, protection)
     data = reader.bytes_of(row, "change", protection)
-    if protection.digest(data) != row.change_hash:
-        raise reader.altered_payload(row)
+    reader.require_hashed(row, data, protection)
     # Where rows before it did not stay, theirs come first.
     op = canonical.loads(data)[-1]
     channels = [channel for channel in row.changed if channel not in explained]

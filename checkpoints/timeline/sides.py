@@ -134,8 +134,7 @@ def _documents_after(run: Run, rows: Sequence[Checkpoint], document: Document) -
         if not row.change:
             return
         data = reader.bytes_of(row, "change", protection)
-        if protection.digest(data) != row.change_hash:
-            raise reader.altered_payload(row)
+        reader.require_hashed(row, data, protection)
         if last is not None and row.parent != last.id and not data.startswith(reader.WHOLE):
             return  # what was removed between them is not known
         last = row

@@ -153,8 +153,7 @@ def _valued(run: Run, batch: Sequence[Checkpoint], path: StatePath) -> list[Touc
 
 def _proven_parts(base: Checkpoint, protection: Protection) -> list[bytes]:
     [part] = reader.parts_of([base], protection)
-    if protection.digest(part) != (base.snapshot_hash or base.change_hash):
-        raise reader.altered_payload(base)
+    reader.require_hashed(base, part, protection, begins=True)
     return [part]
 
 
@@ -178,7 +177,6 @@ def _change_of(row: Checkpoint, protection: Protection) -> list[Op]:
             raise reader.altered_payload(row)
         return [{"op": "set", "value": reader.folded(_proven_parts(row, protection))}]
     data = reader.bytes_of(row, "change", protection)
-    if protection.digest(data) != row.change_hash:
-        raise reader.altered_payload(row)
+    reader.require_hashed(row, data, protection)
     change: list[Op] = canonical.loads(data)
     return change

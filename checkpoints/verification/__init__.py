@@ -14,9 +14,11 @@ from django.db.models import QuerySet
 from checkpoints.core.arguments import checked_number
 from checkpoints.core.ids import uuid_of
 from checkpoints.models import Run
+from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.audit import audit
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
+from checkpoints.verification.erasures import erasures
 from checkpoints.verification.journal import journal
 from checkpoints.verification.lines import departures
 from checkpoints.verification.log import log
@@ -33,7 +35,7 @@ __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "ve
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, departures, timeline, journal, held_writes, remembered, ended]
+EXAMINERS: list[Examiner] = [run_row, erasures, log, departures, timeline, journal, held_writes, remembered, ended]
 """Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 
 
@@ -76,7 +78,7 @@ def _examined(run: Run, most: int) -> Examined:
     except WrongKey as error:
         subject = Subject(run, protection)
         return subject, [subject.refused(run, error)], []
-    subject = Subject(run, protection, removed_history(run.id, protection))
+    subject = Subject(run, protection, removed_history(run.id, protection), ErasedRows.of_run(run.id))
     faults = list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
     return subject, faults, files_named(subject)
 

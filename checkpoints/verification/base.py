@@ -1,14 +1,15 @@
 """The words of an examination: a fault, the run that is examined, rows page by page. Examiners of all floors use it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Model, QuerySet
 
 from checkpoints.db.pages import pages
-from checkpoints.models import Run
+from checkpoints.models import ErasedRow, Run
 from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import Protection
 from checkpoints.verification.removed_history import NOTHING_REMOVED, RemovedHistory
 from orchestrator.engine.errors import CountersignError, PayloadLost, TamperedRow, TamperedUpload
@@ -33,11 +34,20 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A run as it was when its examination began, and what its log then said was removed of it."""
+    """A run as it was when its examination began, what its log then said was removed of it, and what was erased."""
 
     run: Run
     protection: Protection
     removed: RemovedHistory = NOTHING_REMOVED
+    erased: ErasedRows = field(default_factory=lambda: ErasedRows(ErasedRow.objects.none()))
+
+    def is_hashed(self, row: Model, column: str, data: bytes, hash_: str) -> bool:
+        """Whether these bytes of a payload column have this hash; where it was erased, whether they stand in its place:
+        what was erased does not come back unnoticed.
+        """
+        said = self.erased.said_of(row)
+        wanted = said.contents.get(column, hash_) if said else hash_
+        return self.protection.digest(data) == wanted
 
     def fault(self, row: Model, reason: str, *, checkpoint: Any = "") -> Fault:
         """A fault of this row."""

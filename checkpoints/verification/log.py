@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints import event_log
+from checkpoints.core.tombstone import is_tombstone
 from checkpoints.db.pages import pages
 from checkpoints.event_log import LogEnd
 from checkpoints.journal.intents import tasks_of
@@ -60,7 +61,10 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
         data = subject.payload(row, "payload")
     except CountersignError as error:
         return subject.refused(row, error), b""
-    chained = event_log.line_hash(before.hash, row, data, subject.protection) == row.hash
+    if subject.erased.said_of(row) is not None:
+        chained = subject.is_hashed(row, "payload", data, "")
+    else:
+        chained = event_log.line_hash(before.hash, row, data, subject.protection) == row.hash
     # After a gap the hash of the line before is not known, and the gap is named already.
     if row.seq == before.seq + 1 and not chained:
         return subject.fault(row, "is not chained to the line before it"), b""
@@ -145,7 +149,7 @@ def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Itera
         now |= {"label": run.label, "facts": run.facts}
         now["ties"] = {name: str(value) for name in TIES if (value := getattr(run, name))}
     for name, has in now.items():
-        if facts[name] != has:
+        if facts[name] != has and not (is_tombstone(facts[name]) and not has):
             yield subject.fault(run, f"has {name} {has!r}, but was started with {facts[name]!r}")
 
 

@@ -27,7 +27,7 @@ def run_row(subject: Subject) -> Iterator[Fault]:
         yield subject.refused(run, error)
         return
     try:
-        if subject.protection.digest(subject.payload(run, "input")) != run.input_hash:
+        if not subject.is_hashed(run, "input", subject.payload(run, "input"), run.input_hash):
             yield subject.fault(run, "has another input than it was started with")
         # Why it stopped and what it reports may be under a key that was there for a while only; nothing rests on them.
         for column in ("error", "progress"):

@@ -18,6 +18,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.NotAReviewer: 403,
     errors.Forbidden: 403,
     errors.UnknownThing: 404,
+    errors.Erased: 410,
     errors.WrongStatus: 409,
     errors.StaleLease: 409,
     errors.StaleProposal: 409,

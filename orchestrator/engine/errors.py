@@ -138,6 +138,14 @@ class TamperedUpload(TamperedRow):
     code_of_class = "tampered_upload"
 
 
+class Erased(_Named):
+    """What was asked of has been erased, so nothing can go on from it. Its pages say by whom, when and why; use another
+    run.
+    """
+
+    code_of_class = "erased"
+
+
 class PayloadTaken(_Named):
     """Other bytes are kept under this name already, and what is kept never changes. Use a new name."""
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from checkpoints import anchors
+from checkpoints import anchors, erasure
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
@@ -30,6 +30,7 @@ Kind = Callable[[JobLease], Iterator[Step]]
 
 KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
+    erasure.KIND: erasure.erase_job,
     bulk_fork.KIND: bulk_fork.fork_job,
     "rotate_keys": integrity.rotate_job,
     "sweep_jobs": standing_jobs.jobs_that_ended,

@@ -21,7 +21,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate, Task, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import IncompatibleGraph, TamperedRow, WrongStatus
+from orchestrator.engine.errors import Erased, IncompatibleGraph, TamperedRow, WrongStatus
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
@@ -93,18 +93,26 @@ class Departure:
 
 def load_departure(checkpoint: UUID | str) -> Departure:
     """The point at a kept checkpoint. Raises `UnknownThing`, `TamperedRow`, `WrongKey`, and `IncompatibleGraph` where
-    its graph is not registered here in a version that could go on from it.
+    its graph is not registered here in a version that could go on from it, and `Erased`.
     """
     return departure_at(timeline.get_checkpoint(checkpoint))
 
 
 def departure_at(row: Checkpoint) -> Departure:
     """As `load_departure`, where the row and its run are read."""
+    refuse_erased(row.run)
     given, document = timeline.input_of(row.run), timeline.snapshot_of(row)
     if "stored" in document["open"]:
         # What a store changed without anybody's signature: the run begins behind it.
         return load_departure(f"{row.run.key}:at-{row.seq + 1}")
     return Departure(row, row.run, _graph_for(row, document), given, document)
+
+
+def refuse_erased(run: Run) -> None:
+    """Raise `Erased` where values of a run were erased: nothing departs from what is not there any more."""
+    if run.erasure is not None:
+        message = f"values of run {run.key} were erased, so nothing can begin at its checkpoints"
+        raise Erased(message, run=str(run.id), record=str(run.erasure))
 
 
 def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:

@@ -37,7 +37,14 @@ from orchestrator.execution import cancellation
 from orchestrator.runs import labels
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.answers import Answers, check_answers, sign_answers
-from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
+from orchestrator.runs.departure import (
+    Departure,
+    HeldTask,
+    effects_elsewhere,
+    held_tasks_at,
+    load_departure,
+    refuse_erased,
+)
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, make_plan
@@ -291,9 +298,17 @@ def _require_at_rest(run: Run) -> None:
 
 
 def _require_there(point: Departure) -> None:
-    """Raise `UnknownThing` where the checkpoint was removed before its run was locked."""
-    if not Checkpoint.objects.filter(id=point.checkpoint.id, kept=True).exists():
+    """Raise `UnknownThing` where the checkpoint was removed before its run was locked, `Erased` where its values
+    were. One query.
+    """
+    row = (
+        Checkpoint.objects.filter(id=point.checkpoint.id, kept=True)
+        .select_related("run")
+        .only("run__erasure", "run__key")
+    )
+    if (found := row.first()) is None:
         raise unknown_thing("checkpoint", point.checkpoint.id)
+    refuse_erased(found.run)
 
 
 def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:

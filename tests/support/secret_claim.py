@@ -53,13 +53,13 @@ GATE = Gate(
 )
 
 
-def registered() -> Graph:
+def registered(*, encrypted: bool = True) -> Graph:
     """gather sends to look up; people decide on a payout and a letter; something breaks, and sending is unknown."""
     made = Graph(
         "secret_claim",
         input=Claim,
         state=State,
-        encrypted=True,
+        encrypted=encrypted,
         label="Claim of {person}",
         facts=[Fact("Branch", "input.branch", indexed=True), Fact("Person", "input.person")],
     )

@@ -1,0 +1,183 @@
+"""What becomes of a run's values when they are erased: all of them, or those at paths of its state. Pure.
+
+Both erasers answer the same questions, one a kind of value that rows hold. A change of a checkpoint is erased op by op,
+so that erased changes still come to the erased state.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from checkpoints.core.state_paths import STATE, StatePath
+from checkpoints.core.tombstone import TEXT, tombstone
+from orchestrator.engine import ops
+from orchestrator.engine.ops import Op
+
+Where = tuple[Any, ...]
+"""Where a value stands in a document: partition, channel, keys and indices; None for an index that is not known."""
+
+SHORTEST_WORD = 4
+"""Characters of a text that is looked for within other texts; a shorter one is erased at its path only."""
+_TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
+"""Keys of the engine's own notes under which texts stand that a node may have brought."""
+_NOTES = frozenset({"frontier", "open", "diagnostics"})
+
+
+class WholeEraser:
+    """Erases every value of a run. Names, numbers of rows, hashes and who did what when are no values."""
+
+    counts = False
+
+    def __init__(self, record: Any) -> None:
+        self.mark = tombstone(record)
+
+    def value(self, channel: str, value: Any) -> Any:
+        """The value of a channel, or of a write to it."""
+        return None if value is None else self.mark
+
+    def opaque(self, value: Any) -> Any:
+        """A value whose form nobody needs."""
+        return None if value is None else self.mark
+
+    def texts(self, value: Any) -> Any:
+        """A value whose form pages need: texts and numbers in it go."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self.texts(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.texts(inner) for inner in value]
+        return value if value is None or isinstance(value, bool) else self.mark
+
+    def text(self, text: str) -> str:
+        """A text that stays a text."""
+        return TEXT if text else text
+
+    def input(self, value: Any) -> Any:
+        """What the run was started with."""
+        return self.mark
+
+    def at(self, value: Any, where: Where) -> Any:
+        """What stands at this place of a document."""
+        if self.is_whole(where):
+            return self.opaque(value)
+        if isinstance(value, str):
+            return self.text(value) if where[0] in _NOTES and _TEXTS.intersection(where[1:]) else value
+        return _inner(value, where, self.at)
+
+    def is_whole(self, where: Where) -> bool:
+        """Whether all that stands there goes."""
+        match where:
+            case (partition, _) if partition in STATE:
+                return True
+            case ("open", "results", _, "output", "writes", _, "value") | (
+                "open",
+                "results",
+                _,
+                "output",
+                "sends",
+                _,
+                1,
+            ):
+                return True
+            case ("frontier", "sends", _, 1, _) | ("frontier", "waiting", _, _, "sends", _, 1):
+                return True
+        return False
+
+
+class PathEraser:
+    """Erases the values at these paths of a run's state, and the `words` that stood there wherever else they occur."""
+
+    counts = True
+    """It needs the state before a change: paths name items of lists by number."""
+
+    def __init__(self, record: Any, paths: Sequence[StatePath], words: Iterable[str]) -> None:
+        self.mark = tombstone(record)
+        self._paths = paths
+        self._words = sorted({word for word in words if len(word) >= SHORTEST_WORD}, key=len, reverse=True)
+
+    def value(self, channel: str, value: Any) -> Any:
+        """The value of a channel, or of a write to it."""
+        return self.at(value, ("*", channel))
+
+    def opaque(self, value: Any) -> Any:
+        """A value whose form nobody needs."""
+        return self.texts(value)
+
+    def texts(self, value: Any) -> Any:
+        """A value anywhere else than in the state: each text in it."""
+        return self.at(value, ("",))
+
+    def text(self, text: str) -> str:
+        """A text that stays a text."""
+        for word in self._words:
+            text = text.replace(word, TEXT)
+        return text
+
+    def input(self, value: Any) -> Any:
+        """What the run was started with."""
+        return self.at(value, ("input",))
+
+    def at(self, value: Any, where: Where) -> Any:
+        """What stands at this place of a document."""
+        if self.is_whole(where):
+            return self.mark
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self.at(inner, (*where, key)) for key, inner in value.items()}
+        return _inner(value, where, self.at)
+
+    def is_whole(self, where: Where) -> bool:
+        """Whether all that stands there goes."""
+        return any(where[1:] == path.parts and _is_in(where[0], path.partitions) for path in self._paths)
+
+
+Eraser = WholeEraser | PathEraser
+
+
+def _is_in(partition: str, partitions: Sequence[str]) -> bool:
+    return partition in partitions or (partition == "*" and any(one in STATE for one in partitions))
+
+
+def _inner(value: Any, where: Where, at: Callable[[Any, Where], Any], first: int = 0) -> Any:
+    """A box with each of its values erased; anything else as it is."""
+    if isinstance(value, dict):
+        return {key: at(inner, (*where, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [at(inner, (*where, first + n)) for n, inner in enumerate(value)]
+    return value
+
+
+def erased_document(document: Mapping[str, Any], eraser: Eraser) -> dict[str, Any]:
+    """The document of a checkpoint, erased."""
+    return {name: eraser.at(values, (name,)) for name, values in document.items()}
+
+
+def erased_change(change: Iterable[Op], before: Any, eraser: Eraser) -> list[Op]:
+    """The ops of a checkpoint, erased. `before` is the document before them, which tells where a list goes on; None
+    where nobody needs it.
+    """
+    erased = []
+    for op in change:
+        erased.append(_erased_op(op, (), before, eraser))
+        before = None if before is None else ops.apply(before, op)
+    return erased
+
+
+def _erased_op(op: Op, where: Where, before: Any, eraser: Eraser) -> Op:
+    if where and eraser.is_whole(where):
+        return op if op == ops.put(None) else ops.put(eraser.mark)
+    kind = op["op"]
+    if kind == "set":
+        value = op["value"]
+        return ops.put(eraser.at(value, where) if where else erased_document(value, eraser))
+    if kind == "append":
+        first = len(before) if isinstance(before, list) else 0
+        return {"op": kind, "items": _inner(op["items"], where, eraser.at, first)}
+    if kind == "insert":
+        return {"op": kind, "items": [eraser.at(item, (*where, None)) for item in op["items"]]}
+    if kind == "merge":
+        return {"op": kind, "items": eraser.at(op["items"], where)}
+    inside = before if isinstance(before, dict) else {}
+    keys = {key: _erased_op(inner, (*where, key), inside.get(key), eraser) for key, inner in op["keys"].items()}
+    return {**op, "keys": keys}

@@ -1,0 +1,11 @@
+"""A person's right to be forgotten: the values of a run are replaced by tombstones, and everything still verifies.
+
+`retention.erase` is the door; docs/erasure.md tells what is erased where, and what stays.
+"""
+
+from checkpoints.erasure.act import KIND, erase, erase_job
+from checkpoints.erasure.places import PLACES, Place
+from checkpoints.erasure.plan import ErasurePlan, plan_erasure
+from checkpoints.erasure.sweeps import SWEEPS, Sweep
+
+__all__ = ["KIND", "PLACES", "SWEEPS", "ErasurePlan", "Place", "Sweep", "erase", "erase_job", "plan_erasure"]

@@ -1,0 +1,207 @@
+"""Erasing: records begun under the lock of their runs, a job that does the work in batches, and the line in the log
+that ends each. Begun again after a crash it goes on, for every piece bears to be done twice.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import Error, connection, transaction
+from django.utils import timezone
+
+from checkpoints import audit_log
+from checkpoints.core.arguments import checked_person, checked_text
+from checkpoints.core.eraser import Eraser, PathEraser, WholeEraser
+from checkpoints.core.state_paths import parsed_path
+from checkpoints.erasure import erased_batches, plan
+from checkpoints.erasure.places import PLACES
+from checkpoints.erasure.plan import ErasurePlan, Held
+from checkpoints.erasure.sweeps import SWEEPS, erase_orphans
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import locked_run
+from checkpoints.models import ErasureRecord, Job, Run
+from checkpoints.models.job import LIVE
+from checkpoints.queue import jobs
+from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.erasures import KIND as LINE
+from checkpoints.verification.erasures import rows_digest
+from orchestrator.engine.errors import CountersignError, WrongStatus
+
+KIND = "erase_run"
+"""The kind of the job."""
+LONGEST_REASON = 10_000
+WAIT_SECONDS = 0.05
+
+
+def erase(
+    run_id: UUID | str,
+    *,
+    paths: Sequence[str] | None = None,
+    forks: bool = False,
+    reason: str = "",
+    by: Any = None,
+    held: Held,
+) -> ErasureRecord:
+    """Erase these paths of a run's state, or (None) all its values; with `forks` also of the runs that inherited them.
+    Gives the record when all is done. An erasure of the run that was begun before and cut off is ended first.
+
+    Raises, having changed nothing, as `plan_erasure` does, for each run that would be erased.
+    """
+    if by is not None:
+        checked_person(by, "by")
+    checked_text(reason, "reason", most=LONGEST_REASON)
+    wanted = plan.plan_erasure(run_id, paths=paths, held=held)
+    if (begun := plan.going_on(wanted.run.id)) is not None:
+        work_on(begun)
+        if [str(path) for path in wanted.paths] == begun.paths:
+            return _read(begun)
+        wanted = plan.plan_erasure(run_id, paths=paths, held=held)
+    also = [one for one in (_planned(one, wanted, held) for one in wanted.inherited) if one] if forks else []
+    with transaction.atomic():
+        records = [_begin(one, wanted, forks=forks, reason=reason, by=by, held=held) for one in [wanted, *also]]
+    for record in records:
+        work_on(record)
+    return _read(records[0])
+
+
+def _planned(one: plan.Inherited, wanted: ErasurePlan, held: Held) -> ErasurePlan | None:
+    """The plan for a run that inherited values; None where it was erased already, or has nothing at these paths."""
+    paths = [str(path) for path in wanted.paths] or None
+    try:
+        return plan.plan_erasure(one.run.id, paths=paths, held=held)
+    except plan.NOTHING_LEFT:
+        return None
+
+
+def _read(record: ErasureRecord) -> ErasureRecord:
+    return ErasureRecord.objects.get(id=record.id)
+
+
+def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, by: Any, held: Held) -> ErasureRecord:
+    """The record and the job. From here on nothing departs from the run any more."""
+    run = locked_run.lock_run(one.run.id)
+    plan.require_erasable(run, held)
+    now = plan.inherited_of(run)
+    if forks and one is wanted and {i.run.id for i in now} != {i.run.id for i in wanted.inherited}:
+        raise WrongStatus(f"run {run.key} was forked just now; look at the plan again", run=str(run.id))
+    record = ErasureRecord(
+        run=run.id,
+        by=by,
+        by_name=by.get_username() if by else "",
+        at=timezone.now(),
+        reason=reason,
+        paths=[str(path) for path in one.paths],
+        inherited=[i.json(erased=forks or i.run.erasure is not None) for i in now],
+        words=pack_json(sorted({*one.words, *wanted.words})) if one.paths else b"",
+    )
+    sealed_rows.seal_and_encrypt([record], protection_of(run))
+    record.save(force_insert=True)
+    Run.objects.filter(id=run.id).update(erasure=record.id)
+    jobs.add_job(KIND, name=f"{KIND} {record.id}", run=run.id, record=str(record.id))
+    return record
+
+
+def work_on(record: ErasureRecord) -> None:
+    """Do the work of a record here and now; or wait for the worker that has it in hand."""
+    name = f"{KIND} {record.id}"
+    while not ErasureRecord.objects.filter(id=record.id).exclude(ended_at=None).exists():
+        job = Job.objects.filter(name=name, status__in=LIVE).values_list("id", flat=True).first()
+        if job is None:
+            job = jobs.add_job(KIND, name=name, run=record.run, record=str(record.id))
+        epoch = jobs.claim_one(job)
+        lease = jobs.begin_job(job, epoch) if epoch is not None else None
+        if lease is None:
+            time.sleep(WAIT_SECONDS)
+            continue
+        _work(lease)
+
+
+def _work(lease: JobLease) -> None:
+    try:
+        for step in erase_job(lease):
+            jobs.report(lease, step)
+    except CountersignError as error:
+        jobs.fail_job(lease, error.code, error.message)
+        raise
+    jobs.finish_job(lease)
+
+
+def erase_job(lease: JobLease) -> Iterator[Step]:
+    """The kind `erase_run`, of the record in its facts. Its place: a table, and the key behind which it goes on."""
+    record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
+    if record.ended_at is not None:
+        return
+    run = Run.objects.get(id=record.run)
+    sealed_rows.verify_row(record, protection_of(run))
+    eraser = eraser_of(record)
+    at, after = lease.place or (0, None)
+    done = int(lease.progress.get("done", 0))
+    if at == 0:
+        for sweep in SWEEPS:
+            sweep.erase(run, record, eraser)
+        _keep_files(record)
+    for number, place in enumerate(PLACES):
+        if number < at:
+            continue
+        for batch in erased_batches.erase_rows(place, record, eraser, after if number == at else None):
+            done += batch.rows
+            yield Step(done, note=place.model._meta.verbose_name_plural, place=(number, batch.after))
+    last = len(PLACES)
+    for batch in erased_batches.erase_checkpoints(record, eraser, after if at == last else None):
+        done += batch.rows
+        yield Step(done, note="checkpoints", place=(last, batch.after))
+    erase_orphans(run)
+    _end(record, eraser)
+    compact()
+
+
+def eraser_of(record: ErasureRecord) -> Eraser:
+    """What erases the values that a record tells of."""
+    if not record.paths:
+        return WholeEraser(record.id)
+    words = sealed_columns.read_value(record, "words") or []
+    return PathEraser(record.id, [parsed_path(path) for path in record.paths], words)
+
+
+def _keep_files(record: ErasureRecord) -> None:
+    """Write down the files that stay."""
+    run = Run.objects.only("encrypted", "hash_key").get(id=record.run)
+    if record.kept_files:
+        names = sealed_rows.seal_again(record, protection_of(run), kept_files=record.kept_files)
+        ErasureRecord.objects.filter(id=record.id).update(**{name: getattr(record, name) for name in names})
+
+
+def _end(record: ErasureRecord, eraser: Eraser) -> None:
+    """The run's own row, the record's last words, and the line in the log: one transaction."""
+    with transaction.atomic():
+        run = locked_run.lock_run(record.run)
+        record.refresh_from_db()
+        if record.ended_at is not None:
+            return
+        erased_batches.erase_run_row(run, record, eraser)
+        rows, digest = rows_digest(record)
+        ended: dict[str, Any] = {"rows": rows, "rows_hash": digest, "ended_at": timezone.now(), "words": b""}
+        names = sealed_rows.seal_again(record, protection_of(run), **ended)
+        ErasureRecord.objects.filter(id=record.id).update(**{name: getattr(record, name) for name in names})
+        facts = {"record": str(record.id), "rows": rows, "rows_hash": digest}
+        locked_run.append_locked(run, [NewEvent(LINE, facts, actor=record.by_name)], at=timezone.now())
+        audit_log.record(
+            "run_erased", actor=record.by, run=run.id, record=str(record.id), rows=rows, paths=len(record.paths),
+            reason=record.reason,
+        )  # fmt: skip
+
+
+def compact() -> None:
+    """On SQLite, write the file of the database anew: what was overwritten still stands in pages that are free."""
+    if connection.vendor != "sqlite" or connection.in_atomic_block:
+        return
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except Error:
+            raise

@@ -1,0 +1,189 @@
+"""Rows erased batch by batch: what is left of them sealed anew, and a row of the record for each, in one transaction
+under the lock of their run.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+from django.utils import timezone
+
+from checkpoints import payloads
+from checkpoints.core import codec
+from checkpoints.core.eraser import Eraser, erased_change, erased_document
+from checkpoints.erasure.places import Place, Values
+from checkpoints.ledger import locked_run, reader
+from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Run
+from checkpoints.sealing import run_row, sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.engine import canonical
+from orchestrator.engine.frozen import frozen
+
+BATCH = 100
+"""Rows of one transaction."""
+CHECKPOINTS = 20
+"""Checkpoints of one transaction: each may hold a whole state."""
+
+
+@frozen
+class Batch:
+    """How far a table has got: rows looked at, and the key behind which it goes on."""
+
+    rows: int
+    after: Any
+
+
+def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any = None) -> Iterator[Batch]:
+    """The rows of a place, in order of their keys. Raises `TamperedRow` and `WrongKey` before it seals what does not
+    verify.
+    """
+    while True:
+        with transaction.atomic():
+            run = locked_run.lock_run(record.run)
+            rows = place.rows(run.id).order_by("pk")
+            page = list((rows if after is None else rows.filter(pk__gt=after))[:BATCH])
+            _erase_page(page, record, protection_of(run), lambda row: place.left(row, eraser))
+        if page:
+            after = page[-1].pk
+            yield Batch(len(page), str(after))
+        if len(page) < BATCH:
+            return
+
+
+def _erase_page(
+    page: Sequence[Any], record: ErasureRecord, protection: Protection, left: Callable[[Any], Values]
+) -> None:
+    """A page that was erased already is passed by: a piece of a job may be done twice."""
+    for row in _not_yet(page, record):
+        own = Protection(row.encrypted) if isinstance(getattr(row, "encrypted", None), bool) else protection
+        sealed_rows.verify_row(row, own)
+        if values := left(row):
+            _seal_anew(row, values, record, own)
+
+
+def _not_yet(page: Sequence[Any], record: ErasureRecord) -> list[Any]:
+    if not page:
+        return []
+    keys = [str(row.pk) for row in page]
+    done = ErasedRow.objects.filter(record=record, table=page[0]._meta.db_table, row__in=keys)
+    there = set(done.values_list("row", flat=True))
+    return [row for row in page if str(row.pk) not in there]
+
+
+def _seal_anew(row: Any, values: Values, record: ErasureRecord, protection: Protection) -> None:
+    old = (bytes(row.seal), row.seal_key)
+    packed = {name: value for name, value in values.items() if name in type(row).PAYLOADS}
+    names = sealed_rows.seal_again(row, protection, **values)
+    contents = {name: codec.unpack(data) for name, data in packed.items() if data}
+    # The database lets a decision be changed only where its record is there.
+    note_row(row, record, old, contents, protection)
+    type(row)._base_manager.filter(pk=row.pk).update(**{name: getattr(row, name) for name in names})
+
+
+def note_row(
+    row: Any, record: ErasureRecord, old: tuple[bytes, str], contents: dict[str, bytes], protection: Protection
+) -> None:
+    """Write down a row with its old seal, its new one, and the hashes of what stands in it now."""
+    said = ErasedRow(
+        record=record,
+        run=record.run,
+        table=row._meta.db_table,
+        row=str(row.pk),
+        old_seal=old[0],
+        old_key=old[1],
+        new_seal=bytes(row.seal),
+        new_key=row.seal_key,
+        contents={name: protection.digest(data) for name, data in contents.items()},
+        at=timezone.now(),
+    )
+    sealed_rows.seal(said, sealed_rows.PLAIN)
+    said.save(force_insert=True)
+
+
+def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None = None) -> Iterator[Batch]:
+    """The checkpoints of a run, the newest first: so what is left can be folded, and what is not erased yet too."""
+    while True:
+        replaced: list[tuple[Checkpoint, str, bytes]] = []
+        with transaction.atomic():
+            run = locked_run.lock_run(record.run)
+            rows = Checkpoint.objects.filter(run=run.id).order_by("-seq")
+            page = list((rows if after is None else rows.filter(seq__lt=after))[:CHECKPOINTS])
+            for row in _not_yet(page, record):
+                replaced += _erase_checkpoint(row, record, eraser, protection_of(run))
+        for row, column, kept in replaced:
+            payloads.delete_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+        if page:
+            after = page[-1].seq
+            yield Batch(len(page), after)
+        if len(page) < CHECKPOINTS:
+            return
+
+
+def _erase_checkpoint(
+    row: Checkpoint, record: ErasureRecord, eraser: Eraser, protection: Protection
+) -> list[tuple[Checkpoint, str, bytes]]:
+    """Gives what a backend keeps of it no longer, to be deleted after the commit. New bytes are put before the row
+    points to them; where that is cut off they are swept.
+    """
+    sealed_rows.verify_row(row, protection)
+    parts = {name: data for name in ("change", "snapshot") if (data := reader.bytes_of(row, name, protection))}
+    for name, data in parts.items():
+        reader.require_hashed(row, data, protection, begins=name == "snapshot")
+    left = {name: canonical.encode(_left(row, name, data, eraser)) for name, data in parts.items()}
+    left = {name: data for name, data in left.items() if data != parts[name]}
+    if not left:
+        return []
+    was = {name: bytes(getattr(row, name)) for name in left}
+    old, columns = (bytes(row.seal or b""), row.seal_key), _put(row, left, protection)
+    row.stored_size += sum(len(columns[name]) - len(was[name]) for name in columns)
+    names = sealed_rows.seal_again(row, protection)
+    note_row(row, record, old, left, protection)
+    values = {name: getattr(row, name) for name in names} | columns | {"stored_size": row.stored_size}
+    Checkpoint.objects.filter(id=row.id).update(**values)
+    elsewhere = row.backend != payloads.DATABASE
+    return [(row, name, kept) for name, kept in was.items()] if elsewhere else []
+
+
+def _left(row: Checkpoint, column: str, data: bytes, eraser: Eraser) -> Any:
+    if column == "snapshot":
+        return erased_document(canonical.loads(data), eraser)
+    before = reader.document_at(row.parent) if eraser.counts and row.parent is not None else None
+    return erased_change(canonical.loads(data), before, eraser)
+
+
+def _put(row: Checkpoint, left: dict[str, bytes], protection: Protection) -> dict[str, bytes]:
+    columns = {}
+    for name, data in left.items():
+        locked = sealed_rows.encrypted(row, name, codec.pack(data), protection)
+        where = payloads.name_of(row.run_id, row.id, name)
+        columns[name] = payloads.put_payload(row.backend, where, locked, under=uuid4().hex)
+    return columns
+
+
+def erase_run_row(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
+    """What the locked row of a run says of its values: input, error, progress, label, facts."""
+    given = run_row.input_of(run)
+    left = eraser.input(given)
+    protection = protection_of(run)
+    packed = {"input": pack_json(left)} if left != given else {}
+    for column in ("error", "progress"):
+        value = sealed_columns.read_value(run, column)
+        if value is not None and (kept := eraser.texts(value)) != value:
+            packed[column] = pack_json(kept)
+    values: dict[str, Any] = {name: sealed_rows.encrypted(run, name, data, protection) for name, data in packed.items()}
+    values |= _shown_left(run, record, eraser)
+    if not values:
+        return
+    if not ErasedRow.objects.filter(record=record, table=run._meta.db_table, row=str(run.id)).exists():
+        contents = {name: codec.unpack(data) for name, data in packed.items() if name == "input"}
+        note_row(run, record, (bytes(run.seal or b""), run.seal_key), contents, protection)
+    Run.objects.filter(id=run.id).update(**values)
+
+
+def _shown_left(run: Run, record: ErasureRecord, eraser: Eraser) -> dict[str, Any]:
+    """Label and facts: of all values nothing, which lists tell from the run's own name."""
+    if not record.paths:
+        return {"label": "", "facts": {}}
+    return {"label": eraser.text(run.label), "facts": {name: eraser.text(text) for name, text in run.facts.items()}}

@@ -1,0 +1,143 @@
+"""What an erasure would do, before anything is done: where values are, which runs inherited them, what stands against
+it. Reads only.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from checkpoints import verification
+from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.core.state_paths import StatePath, parsed_path
+from checkpoints.core.status import ENDS
+from checkpoints.erasure.places import PLACES
+from checkpoints.erasure.state_words import texts_in, values_at
+from checkpoints.erasure.sweeps import SWEEPS
+from checkpoints.models import Checkpoint, ErasureRecord, Run, RunLine
+from checkpoints.models.run_line import Travel
+from orchestrator.engine.errors import Erased, InvalidValue, TamperedRow, UnknownThing, WrongStatus
+from orchestrator.engine.frozen import frozen
+
+MOST_PATHS = 100
+CHILD = "child"
+NOTHING_LEFT = (Erased, UnknownThing)
+"""Why nothing is to be erased of a run that inherited values: it is done, or they are not there any more."""
+
+Held = Callable[[Iterable[UUID]], set[UUID]]
+"""Which of these runs are under a legal hold."""
+
+
+@frozen
+class Inherited:
+    """A run that came of another one, and so has values of it: a fork, a replay, or a child."""
+
+    run: Run
+    how: str
+
+    def json(self, *, erased: bool) -> dict[str, Any]:
+        return {"run": str(self.run.id), "key": self.run.key, "how": self.how, "erased": erased}
+
+
+@frozen
+class ErasurePlan:
+    """What would be erased of a run: `counts` are rows by place, `inherited` the runs that have values of it, `words`
+    the texts that stand at the paths now.
+    """
+
+    run: Run
+    paths: tuple[StatePath, ...]
+    counts: dict[str, int]
+    inherited: tuple[Inherited, ...]
+    words: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """For machines; never a value."""
+        return {
+            "run": str(self.run.id),
+            "key": self.run.key,
+            "paths": [str(path) for path in self.paths],
+            "rows": self.counts,
+            "inherited": [one.json(erased=False) for one in self.inherited],
+        }
+
+
+def plan_erasure(run_id: UUID | str, *, paths: Sequence[str] | None = None, held: Held) -> ErasurePlan:
+    """What an erasure of these paths of a run (None: of all its values) would do now.
+
+    Raises `UnknownThing` (run, or a path that is nowhere in it), `InvalidValue`, `WrongStatus` (it can still go on, is
+    replayed now, or is held), `Erased` (it is so already), `TamperedRow`, `WrongKey`.
+    """
+    wanted = checked_paths(paths)
+    run = Run.objects.filter(id=uuid_of(run_id, "run")).first()
+    if run is None:
+        raise unknown_thing("run", run_id)
+    require_erasable(run, held)
+    if going_on(run.id) is None:
+        require_sound(run)
+    found = values_at(run, wanted) if wanted else {}
+    for path, values in found.items():
+        if not values:
+            raise UnknownThing(f"nothing stands at {path} in run {run.key}", run=str(run.id), path=str(path))
+    words = sorted({text for values in found.values() for value in values for text in texts_in(value)})
+    return ErasurePlan(run, wanted, _counts(run), inherited_of(run), tuple(words))
+
+
+def checked_paths(paths: Any) -> tuple[StatePath, ...]:
+    """The paths that texts write; none for None. Raises `InvalidValue`."""
+    if paths is None:
+        return ()
+    if isinstance(paths, str) or not isinstance(paths, Sequence) or not 1 <= len(paths) <= MOST_PATHS:
+        raise InvalidValue(f"paths is a list of 1 to {MOST_PATHS} paths, as applicant.name", path="paths")
+    found = tuple(dict.fromkeys(parsed_path(path) for path in paths))
+    if any("diagnostics" in path.partitions for path in found):
+        raise InvalidValue("diagnostics are notes of the engine; no value stands there", path="paths")
+    return found
+
+
+def require_erasable(run: Run, held: Held) -> None:
+    """Raise where a run must stay as it is now. Asked again under its lock."""
+    if run.status not in ENDS:
+        message = f"run {run.key} is {run.status} and can still go on; cancel it first"
+        raise WrongStatus(message, run=str(run.id), status=run.status)
+    if held([run.id]):
+        raise WrongStatus(f"run {run.key} is under a legal hold", run=str(run.id), status=run.status, hold=True)
+    replaying = RunLine.objects.filter(departure_run=run.id, travel=Travel.REPLAY).exclude(run__status__in=ENDS)
+    if (key := replaying.values_list("run__key", flat=True).first()) is not None:
+        message = f"replay {key} reads what run {run.key} recorded, and has not ended; cancel it first"
+        raise WrongStatus(message, run=str(run.id), status=run.status)
+    if ErasureRecord.objects.filter(run=run.id, paths=[]).exclude(ended_at=None).exists():
+        raise Erased(f"all values of run {run.key} were erased already", run=str(run.id))
+
+
+def require_sound(run: Run) -> None:
+    """Raise where a run does not verify: to seal it anew would cover that up."""
+    for fault in verification.verify_run(run.id, most=1):
+        message = f"run {run.key} does not verify, so nothing is erased: {fault.reason}"
+        raise TamperedRow(message, run=str(run.id), row=fault.what)
+
+
+def going_on(run: UUID) -> ErasureRecord | None:
+    """The erasure of a run that was begun and has not ended."""
+    return ErasureRecord.objects.filter(run=run, ended_at=None).order_by("at", "id").first()
+
+
+def inherited_of(run: Run) -> tuple[Inherited, ...]:
+    """The runs that came of a run, and what came of these: each once, whatever became of them. Two queries a level."""
+    found: dict[UUID, Inherited] = {}
+    level = {run.id}
+    while level:
+        lines = RunLine.objects.filter(departure_run__in=level, number=1).exclude(run__in=level)
+        next_ = {line.run_id: str(line.travel) for line in lines.only("run", "travel")}
+        children = Run.objects.filter(parent_run__in=level).values_list("id", flat=True)
+        next_ |= dict.fromkeys(children, CHILD)
+        rows = Run.objects.in_bulk([one for one in next_ if one not in found and one != run.id])
+        found |= {one: Inherited(row, next_[one]) for one, row in rows.items()}
+        level = set(rows)
+    return tuple(sorted(found.values(), key=lambda one: one.run.id))
+
+
+def _counts(run: Run) -> dict[str, int]:
+    counts = {Run._meta.db_table: 1, Checkpoint._meta.db_table: Checkpoint.objects.filter(run=run.id).count()}
+    counts |= {place.model._meta.db_table: place.rows(run.id).count() for place in PLACES}
+    counts |= {sweep.name: sweep.count(run) for sweep in SWEEPS}
+    return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,99 @@
+"""What is erased outside the sealed rows of a run: uploaded files, texts of jobs, answers that are kept. Each sweep may
+be begun again at any moment and finds what is left to do. Other floors add theirs when they are ready.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.core.files.storage import default_storage
+
+from checkpoints import payloads, uploads
+from checkpoints.core.eraser import Eraser
+from checkpoints.core.tombstone import TEXT
+from checkpoints.models import ErasureRecord, Job, Run, Upload
+from checkpoints.payloads.orphans import orphans_among
+from checkpoints.sealing import sealed_columns
+from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frozen import frozen
+
+BATCH = 500
+_INPUT = ("id", "input", "encrypted", "hash_key")
+
+
+@frozen
+class Sweep:
+    """A place outside sealed rows. `count` is what the plan tells; `erase` does it, in transactions of its own."""
+
+    name: str
+    count: Callable[[Run], int]
+    erase: Callable[[Run, ErasureRecord, Eraser], None]
+
+
+def _references(run: Run) -> list[dict[str, Any]]:
+    return uploads.refs_in(sealed_columns.read_value(run, "input"))
+
+
+def _erase_files(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
+    """Delete the files that are named nowhere any more; those that another run names stay, and the record says so."""
+    given = sealed_columns.read_value(run, "input")
+    kept = {one["file"] for one in uploads.refs_in(eraser.input(given))}
+    for one in Upload.objects.filter(id__in=[ref["file"] for ref in uploads.refs_in(given) if ref["file"] not in kept]):
+        if _is_named_elsewhere(one, run.id):
+            record.kept_files = sorted({*record.kept_files, str(one.id)})
+            continue
+        Upload.objects.filter(id=one.id).update(name=TEXT)
+        default_storage.delete(one.stored_as)
+
+
+def _is_named_elsewhere(upload: Upload, run: UUID) -> bool:
+    """Whether the input of another run that is not being erased names a file."""
+    going = ErasureRecord.objects.filter(ended_at=None, paths=[]).values("run")
+    others = Run.objects.filter(created_at__gte=upload.at).exclude(id=run).exclude(id__in=going).only(*_INPUT)
+    return any(_names(other, str(upload.id)) for other in others.iterator(chunk_size=BATCH))
+
+
+def _names(run: Run, file: str) -> bool:
+    try:
+        return any(ref["file"] == file for ref in _references(run))
+    except CountersignError:
+        return True  # nobody can tell, so it stays
+
+
+def _erase_jobs(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
+    for job in Job.objects.filter(run=run.id).exclude(error=""):
+        Job.objects.filter(id=job.id).update(error=eraser.text(job.error))
+
+
+def erase_orphans(run: Run) -> None:
+    """Delete what payload backends keep of a run and no row points to: what stood there before, and what a worker put
+    that never committed. Nobody commits to a run that has ended.
+    """
+    for backend in payloads.backends().values():
+        if backend.in_row:
+            continue
+        batch: list[str] = []
+        for name in _named(backend, run.id):
+            batch.append(name)
+            if len(batch) == BATCH:
+                _delete(backend, batch)
+                batch = []
+        _delete(backend, batch)
+
+
+def _named(backend: payloads.PayloadBackend, run: UUID) -> Iterator[str]:
+    latest = datetime.max.replace(tzinfo=UTC)
+    return (name for name in backend.names(before=latest) if name.startswith(f"{run}/"))
+
+
+def _delete(backend: payloads.PayloadBackend, names: list[str]) -> None:
+    for name in orphans_among(names):
+        backend.delete(name, b"")
+
+
+SWEEPS: list[Sweep] = [
+    Sweep("uploaded files", lambda run: len(_references(run)), _erase_files),
+    Sweep("jobs", lambda run: Job.objects.filter(run=run.id).exclude(error="").count(), _erase_jobs),
+]
+"""In the order in which they are done: files are found by an input that still names them."""

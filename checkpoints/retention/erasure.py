@@ -1,0 +1,33 @@
+"""Erasure as retention knows it: what is under a legal hold is not erased."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from checkpoints import erasure
+from checkpoints.erasure import ErasurePlan
+from checkpoints.models import ErasureRecord
+from checkpoints.retention.holds import is_held
+
+
+def erase(
+    run_id: UUID | str,
+    paths: Sequence[str] | None = None,
+    forks: bool = False,
+    reason: str = "",
+    *,
+    by: Any = None,
+) -> ErasureRecord:
+    """Replace these paths of a run's state, or (None) all its values, by tombstones wherever they are kept; with
+    `forks` also in the runs that inherited them. Gives the signed record of it. `by` None is the system.
+
+    Raises, having changed nothing, `UnknownThing` (no such run, or nothing at a path), `InvalidValue`, `WrongStatus`
+    (a run can still go on, or is under a legal hold), `Erased` (all of it was erased already), `TamperedRow`,
+    `WrongKey`. Cut off by a crash it is gone on with by a worker, or by the same call.
+    """
+    return erasure.erase(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
+
+
+def plan_erasure(run_id: UUID | str, paths: Sequence[str] | None = None) -> ErasurePlan:
+    """What `erase` would do, and which runs inherited the values; nothing is written. Raises as it does."""
+    return erasure.plan_erasure(run_id, paths=paths, held=is_held)
