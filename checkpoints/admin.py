@@ -6,9 +6,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import BinaryField, Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -137,6 +138,35 @@ class RunAdmin(ReadOnlyRows):
     list_display = ("key", "graph", "status", "at_node", "superstep", "created_at")
     list_filter = ("status", "graph")
     search_fields = ("key", "label")
+    actions = ("erase",)
+
+    def has_erase_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("checkpoints.manage_retention"))
+
+    @admin.action(description="Erase values", permissions=["erase"])
+    def erase(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
+        """Lead to the page that says what would be erased, and where the run's key is typed: one run at a time."""
+        keys = list(queryset.values_list("id", flat=True)[:2])
+        if len(keys) == 1:
+            return redirect("erase", keys[0])
+        self.message_user(request, "Choose one run: each is looked at before it is erased.", messages.WARNING)
+        return None
+
+
+@admin.register(models.ErasureRecord)
+class ErasureRecordAdmin(ReadOnlyRows):
+    """What was erased of runs, by whom, when and why."""
+
+    list_display = ("run", "by_name", "at", "ended_at", "rows", "paths")
+    search_fields = ("=run",)
+
+
+@admin.register(models.ErasedRow)
+class ErasedRowAdmin(ReadOnlyRows):
+    """Rows of which something was erased, with their seals before and after."""
+
+    list_display = ("record_id", "table", "row", "at")
+    search_fields = ("=run", "=row")
 
 
 @admin.register(models.Checkpoint)

@@ -13,7 +13,8 @@ from django.contrib.contenttypes.management import create_contenttypes
 from django.db.models import Q
 
 _ROWS = (
-    "checkpoints.view_auditline", "checkpoints.view_checkpoint", "checkpoints.view_graphversion",
+    "checkpoints.view_auditline", "checkpoints.view_checkpoint", "checkpoints.view_erasedrow",
+    "checkpoints.view_erasurerecord", "checkpoints.view_graphversion",
     "checkpoints.view_lateresult", "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord",
     "checkpoints.view_memorytrace", "checkpoints.view_pendingwrite", "checkpoints.view_runevent",
     "checkpoints.view_runline", "checkpoints.view_taskresult", "checkpoints.view_upload", "checkpoints.view_worker",

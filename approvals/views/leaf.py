@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, json_text, label_of, said_of_rest
 from orchestrator.engine.canonical import encode
 
@@ -25,7 +26,9 @@ class _Absent:
 ABSENT: Any = _Absent()
 NOTHING = {"null": "not set", "text": "empty text", "list": "empty list", "object": "no fields", "absent": "not there"}
 REMOVED = "removed"
-_WORDS = frozenset({*NOTHING.values(), REMOVED, "yes", "no", "true", "false", "null", "none", "nil", "undefined", "—"})
+ERASED = "erased"
+_TOLD = {*NOTHING.values(), REMOVED, ERASED}
+_WORDS = frozenset({*_TOLD, "yes", "no", "true", "false", "null", "none", "nil", "undefined", "—"})
 _MISTAKABLE = re.compile(r"""[+\-−]?[\d.,'_]*\d[\d.,'_]*(e[+-]?\d+)?%?|[\[{"].*""", re.IGNORECASE | re.DOTALL)
 
 
@@ -50,6 +53,8 @@ def leaf_of(value: Any, *, longest: int = LONGEST) -> Leaf:
     """The value as a reader sees it."""
     if value is None or value is ABSENT or value == "" or value == [] or value == {}:
         return Leaf("nothing", NOTHING[_kind_of(value)])
+    if is_tombstone(value):
+        return Leaf("nothing", ERASED)
     if isinstance(value, bool):
         return Leaf("truth", "yes" if value else "no")
     if isinstance(value, str):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from checkpoints.core.tombstone import is_tombstone
 from orchestrator.engine.ops import same
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
@@ -30,9 +31,10 @@ class Difference:
 def differences(before: Any, after: Any, *, path: Path = ()) -> Iterator[Difference]:
     """The places where `after` differs from `before`: keys in sorted order, lists by index.
 
-    Objects and lists are entered; anything else that differs is one difference, a change of type included.
+    Objects and lists are entered; anything else that differs is one difference, a change of type included, and what
+    was erased.
     """
-    if isinstance(before, dict) and isinstance(after, dict):
+    if isinstance(before, dict) and isinstance(after, dict) and not (is_tombstone(before) or is_tombstone(after)):
         yield from _of_objects(before, after, path)
     elif isinstance(before, list) and isinstance(after, list):
         yield from _of_lists(before, after, path)

@@ -149,7 +149,7 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
             continue
         for batch in erased_batches.erase_rows(place, record, eraser, after if number == at else None):
             done += batch.rows
-            yield Step(done, note=place.model._meta.verbose_name_plural, place=(number, batch.after))
+            yield Step(done, note=place.model._meta.db_table, place=(number, batch.after))
     last = len(PLACES)
     for batch in erased_batches.erase_checkpoints(record, eraser, after if at == last else None):
         done += batch.rows

@@ -12,7 +12,7 @@ from django.utils import timezone
 from checkpoints import payloads
 from checkpoints.core import codec
 from checkpoints.core.eraser import Eraser, erased_change, erased_document
-from checkpoints.erasure.places import Place, Values
+from checkpoints.erasure.places import FIRST_LINE, Place, Values
 from checkpoints.ledger import locked_run, reader
 from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Run
 from checkpoints.sealing import run_row, sealed_columns, sealed_rows
@@ -163,7 +163,8 @@ def _put(row: Checkpoint, left: dict[str, bytes], protection: Protection) -> dic
 
 
 def erase_run_row(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """What the locked row of a run says of its values: input, error, progress, label, facts."""
+    """What the locked row of a run, and the first line of its log, say of its values: input, error, label, facts."""
+    _erase_page(list(FIRST_LINE.rows(run.id)), record, protection_of(run), lambda row: FIRST_LINE.left(row, eraser))
     given = run_row.input_of(run)
     left = eraser.input(given)
     protection = protection_of(run)
@@ -186,4 +187,4 @@ def _shown_left(run: Run, record: ErasureRecord, eraser: Eraser) -> dict[str, An
     """Label and facts: of all values nothing, which lists tell from the run's own name."""
     if not record.paths:
         return {"label": "", "facts": {}}
-    return {"label": eraser.text(run.label), "facts": {name: eraser.text(text) for name, text in run.facts.items()}}
+    return {"label": eraser.text(run.label), "facts": eraser.texts(run.facts)}

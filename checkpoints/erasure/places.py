@@ -113,6 +113,7 @@ KEPT_FACTS = frozenset({
     "writes",
 })  # fmt: skip
 """What lines of a log say by id, name, number, time or hash. All else that they say may hold a value, and is erased."""
+STARTED = "run_started"
 _CODES = frozenset({"no_record", "other_input"})
 
 
@@ -134,6 +135,8 @@ PLACES: list[Place] = [
     Place(MemoryRecord, lambda run: MemoryRecord.objects.filter(run=run), _of_record),
     Place(MemoryTrace, lambda run: MemoryTrace.objects.filter(run=run), _of_trace),
     Place(RunLine, lambda run: RunLine.objects.filter(run=run), _of_line),
-    Place(RunEvent, lambda run: RunEvent.objects.filter(run=run), _of_event),
+    Place(RunEvent, lambda run: RunEvent.objects.filter(run=run).exclude(type=STARTED), _of_event),
 ]
-"""The tables of floor 1, but for the run's own row and its checkpoints, which come last."""
+"""The tables of floor 1, but for the run's checkpoints and its own row, which come last."""
+FIRST_LINE = Place(RunEvent, lambda run: RunEvent.objects.filter(run=run, type=STARTED), _of_event)
+"""Erased with the run's own row, for both say label and facts, and are compared."""

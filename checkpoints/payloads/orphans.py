@@ -35,7 +35,7 @@ class SweepResult:
     deleted: int
 
 
-def deleteorphans_among(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[SweepResult]:
+def delete_orphans(*, now: datetime | None = None, done: Mapping[str, int] | None = None) -> Iterator[SweepResult]:
     """Delete what no row points to, in each backend outside the rows. Gives how far it has got, batch by batch.
 
     Only names that begin with a run and a checkpoint are ours to judge; others are left alone. `done` says how many

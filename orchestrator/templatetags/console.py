@@ -15,6 +15,7 @@ from approvals import inbox, permissions
 from approvals.views.inbox import name_of_node
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
+from checkpoints.models import ErasureRecord
 from checkpoints.queue import workers
 from orchestrator.display import labels, tape
 from orchestrator.runs.labels import display_error, progress_of
@@ -246,6 +247,12 @@ def area_rows(value: Any) -> int:
     """How high an area should be for its text."""
     text = str(value or "")
     return min(24, max(3, text.count("\n") + len(text) // 90 + 2))
+
+
+@register.inclusion_tag("orchestrator/_erased.html")
+def erased_note(run: Any) -> dict[str, Any]:
+    """What was erased of a run, by whom and when; nothing for other runs. One query where something was."""
+    return {"records": ErasureRecord.objects.filter(run=run.id) if run and run.erasure else ()}
 
 
 @register.simple_tag

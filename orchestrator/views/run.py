@@ -176,7 +176,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
         "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
         "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
         "may_settle": may_settle,
-        "may_steer": may_steer,
+        "may_steer": may_steer and run.erasure is None,
         "may_cancel": may_steer and can_be_cancelled(run),
         "cancelled": cancelled(run),
         "begins_at": run.due_at if run.status == Status.QUEUED and run.due_at and run.due_at > timezone.now() else None,

@@ -6,9 +6,11 @@ from typing import Any
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views.edit_script import Steps, shared_start
 from approvals.views.inbox import name_of, names_of
+from approvals.views.leaf import ERASED
 from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.diff import ADDED, CHANGED, REMOVED
+from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import fault_of
@@ -96,7 +98,11 @@ def _first_difference(before: Any, after: Any) -> int:
 
 
 def compact(value: Any, start: int = 0) -> str:
-    """A value as one line of JSON; of a long one a part from `start` on, with its length and fingerprint."""
+    """A value as one line of JSON; of a long one a part from `start` on, with its length and fingerprint. What was
+    erased is called so, without the quotes of a text.
+    """
+    if is_tombstone(value):
+        return ERASED
     data = encode(value)
     if len(data) <= ONE_LINE:
         return json_text(value)
@@ -110,16 +116,18 @@ def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str
     parts = []
     for name in PARTITIONS:
         value = timeline.input_of(checkpoint.run) if name == "input" else snapshot[name]
-        rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) else []
-        parts.append({"name": name, "rows": rows, "size": sum(row["size"] for row in rows)})
+        erased = is_tombstone(value)
+        rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) and not erased else []
+        parts.append({"name": name, "rows": rows, "erased": erased, "size": sum(row["size"] for row in rows)})
     order = ("scratch", "artifacts", "input", "diagnostics")
     return {"parts": sorted(parts, key=lambda part: order.index(part["name"])), "count": None}
 
 
 def _leaf(key: str, value: Any) -> dict[str, Any]:
-    data = encode(value)
-    long = len(data) > LONG or isinstance(value, dict)
-    return {"key": key, "long": long, "text": _cut(value) if long else json_text(value), "size": len(data)}
+    data, erased = encode(value), is_tombstone(value)
+    long = not erased and (len(data) > LONG or isinstance(value, dict))
+    text = ERASED if erased else _cut(value) if long else json_text(value)
+    return {"key": key, "long": long, "erased": erased, "text": text, "size": len(data)}
 
 
 def _cut(value: Any) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.core.files.storage import default_storage
 
-from approvals import drafts, reviews
-from approvals.models import ApprovalRequest
+from approvals import reviews
 from checkpoints import uploads
+from checkpoints.core import codec
 from checkpoints.core.status import Status
 from checkpoints.models import LateResult, Run
 from orchestrator import runs
@@ -21,7 +21,7 @@ from tests.support.secret_claim import BATCH, broken, marked
 
 
 def whole_story(people: cast.People, **fields: Any) -> Run:
-    """Start with a file, a gate with an edit, a failure, an unknown outcome with a late result, settling, the end."""
+    """A start, a gate with an edit, a failure, an unknown outcome with a late result, settling, the end."""
     people.reviewer.groups.add(Group.objects.get_or_create(name="claims")[0])
     given = {"number": "7", "person": marked("input"), "branch": marked("fact"), **fields}
     run = runs.start("secret_claim", given, by=people.starter)
@@ -54,7 +54,8 @@ def _decide(run: Run, people: cast.People) -> None:
 
 def marks_in(data: bytes) -> set[str]:
     """The places whose marks stand in these bytes, plain or packed."""
-    return {name.decode() for name in re.findall(rf"mark-{BATCH}-([a-z]+)-end".encode(), data)}
+    # A search keeps bare words.
+    return {name.decode() for name in re.findall(rf"mark[- ]{BATCH}[- ]([a-z]+)[- ]end".encode(), data)}
 
 
 def everything() -> bytes:
@@ -69,8 +70,6 @@ def _files() -> list[Path]:
 
 
 def _unpacked(data: bytes) -> bytes:
-    from checkpoints.core import codec
-
     try:
         return codec.unpack(data)
     except ValueError:
@@ -80,6 +79,3 @@ def _unpacked(data: bytes) -> bytes:
 def upload(text: str, by: Any) -> dict[str, Any]:
     """A file with this text, as an input names it."""
     return uploads.save_upload(BytesIO(text.encode()), name=f"{marked('filename')}.txt", by=by)
-
-
-__all__ = ["ApprovalRequest", "drafts"]

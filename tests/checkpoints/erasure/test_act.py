@@ -1,18 +1,325 @@
-"""Erasing a run: nothing of a person is found any more, and everything still verifies."""
+"""Erasing a run: nothing of a person is found any more, everything verifies, and a crash costs nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import connection
+from django.utils import timezone
 
-from checkpoints import retention, verification
-from tests.support import cast, erasures, secret_claim
+from approvals.models import Decision
+from checkpoints import retention, timeline, verification
+from checkpoints.core.status import Status
+from checkpoints.core.tombstone import TEXT, is_tombstone
+from checkpoints.erasure import erased_batches
+from checkpoints.models import (
+    AuditLine,
+    Checkpoint,
+    ErasedRow,
+    ErasureRecord,
+    Job,
+    MemoryTrace,
+    Run,
+    RunEvent,
+    TaskResult,
+    Upload,
+)
+from checkpoints.models.job import JobStatus
+from checkpoints.sealing.sealed_columns import pack_json, read_value
+from orchestrator import runs
+from orchestrator.engine.errors import Erased, InvalidValue, TamperedRow, UnknownThing, WrongStatus
+from tests.support import cast, erasures, run_actions, secret_claim
+from tests.support.forging import rewrite, tamper
+from tests.support.full_installation import a_full_run
+from tests.support.secret_claim import marked
+from tests.support.table_contents import contents
 
 pytestmark = pytest.mark.django_db(transaction=True)
+READABLE = {"fact", "label"}
 
 
-def test_after_an_erasure_no_value_of_the_run_is_found_anywhere(people: cast.People) -> None:
-    secret_claim.registered(encrypted=False)
+@pytest.fixture
+def run(people: cast.People, tmp_path: Path) -> Run:
+    """A small run that has ended, with a row in every table."""
+    return a_full_run(tmp_path, people.reviewer)
+
+
+def faults(run: Run) -> list[str]:
+    return [fault.reason for fault in verification.verify_run(run.id)]
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_after_an_erasure_no_value_of_the_run_is_found_anywhere(
+    people: cast.People, configure: Any, settings: Any, tmp_path: Path, encrypted: bool
+) -> None:
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(tmp_path)}},
+    }
+    if encrypted:
+        configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=encrypted)
     run = erasures.whole_story(people)
-    print(sorted(erasures.marks_in(erasures.everything())))
-    assert verification.verify_run(run.id) == []
+    before = erasures.marks_in(erasures.everything())
+    assert before >= (READABLE if encrypted else {"input", "state", "write", "edit", "letter", "late", "title", "fact"})
     record = retention.erase(run.id, reason="asked to be forgotten", by=people.steward)
     assert erasures.marks_in(erasures.everything()) == set()
-    assert [fault.reason for fault in verification.verify_run(run.id)] == []
+    assert faults(run) == []
+    assert (record.by_name, record.reason, record.ended_at is not None) == ("stella", "asked to be forgotten", True)
+    assert record.rows == ErasedRow.objects.filter(record=record).count() > 20
+
+
+def test_an_erased_run_is_read_and_says_who_decided_what(run: Run, people: cast.People) -> None:
+    said = list(Decision.objects.filter(run=run.id).values_list("verdict", "by_name", "channel", "seen_hash", "at"))
+    hashes = list(Checkpoint.objects.filter(run=run.id).values_list("id", "content_hash", "change_hash"))
+    log = list(RunEvent.objects.filter(run=run.id).order_by("seq").values_list("type", "hash", "actor"))
+    retention.erase(run.id, by=people.steward)
+    for row in timeline.list_checkpoints(run.id):
+        state = timeline.state_at(row.id)
+        values = [value for part in ("scratch", "artifacts") for value in state[part].values()]
+        assert all(value is None or is_tombstone(value) for value in values)
+    assert said == list(
+        Decision.objects.filter(run=run.id).values_list("verdict", "by_name", "channel", "seen_hash", "at")
+    )
+    assert hashes == list(Checkpoint.objects.filter(run=run.id).values_list("id", "content_hash", "change_hash"))
+    after = list(RunEvent.objects.filter(run=run.id).order_by("seq").values_list("type", "hash", "actor"))
+    assert (after[:-1], after[-1][0]) == (log, "erased")
+    line = AuditLine.objects.get(kind="run_erased")
+    assert (line.run, line.actor_name) == (run.id, "stella")
+
+
+def test_nothing_begins_at_a_checkpoint_of_an_erased_run(run: Run, people: cast.People) -> None:
+    retention.erase(run.id, by=people.steward)
+    before = contents()
+    for act in (
+        lambda: runs.fork(f"{run.key}:at-1", by=people.starter),
+        lambda: runs.replay(f"{run.key}:at-1", by=people.starter),
+        lambda: runs.rewind(run.id, f"{run.key}:at-1", by=people.starter),
+        lambda: runs.plan(f"{run.key}:at-1"),
+        lambda: retention.erase(run.id, by=people.steward),
+    ):
+        with pytest.raises(Erased):
+            act()
+    assert contents() == before
+
+
+def test_what_cannot_be_erased_is_refused_by_name_and_nothing_is_changed(
+    run: Run, people: cast.People, tmp_path: Path
+) -> None:
+    live = run_actions.start("gated", tmp_path, by=people.starter)
+    assert live.status == Status.PAUSED
+    held = retention.hold(run.id, "a lawsuit", by=people.steward)
+    before = contents()
+    for wanted, error in (((live.id,), WrongStatus), ((run.id,), WrongStatus)):
+        with pytest.raises(error):
+            retention.erase(*wanted, by=people.steward)
+    assert contents() == before
+    retention.release_hold(held.id, by=people.steward)
+    before = contents()
+    paths: list[tuple[Any, type[Exception]]] = [
+        (["payout.nobody"], UnknownThing),
+        (["nothing.there"], UnknownThing),
+        (["payout.."], InvalidValue),
+        ([], InvalidValue),
+        ("payout", InvalidValue),
+        ([7], InvalidValue),
+        (["diagnostics.nodes"], InvalidValue),
+    ]
+    for given, refusal in paths:
+        with pytest.raises(refusal):
+            retention.erase(run.id, given, by=people.steward)
+    with pytest.raises(UnknownThing):
+        retention.erase("01a20375-2ef5-7e6f-835d-4878671b73ec", by=people.steward)
+    assert contents() == before
+
+
+def test_a_run_that_does_not_verify_is_not_sealed_anew(run: Run, people: cast.People) -> None:
+    tamper(TaskResult.objects.filter(run=run).first(), output=pack_json({"writes": []}))
+    before = contents()
+    with pytest.raises(TamperedRow):
+        retention.erase(run.id, by=people.steward)
+    assert contents() == before
+
+
+def test_a_tombstone_that_no_record_tells_of_is_named(run: Run, people: cast.People, tmp_path: Path) -> None:
+    retention.erase(run.id, by=people.steward)
+    other = a_full_run(tmp_path, people.reviewer)
+    told = ErasedRow.objects.filter(run=run.id).first()
+    assert told is not None
+    row = Checkpoint.objects.get(run=other, seq=1)
+    tamper(row, change=bytes(Checkpoint.objects.get(run=run, seq=1).change))
+    assert any(str(row.id) in one for one in faults(other))
+    digest = other_digest(row)
+    ErasedRow.objects.create(
+        record=told.record, run=other.id, table=told.table, row=str(row.id), contents={"change": digest},
+        at=told.at, seal=told.seal, seal_key=told.seal_key,
+    )  # fmt: skip
+    assert any(str(row.id) in one for one in faults(other)), "a forged row of a record says nothing"
+
+
+def other_digest(row: Checkpoint) -> str:
+    from checkpoints.ledger import reader
+    from orchestrator.engine import canonical
+
+    return canonical.digest(reader.bytes_of(Checkpoint.objects.get(id=row.id), "change"))
+
+
+def test_what_was_erased_does_not_come_back_unnoticed(run: Run, people: cast.People) -> None:
+    was = {model: {row.pk: row for row in model._base_manager.filter(run=run.id)} for model in (TaskResult, Checkpoint)}
+    retention.erase(run.id, by=people.steward)
+    for model, rows in was.items():
+        row = next(row for row in rows.values() if ErasedRow.objects.filter(row=str(row.pk)).exists())
+        now = model._base_manager.get(pk=row.pk)
+        columns = ("change", "snapshot") if model is Checkpoint else ("output", "error", "seal", "seal_key")
+        left = {name: getattr(now, name) for name in columns}
+        rewrite(now, **{name: getattr(row, name) for name in columns})
+        assert faults(run), model
+        rewrite(now, **left)
+        assert faults(run) == [], model
+
+
+@contextmanager
+def cut_at(number: int) -> Iterator[None]:
+    """The connection breaks at its statement of this number."""
+    left = [number]
+
+    def count(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
+        left[0] -= 1
+        if left[0] <= 0:
+            raise KeyboardInterrupt
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(count):
+        yield
+
+
+def test_an_erasure_that_is_killed_at_any_statement_goes_on(
+    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erased_batches, "BATCH", 2)
+    monkeypatch.setattr(erased_batches, "CHECKPOINTS", 1)
+    for number in range(20, 2000, 7):
+        Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+        try:
+            with cut_at(number):
+                retention.erase(run.id, reason="forgotten", by=people.steward)
+            break
+        except KeyboardInterrupt:
+            assert faults(run) == []
+            for row in timeline.list_checkpoints(run.id):
+                timeline.state_at(row.id)
+    assert number > 100
+    assert faults(run) == []
+    assert ErasureRecord.objects.filter(run=run.id).count() == 1
+    assert b"A-1" not in b"".join(bytes(pk) for pk in Run.objects.values_list("input", flat=True))
+
+
+def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(run: Run, people: cast.People) -> None:
+    from orchestrator.jobs import kinds
+
+    with cut_at(120), pytest.raises(KeyboardInterrupt):
+        retention.erase(run.id, by=people.steward)
+    Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == JobStatus.DONE
+    record = ErasureRecord.objects.get(run=run.id)
+    assert record.ended_at is not None
+    assert faults(run) == []
+
+
+def test_runs_that_inherited_values_are_named_and_load_as_before(run: Run, people: cast.People) -> None:
+    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
+    runs.cancel(fork.id, by=people.starter)
+    before = [timeline.state_at(row.id) for row in timeline.list_checkpoints(fork.id)]
+    record = retention.erase(run.id, by=people.steward)
+    told = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": False}
+    assert record.inherited == [told]
+    assert [timeline.state_at(row.id) for row in timeline.list_checkpoints(fork.id)] == before
+    assert (faults(run), faults(fork)) == ([], [])
+
+
+def test_runs_that_inherited_values_are_erased_too_if_that_is_asked(run: Run, people: cast.People) -> None:
+    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
+    with pytest.raises(WrongStatus):
+        retention.erase(run.id, forks=True, by=people.steward)
+    assert not ErasureRecord.objects.exists()
+    runs.cancel(fork.id, by=people.starter)
+    record = retention.erase(run.id, forks=True, by=people.steward)
+    assert [one["erased"] for one in record.inherited] == [True]
+    for one in (run, fork):
+        assert faults(one) == []
+        state = timeline.state_at(timeline.list_checkpoints(one.id)[0].id)
+        assert all(value is None or is_tombstone(value) for value in state["scratch"].values())
+
+
+def test_a_run_is_not_erased_while_a_replay_reads_it(run: Run, people: cast.People) -> None:
+    replay = runs.replay(f"{run.key}:at-1", by=people.starter)
+    with pytest.raises(WrongStatus, match=replay.key):
+        retention.erase(run.id, by=people.steward)
+    runs.advance(replay.id)
+    retention.erase(run.id, by=people.steward)
+    assert faults(replay) == []
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_path_is_erased_wherever_its_value_occurs_and_nothing_else(
+    people: cast.People, configure: Any, encrypted: bool
+) -> None:
+    if encrypted:
+        configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=encrypted)
+    run = erasures.whole_story(people)
+    retention.erase(run.id, ["payout.memo", "input.person", "notes[0]"], by=people.steward)
+    assert faults(run) == []
+    state = timeline.state_at(timeline.list_checkpoints(run.id)[0].id)
+    assert state["scratch"]["payout"]["to"] == "Ada"
+    assert is_tombstone(state["scratch"]["payout"]["memo"])
+    assert (is_tombstone(state["scratch"]["notes"][0]), state["scratch"]["notes"][1]) == (True, marked("node"))
+    assert state["scratch"]["letter"] == marked("letter")
+    assert is_tombstone(read_value(Run.objects.get(id=run.id), "input")["person"])
+    gone = {marked(place) for place in ("edit", "write", "input", "state")}
+    if not encrypted:
+        left = erasures.marks_in(erasures.everything())
+        assert left.isdisjoint({"edit", "write", "input", "state"})
+        assert left >= {"letter", "node", "late", "fact", "title"}
+    for row in Decision.objects.filter(run=run.id):
+        for column in Decision.PAYLOADS:
+            assert not any(text in str(read_value(row, column)) for text in gone)
+    with pytest.raises(Erased):
+        runs.fork(f"{run.key}:at-1", by=people.starter)
+    retention.erase(run.id, by=people.steward)
+    assert faults(run) == []
+    assert erasures.marks_in(erasures.everything()) == set()
+
+
+def test_a_file_goes_with_the_last_run_that_names_it(people: cast.People, settings: Any, tmp_path: Path) -> None:
+    from tests.support import claims
+
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(tmp_path)}},
+    }
+    made = claims.with_a_file("erased_file", required=True)
+    with claims.registered(made):
+        ref = erasures.upload(marked("file"), people.starter)
+        first, second = (runs.start(made.name, {"letter": ref}, by=people.starter) for _ in "ab")
+        for run in (first, second):
+            runs.cancel(run.id, by=people.starter)
+        record = retention.erase(first.id, by=people.steward)
+        assert record.kept_files == [ref["file"]]
+        assert faults(second) == []
+        retention.erase(second.id, by=people.steward)
+        assert (faults(first), faults(second)) == ([], [])
+    assert erasures.marks_in(erasures.everything()) == set()
+    assert Upload.objects.get().name == TEXT
+
+
+def test_memory_that_a_run_wrote_is_found_by_no_word_of_it(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    run = erasures.whole_story(people)
+    words = marked("memory").replace("-", " ")
+    assert words in MemoryTrace.objects.get(run=run.id).text
+    retention.erase(run.id, by=people.steward)
+    assert words not in MemoryTrace.objects.get(run=run.id).text

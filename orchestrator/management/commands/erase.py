@@ -1,0 +1,105 @@
+"""`manage.py erase [RUN...] [--fact NAME=VALUE]`: replace the values of runs by tombstones."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connection
+
+from approvals import permissions
+from checkpoints import retention
+from checkpoints.core.visible_text import visible_text
+from checkpoints.models import ErasureRecord, Run
+from orchestrator import runs
+from orchestrator.engine.errors import CountersignError
+from orchestrator.management import command_line
+
+
+class Command(command_line.DatabaseCommand):
+    """Each run is erased or refused by itself; it ends with 1 where one was refused."""
+
+    help = "Replace the values of runs, or those at paths of their state, by tombstones wherever they are kept."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", nargs="*", help="id or key")
+        parser.add_argument("--fact", metavar="NAME=VALUE", help="every run with this indexed fact")
+        parser.add_argument("--path", action="append", dest="paths", metavar="PATH", help="as applicant.name; again")
+        parser.add_argument("--forks", action="store_true", help="also the runs that inherited the values")
+        parser.add_argument("--reason", default="", help="why; stays in the record, so it names nobody")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would be erased, and where")
+        command_line.add_by(parser)
+        command_line.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        by = command_line.person(options["by"])
+        if by is not None and not permissions.may(by, "manage_retention"):
+            raise CommandError(f"{by.get_username()} may not erase: that needs the right to manage retention")
+        with command_line.one_clear_line():
+            found = [*(runs.get(one) for one in options["run"]), *_with_fact(options["fact"])]
+        if not found:
+            raise CommandError("name a run, or a --fact that a run has")
+        refused = 0
+        for run in {run.id: run for run in found}.values():
+            try:
+                self._say(self._one(run, options, by), options)
+            except CountersignError as error:
+                refused += 1
+                self.stderr.write(visible_text(f"{run.key}: {error.message} [{error.code}]"))
+        if refused:
+            raise CommandError(f"{refused} of {len(found)} runs were not erased")
+
+    def _one(self, run: Run, options: dict[str, Any], by: Any) -> dict[str, Any]:
+        if options["dry_run"]:
+            return retention.plan_erasure(run.id, options["paths"]).json()
+        run.refresh_from_db()
+        if run.erasure is not None and options["forks"] and _is_erased(run):
+            return _told(ErasureRecord.objects.get(id=run.erasure), run)
+        record = retention.erase(run.id, options["paths"], options["forks"], options["reason"], by=by)
+        return _told(record, run)
+
+    def _say(self, told: dict[str, Any], options: dict[str, Any]) -> None:
+        if options["as_json"]:
+            self.stdout.write(json.dumps(told, ensure_ascii=False))
+            return
+        rows = told["rows"]
+        counts = ", ".join(f"{name} {n}" for name, n in rows.items()) if isinstance(rows, dict) else f"{rows} rows"
+        self.stdout.write(visible_text(f"{told['key']}: {'would erase' if options['dry_run'] else 'erased'} {counts}"))
+        for one in told["inherited"]:
+            what = "erased too" if one["erased"] else "NOT erased"
+            self.stdout.write(visible_text(f"  {one['how']} {one['key']} has values of it: {what}"))
+
+
+def _with_fact(text: str | None) -> Iterator[Run]:
+    """The runs with this fact, the oldest first. Facts are texts. Raises `CommandError`."""
+    if text is None:
+        return
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise CommandError("--fact is NAME=VALUE, as the run's page shows them")
+    rows = Run.objects.filter(facts__contains={name: value}) if _contains() else Run.objects.exclude(facts={})
+    for run in rows.order_by("created_at", "id").iterator():
+        if run.facts.get(name) == value:
+            yield run
+
+
+def _contains() -> bool:
+    return bool(connection.features.supports_json_field_contains)
+
+
+def _is_erased(run: Run) -> bool:
+    """Whether all of it was erased already, as that of a fork is with its origin."""
+    return ErasureRecord.objects.filter(run=run.id, paths=[]).exclude(ended_at=None).exists()
+
+
+def _told(record: ErasureRecord, run: Run) -> dict[str, Any]:
+    return {
+        "record": str(record.id),
+        "run": str(run.id),
+        "key": run.key,
+        "paths": record.paths,
+        "rows": record.rows,
+        "inherited": record.inherited,
+        "kept_files": record.kept_files,
+    }

@@ -1,0 +1,52 @@
+"""The page that erases the values of a run: what would go, which runs inherited it, and the name to be typed."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
+
+from approvals.views.page import may_post, render, single_fields, visible_run
+from checkpoints import retention
+from checkpoints.models import Run
+from orchestrator.engine.errors import REFUSALS, CountersignError
+
+MOST_REASON = 10_000
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()
+def erase_page(request: HttpRequest, ref: str) -> HttpResponse:
+    """What an erasure would do now; posted with the run's key typed, it is done. `paths` are lines of a text."""
+    run = visible_run(request.user, ref)
+    may = may_post(request, run, "manage_retention", refusal="refused_erase")
+    if request.method != "POST" or not may:
+        return _shown(request, run, may, status=403 if request.method == "POST" else 200)
+    if request.POST.get("confirm", "").strip() != run.key:
+        return _shown(request, run, may, status=422, message=f"Type {run.key} to confirm.")
+    try:
+        reason, forks = request.POST.get("reason", "").strip(), "forks" in request.POST
+        record = retention.erase(run.id, _paths(request), forks, reason, by=request.user)
+    except REFUSALS as error:
+        return _shown(request, run, may, status=422, message=f"{error.message}.")
+    messages.success(request, f"Erased: {record.rows} rows hold a tombstone now.")
+    return redirect("run", run.id)
+
+
+def _paths(request: HttpRequest) -> list[str] | None:
+    given = request.POST.get("paths", request.GET.get("paths", ""))
+    return [line.strip() for line in given.splitlines() if line.strip()] or None
+
+
+def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, message: str = "") -> HttpResponse:
+    context: dict[str, Any] = {"run": run, "may": may, "message": message, "paths": "\n".join(_paths(request) or [])}
+    context |= {"reason": request.POST.get("reason", "")[:MOST_REASON], "forks": "forks" in request.POST}
+    try:
+        # Of the whole run: a path that is refused is named above, and the rest of the page stands.
+        context["plan"] = retention.plan_erasure(run.id) if may else None
+    except CountersignError as error:
+        context["refused"] = f"{error.message}."
+    return render(request, "orchestrator/erase.html", context, section="runs", status=status)

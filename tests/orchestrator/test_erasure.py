@@ -1,0 +1,216 @@
+"""Erasing by API, page, command and admin; what is kept outside sealed rows; and what an erased run's pages say."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import CommandError, call_command
+from django.test import Client as Browser
+from django.urls import reverse
+
+from approvals.models import Receipt
+from checkpoints import retention, timeline, verification
+from checkpoints.models import AuditLine, ErasureRecord, Run
+from orchestrator import runs
+from orchestrator.models import IdempotencyRecord
+from tests.support import cast, erasures, run_actions, secret_claim
+from tests.support.api_people import Client
+from tests.support.full_installation import a_full_run
+from tests.support.secret_claim import marked
+from tests.support.table_contents import contents
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run(people: cast.People, tmp_path: Path) -> Run:
+    """A small run that has ended."""
+    return a_full_run(tmp_path, people.reviewer)
+
+
+@pytest.fixture
+def browse() -> Callable[[User], Browser]:
+    """A browser of somebody who is signed in."""
+
+    def open_for(user: User) -> Browser:
+        browser = Browser()
+        browser.force_login(user)
+        return browser
+
+    return open_for
+
+
+Browse = Callable[[User], Browser]
+
+
+def test_a_steward_erases_by_the_api_and_is_given_the_record(run: Run, people: cast.People) -> None:
+    stella = Client(people.steward)
+    plan = stella.post(f"runs/{run.id}/erase/", {"dry_run": True}).json()
+    assert plan["rows"]["checkpoints_checkpoint"] > 0
+    assert not ErasureRecord.objects.exists()
+    answer = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
+    assert answer.status_code == 200, answer.json()
+    record = answer.json()
+    assert (record["run"], record["by"], record["reason"], record["paths"]) == (str(run.id), "stella", "asked", [])
+    again = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
+    assert again.json() == record
+    assert stella.post(f"runs/{run.id}/erase/").status_code == 410
+    assert stella.post(f"checkpoints/{run.key}:at-1/fork/").json()["code"] == "erased"
+    assert stella.get(f"runs/{run.id}/").status_code == 200
+    assert verification.verify_run(run.id) == []
+
+
+def test_bad_input_is_refused_with_a_clear_answer_and_changes_nothing(
+    run: Run, people: cast.People, tmp_path: Path
+) -> None:
+    stella = Client(people.steward)
+    live = run_actions.start("gated", tmp_path, by=people.starter)
+    before = contents()
+    for path, body, status in (
+        (run.id, {"paths": ["payout.nobody"]}, 404),
+        (run.id, {"paths": ["payout.."]}, 422),
+        (run.id, {"paths": []}, 422),
+        (run.id, {"paths": "payout"}, 400),
+        (run.id, {"path": ["payout"]}, 400),
+        (run.id, {"reason": "x" * 10_001}, 400),
+        (live.id, {}, 409),
+        ("nowhere", {}, 404),
+    ):
+        answer = stella.post(f"runs/{path}/erase/", body)
+        assert answer.status_code == status, (body, answer.json())
+    assert contents() == before
+
+
+def test_only_who_manages_retention_erases(run: Run, people: cast.People, browse: Browse) -> None:
+    before = contents()
+    for user in (people.starter, people.auditor):
+        assert Client(user).post(f"runs/{run.id}/erase/").status_code == 403
+        answer = browse(user).post(reverse("erase", args=[run.id]), {"confirm": run.key})
+        assert answer.status_code == 403
+        with pytest.raises(CommandError, match="may not erase"):
+            call_command("erase", str(run.id), by=user.get_username())
+    assert Client(people.nobody).post(f"runs/{run.id}/erase/").status_code == 404
+    assert browse(people.nobody).get(reverse("erase", args=[run.id])).status_code == 404
+    assert AuditLine.objects.filter(kind="refused_erase", run=run.id).count() == 2
+    assert not ErasureRecord.objects.exists()
+    assert before != ""
+
+
+def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: cast.People, browse: Browse) -> None:
+    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
+    stella, url = browse(people.steward), reverse("erase", args=[run.id])
+    html = stella.get(url).content.decode()
+    assert "checkpoints_checkpoint" in html
+    assert str(fork.id) in html
+    for typed in ("", "yes", run.key.upper() + "x"):
+        assert stella.post(url, {"confirm": typed}).status_code == 422
+    assert not ErasureRecord.objects.exists()
+    answer = stella.post(url, {"confirm": run.key, "paths": "payout.nobody"})
+    assert answer.status_code == 422
+    assert "payout.nobody" in answer.content.decode()
+    assert not ErasureRecord.objects.exists()
+    answer = stella.post(url, {"confirm": run.key, "reason": "asked to be forgotten"})
+    assert (answer.status_code, answer.url) == (302, reverse("run", args=[run.id]))
+    assert ErasureRecord.objects.get().reason == "asked to be forgotten"
+
+
+def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
+    run: Run, people: cast.People, browse: Browse
+) -> None:
+    record = retention.erase(run.id, reason="asked to be forgotten", by=people.steward)
+    stella = browse(people.steward)
+    receipt = Receipt.objects.get(run=run.id)
+    pages = [reverse("run", args=[run.id]), reverse("review", args=[run.id])]
+    pages += [f"{pages[0]}?tab={tab}" for tab in ("state", "writes", "results", "events", "changed")]
+    pages += [f"{pages[0]}?at={row.seq}&tab=state" for row in timeline.list_checkpoints(run.id)]
+    for page in pages:
+        html = stella.get(page).content.decode()
+        assert "The values of this run were erased" in html, page
+        assert "by stella" in html
+        assert "asked to be forgotten" in html
+        assert str(record.id) in html
+        assert "cannot be opened" not in html
+    answer = browse(people.reviewer).get(reverse("receipt", args=[receipt.id]))
+    assert "were erased" in answer.content.decode()
+    html = stella.get(f"{pages[0]}?tab=state").content.decode()
+    assert '<span class="nil">erased</span>' in html
+    assert '"record"' not in html
+    assert "Fork from" not in html
+    point = timeline.list_checkpoints(run.id)[0]
+    answer = stella.get(reverse("go_on", args=[point.id]), {"how": "fork"})
+    assert answer.status_code < 500
+    assert "were erased" in answer.content.decode()
+    for page in ("runs", "workers", "inbox"):
+        assert stella.get(reverse(page)).status_code == 200
+    assert stella.get(reverse("compare"), {"a": str(run.id), "b": str(run.id)}).status_code == 200
+    history = Client(people.steward).get(f"runs/{run.id}/history/", path="payout")
+    assert history.status_code == 200
+
+
+def test_the_admin_leads_to_the_page_for_one_run(run: Run, people: cast.People, browse: Browse) -> None:
+    people.steward.is_staff = True
+    people.steward.save()
+    stella, url = browse(people.steward), reverse("admin:checkpoints_run_changelist")
+    answer = stella.post(url, {"action": "erase", "_selected_action": [str(run.id)]})
+    assert (answer.status_code, answer.url) == (302, reverse("erase", args=[run.id]))
+    retention.erase(run.id, by=people.steward)
+    for model in ("erasurerecord", "erasedrow"):
+        assert stella.get(reverse(f"admin:checkpoints_{model}_changelist")).status_code == 200
+    assert stella.get(reverse("admin:checkpoints_run_change", args=[run.id])).status_code == 200
+
+
+def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    given = [{"branch": marked("fact")}, {"branch": marked("fact")}, {"branch": "other"}]
+    made = [runs.start("secret_claim", one, by=people.starter) for one in given]
+    for run in (made[0], made[2]):
+        runs.cancel(run.id, by=people.starter)
+    out, errors = StringIO(), StringIO()
+    options: dict[str, Any] = {"fact": f"Branch={marked('fact')}", "as_json": True, "stdout": out, "stderr": errors}
+    with pytest.raises(CommandError, match="1 of 2"):
+        call_command("erase", dry_run=True, **options)
+    assert not ErasureRecord.objects.exists()
+    runs.cancel(made[1].id, by=people.starter)
+    out.truncate(out.seek(0))
+    call_command("erase", reason="asked", **options)
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [one["run"] for one in told] == [str(made[0].id), str(made[1].id)]
+    assert Run.objects.get(id=made[2].id).facts == {"Branch": "other"}
+    assert "fact" not in erasures.marks_in(erasures.everything())
+    with pytest.raises(CommandError, match="name a run"):
+        call_command("erase", **options)
+    with pytest.raises(CommandError, match="NAME=VALUE"):
+        call_command("erase", fact="Branch")
+    with pytest.raises(CommandError, match="1 of 1"):
+        call_command("erase", str(made[0].id), stderr=errors)
+    assert "erased already" in errors.getvalue()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_answers_that_are_kept_and_the_admins_history_hold_nothing_of_an_erased_run(
+    people: cast.People, configure: Any, encrypted: bool
+) -> None:
+    if encrypted:
+        configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=encrypted)
+    olive = Client(people.starter)
+    body = {"graph": "secret_claim", "input": {"person": marked("input"), "branch": marked("fact")}}
+    run = Run.objects.get(id=olive.post("runs/", body, **{"Idempotency-Key": "a"}).json()["id"])
+    other = olive.post("runs/", {"graph": "secret_claim", "input": {}}, **{"Idempotency-Key": "b"}).json()
+    LogEntry.objects.create(
+        user=people.steward, content_type=ContentType.objects.get_for_model(Run), object_id=str(run.id),
+        object_repr=marked("label"), action_flag=CHANGE,
+    )  # fmt: skip
+    olive.post(f"runs/{run.id}/cancel/", {"reason": marked("why")}, **{"Idempotency-Key": "c"})
+    retention.erase(run.id, by=people.steward)
+    assert erasures.marks_in(erasures.everything()) == set()
+    again = olive.post("runs/", body, **{"Idempotency-Key": "a"})
+    assert (again.status_code, again.json()["code"]) == (410, "erased")
+    assert olive.post("runs/", {"graph": "secret_claim", "input": {}}, **{"Idempotency-Key": "b"}).json() == other
+    assert IdempotencyRecord.objects.count() == 3
