@@ -4,7 +4,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import checkpoints, comparisons, erasures, graphs, not_found, runs, schema, travel, uploads
+from orchestrator.api import checkpoints, comparisons, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
 
 v1 = [
@@ -22,7 +22,7 @@ v1 = [
     path("runs/<str:run>/replay-report/", mount(travel.ReplayReport), name="replay-report"),
     path("runs/<str:run>/rewind/", mount(travel.Rewind), name="rewind"),
     path("runs/<str:run>/cancel/", mount(runs.Cancel), name="cancel"),
-    path("runs/<str:run>/erase/", mount(erasures.Erase), name="erase"),
+    path("runs/<str:run>/erase/", mount(runs.Erase), name="erase"),
     path("runs/<str:run>/settle/", mount(runs.Settle), name="settle"),
     path("checkpoints/<str:checkpoint>/", mount(checkpoints.OneCheckpoint), name="checkpoint"),
     path("checkpoints/<str:checkpoint>/state/", mount(checkpoints.CheckpointState), name="checkpoint-state"),

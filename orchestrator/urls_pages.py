@@ -3,8 +3,9 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import cancel, compare, erase, graphs, home, run, runs, settle, start, workers
+from orchestrator.views import cancel, compare, graphs, home, run, runs, settle, start, workers
 from orchestrator.views.go_on.page import go_on_page
+from orchestrator.views.retention.erase import erase_page
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -17,7 +18,7 @@ urlpatterns = [
     path("runs/<str:ref>/", run.run_page, name="run"),
     path("runs/<str:ref>/resume/", run.resume_page, name="resume"),
     path("runs/<str:ref>/cancel/", cancel.cancel_page, name="cancel"),
-    path("runs/<str:ref>/erase/", erase.erase_page, name="erase"),
+    path("runs/<str:ref>/erase/", erase_page, name="erase"),
     path("runs/<str:ref>/settle/", settle.settle_page, name="settle"),
     path("checkpoints/<uuid:checkpoint>/go-on/", go_on_page, name="go_on"),
     path("compare/", compare.compare_page, name="compare"),

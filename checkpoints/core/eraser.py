@@ -79,6 +79,8 @@ class WholeEraser:
                 1,
             ):
                 return True
+            case ("open", "stored", "input"):
+                return True
             case ("frontier", "sends", _, 1, _) | ("frontier", "waiting", _, _, "sends", _, 1):
                 return True
         return False

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import Error, connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from checkpoints import audit_log
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.eraser import Eraser, PathEraser, WholeEraser
 from checkpoints.core.state_paths import parsed_path
+from checkpoints.db.free_pages import wipe_free_pages
 from checkpoints.erasure import erased_batches, plan
 from checkpoints.erasure.places import PLACES
 from checkpoints.erasure.plan import ErasurePlan, Held
@@ -156,7 +157,7 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
         yield Step(done, note="checkpoints", place=(last, batch.after))
     erase_orphans(run)
     _end(record, eraser)
-    compact()
+    wipe_free_pages()
 
 
 def eraser_of(record: ErasureRecord) -> Eraser:
@@ -193,15 +194,3 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
             "run_erased", actor=record.by, run=run.id, record=str(record.id), rows=rows, paths=len(record.paths),
             reason=record.reason,
         )  # fmt: skip
-
-
-def compact() -> None:
-    """On SQLite, write the file of the database anew: what was overwritten still stands in pages that are free."""
-    if connection.vendor != "sqlite" or connection.in_atomic_block:
-        return
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute("VACUUM")
-            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except Error:
-            raise

@@ -28,7 +28,7 @@ from checkpoints.payloads import PayloadBackend
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import registry
-from orchestrator.engine.errors import UnknownThing, WrongStatus
+from orchestrator.engine.errors import Erased, UnknownThing, WrongStatus
 from orchestrator.engine.patch import patched
 
 _UNREAD = ("change", "snapshot", "seal", "snapshot_seal")
@@ -124,10 +124,14 @@ class CheckpointStore:
         """A new run that begins with this checkpoint's state, patched: {partition: merge patch or operations}.
 
         It has no row until it is resumed. Raises `UnknownThing`, `InvalidValue` naming what does not fit the graph,
-        where that is registered here, and `SaveFailed`.
+        where that is registered here, `SaveFailed`, and `Erased`.
         """
         row = _found(checkpoint)
         own = Run.objects.filter(id=row.run_id).first()
+        if own is not None and own.erasure is not None:
+            raise Erased(
+                f"values of run {own.key} were erased, so nothing can begin at its checkpoints", run=str(own.id)
+            )
         document = _document(reader.range_of(row.id), own)
         origin = own or _origin(document)
         before = {name: document[name] for name in ("scratch", "artifacts")}

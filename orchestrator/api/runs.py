@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from approvals.api.base import LongPages, page_schema, paginate, person, read_body
 from approvals.permissions import visible_run, visible_runs
-from checkpoints import lines, timeline
+from checkpoints import lines, retention, timeline
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
@@ -18,6 +18,8 @@ from orchestrator import runs
 from orchestrator.api.serializers import (
     CancelBody,
     CheckpointLine,
+    EraseBody,
+    ErasureOut,
     EventOut,
     EventsQuery,
     RunLine,
@@ -153,3 +155,18 @@ class Settle(APIView):
             reason=body["reason"],
         )
         return Response(RunOut(settled).data)
+
+
+class Erase(APIView):
+    """Replace the values of a run by tombstones, for ever. For stewards."""
+
+    scopes = {"POST": "steer"}
+
+    @extend_schema(request=EraseBody, responses=ErasureOut)
+    def post(self, request: Request, run: str) -> Response:
+        body: dict[str, Any] = read_body(EraseBody, request.data)
+        found = visible_run(person(request), run)
+        require(person(request), "manage_retention")
+        if body.pop("dry_run"):
+            return Response(retention.plan_erasure(found.id, body["paths"]).json())
+        return Response(ErasureOut(retention.erase(found.id, **body, by=person(request))).data)

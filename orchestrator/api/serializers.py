@@ -8,7 +8,7 @@ from rest_framework import serializers
 from approvals.api.base import Body, FaultOut, Query, SealedOut
 from checkpoints import timeline
 from checkpoints.core.status import Status
-from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, ErasureRecord, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
@@ -39,6 +39,15 @@ class CancelBody(Body):
     """Why a run is cancelled."""
 
     reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")
+
+
+class EraseBody(Body):
+    """What is erased: all values of the run, or those at `paths`. With `dry_run` nothing is."""
+
+    paths = serializers.ListField(child=serializers.CharField(), required=False, allow_null=True, default=None)
+    forks = serializers.BooleanField(required=False, default=False, help_text="Also of runs that inherited values.")
+    reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")
+    dry_run = serializers.BooleanField(required=False, default=False)
 
 
 class SettleBody(Body):
@@ -279,3 +288,14 @@ class GraphOut(GraphLine):
     input_schema = serializers.DictField()
     state_schema = serializers.DictField()
     mermaid = serializers.CharField()
+
+
+class ErasureOut(serializers.ModelSerializer[ErasureRecord]):
+    """The record of an erasure; never a value. Of a dry run: `run`, `key`, `paths`, `rows` by place, `inherited`."""
+
+    by = serializers.CharField(source="by_name")
+
+    class Meta:
+        model = ErasureRecord
+        fields = ["id", "run", "by", "at", "reason", "paths", "inherited", "kept_files", "rows", "ended_at"]
+        read_only_fields = fields

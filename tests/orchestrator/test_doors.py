@@ -44,6 +44,7 @@ FORMS = {
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",
+    ":erase": "/runs/CLM-1/erase/",
     ":settle": "/runs/CLM-1/settle/",
     ":start": "/graphs/page_claim/start/",
     ":sign": "/reviews/CLM-1/sign/",

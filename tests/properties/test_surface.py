@@ -17,7 +17,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
 
 from approvals import reviews
-from checkpoints import timeline, uploads
+from checkpoints import retention, timeline, uploads
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import jobs
 from checkpoints.store import CheckpointStore
@@ -49,6 +49,8 @@ def _surface(
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
         "runs.cancel": (runs.cancel, here),
+        "retention.erase": (retention.erase, {**here, "reason": "r"}),
+        "retention.plan_erasure": (retention.plan_erasure, here),
         "runs.settle": (runs.settle, {**here, "task": "pay:1:0", "happened": True, "reason": "r"}),
         "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
         "reviews.sign": (reviews.sign, {**here, "decisions": [receipt_of], "by": by}),

@@ -24,6 +24,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import (
     REFUSALS,
     CountersignError,
+    Erased,
     IncompatibleGraph,
     InvalidValue,
     PayloadTooLarge,
@@ -50,6 +51,8 @@ def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
     except (IncompatibleGraph, UnknownThing) as error:
         text = f"{error.message}. Register that version again, or a migration; nothing was changed."
         return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
+    except Erased as error:
+        return error_page(request, "Nothing can begin here", f"{error.message}.", status=410)
     posted = request.POST.dict() if request.method == "POST" else {}
     try:
         draft = draft_of(point, request.user, posted, how=posted.get("how") or request.GET.get("how", ""))

@@ -1,33 +1,25 @@
 """Erasing a run: nothing of a person is found any more, everything verifies, and a crash costs nothing."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.utils import timezone
 
 from approvals.models import Decision
 from checkpoints import retention, timeline, verification
 from checkpoints.core.status import Status
 from checkpoints.core.tombstone import TEXT, is_tombstone
-from checkpoints.erasure import erased_batches
 from checkpoints.models import (
     AuditLine,
     Checkpoint,
     ErasedRow,
     ErasureRecord,
-    Job,
     MemoryTrace,
     Run,
     RunEvent,
     TaskResult,
     Upload,
 )
-from checkpoints.models.job import JobStatus
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
 from orchestrator.engine.errors import Erased, InvalidValue, TamperedRow, UnknownThing, WrongStatus
@@ -179,54 +171,6 @@ def test_what_was_erased_does_not_come_back_unnoticed(run: Run, people: cast.Peo
         assert faults(run), model
         rewrite(now, **left)
         assert faults(run) == [], model
-
-
-@contextmanager
-def cut_at(number: int) -> Iterator[None]:
-    """The connection breaks at its statement of this number."""
-    left = [number]
-
-    def count(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
-        left[0] -= 1
-        if left[0] <= 0:
-            raise KeyboardInterrupt
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(count):
-        yield
-
-
-def test_an_erasure_that_is_killed_at_any_statement_goes_on(
-    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(erased_batches, "BATCH", 2)
-    monkeypatch.setattr(erased_batches, "CHECKPOINTS", 1)
-    for number in range(20, 2000, 7):
-        Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
-        try:
-            with cut_at(number):
-                retention.erase(run.id, reason="forgotten", by=people.steward)
-            break
-        except KeyboardInterrupt:
-            assert faults(run) == []
-            for row in timeline.list_checkpoints(run.id):
-                timeline.state_at(row.id)
-    assert number > 100
-    assert faults(run) == []
-    assert ErasureRecord.objects.filter(run=run.id).count() == 1
-    assert b"A-1" not in b"".join(bytes(pk) for pk in Run.objects.values_list("input", flat=True))
-
-
-def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(run: Run, people: cast.People) -> None:
-    from orchestrator.jobs import kinds
-
-    with cut_at(120), pytest.raises(KeyboardInterrupt):
-        retention.erase(run.id, by=people.steward)
-    Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
-    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == JobStatus.DONE
-    record = ErasureRecord.objects.get(run=run.id)
-    assert record.ended_at is not None
-    assert faults(run) == []
 
 
 def test_runs_that_inherited_values_are_named_and_load_as_before(run: Run, people: cast.People) -> None:

@@ -1,0 +1,1 @@
+"""Pages about what is kept and what goes."""

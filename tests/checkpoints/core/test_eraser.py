@@ -1,0 +1,83 @@
+"""Erasing documents and changes: what is erased of the changes comes to what is erased of the state."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints.core.eraser import PathEraser, WholeEraser, erased_change, erased_document
+from checkpoints.core.state_paths import parsed_path
+from checkpoints.core.tombstone import TEXT, is_tombstone, tombstone
+from orchestrator.engine import ops
+
+WORDS = st.sampled_from(["Ada Marker", "Ada", "x", "a letter to Ada Marker", ""])
+LEAVES = st.one_of(WORDS, st.integers(0, 3), st.none(), st.booleans())
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+)
+STATES = st.fixed_dictionaries({"who": VALUES, "list": st.lists(VALUES, max_size=3)})
+
+
+def document(state: dict[str, Any]) -> dict[str, Any]:
+    frontier = {"sends": [["n", [state["who"]]]], "tokens": {"a>b": 1}, "errors": {}, "waiting": {}}
+    return {
+        "scratch": state,
+        "artifacts": {},
+        "diagnostics": {"warnings": [], "nodes": {"n": {"ms": 1}}},
+        "frontier": frontier,
+        "open": {},
+        "versions": {"who": 1},
+    }
+
+
+def both(one: dict[str, Any], other: dict[str, Any], eraser: Any) -> tuple[Any, Any]:
+    """The erased state, and what the erased change comes to on the erased state before."""
+    before, after = document(one), document(other)
+    op = ops.between(before, after)
+    change = erased_change([op] if op else [], before, eraser)
+    found = erased_document(before, eraser)
+    for each in change:
+        found = ops.apply(found, each)
+    return erased_document(after, eraser), found
+
+
+@given(STATES, STATES)
+def test_erased_changes_come_to_the_erased_state(one: dict[str, Any], other: dict[str, Any]) -> None:
+    wanted, found = both(one, other, WholeEraser("r"))
+    assert found == wanted
+    assert all(value is None or is_tombstone(value) for value in found["scratch"].values())
+    paths = [parsed_path(path) for path in ("who.a", "list[1]", "who.b.c")]
+    wanted, found = both(one, other, PathEraser("r", paths, ["Ada Marker", "Ada"]))
+    assert found == wanted
+    assert "Ada Marker" not in str(found)
+
+
+def test_names_numbers_and_tokens_stay_and_every_value_goes() -> None:
+    erased = erased_document(document({"who": "Ada", "list": [1]}), WholeEraser("r"))
+    assert erased["scratch"] == {"who": tombstone("r"), "list": tombstone("r")}
+    assert erased["frontier"] == {
+        "sends": [["n", [tombstone("r")]]], "tokens": {"a>b": 1}, "errors": {}, "waiting": {},
+    }  # fmt: skip
+    assert (erased["versions"], erased["diagnostics"]["nodes"]) == ({"who": 1}, {"n": {"ms": 1}})
+
+
+def test_what_an_open_superstep_keeps_goes_but_its_form() -> None:
+    output = {"writes": [{"channel": "who", "value": "Ada", "label": "for Ada"}], "goto": None, "sends": [["n", "Ada"]]}
+    open_ = {"results": {"n:1:0": {"output": output, "error": {"type": "E", "message": "Ada"}, "why": "Ada"}}}
+    erased = erased_document({"open": open_}, WholeEraser("r"))["open"]["results"]["n:1:0"]
+    assert erased["output"] == {
+        "writes": [{"channel": "who", "value": tombstone("r"), "label": TEXT}],
+        "goto": None,
+        "sends": [["n", tombstone("r")]],
+    }
+    assert (erased["error"], erased["why"]) == ({"type": "E", "message": TEXT}, TEXT)
+
+
+def test_a_word_is_erased_within_texts_and_a_short_one_at_its_path_alone() -> None:
+    eraser = PathEraser("r", [parsed_path("who.name")], ["Ada Marker", "DE"])
+    assert eraser.texts({"title": "Pay Ada Marker in DE"}) == {"title": f"Pay {TEXT} in DE"}
+    assert eraser.value("who", {"name": "DE", "land": "DE"}) == {"name": tombstone("r"), "land": "DE"}
+    assert eraser.input({"who": {"name": "x"}}) == {"who": {"name": "x"}}
+    assert PathEraser("r", [parsed_path("input.who.name")], []).input({"who": {"name": "x"}})["who"] == {
+        "name": tombstone("r")
+    }

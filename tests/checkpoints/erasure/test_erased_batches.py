@@ -1,0 +1,77 @@
+"""An erasure in batches: cut off anywhere it goes on, and at each moment everything verifies."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from checkpoints import retention, timeline, verification
+from checkpoints.erasure import erased_batches
+from checkpoints.models import ErasureRecord, Job, Run
+from checkpoints.models.job import JobStatus
+from orchestrator.jobs import kinds
+from tests.support import cast
+from tests.support.full_installation import a_full_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run(people: cast.People, tmp_path: Path) -> Run:
+    """A small run that has ended, with a row in every table."""
+    return a_full_run(tmp_path, people.reviewer)
+
+
+def faults(run: Run) -> list[str]:
+    return [fault.reason for fault in verification.verify_run(run.id)]
+
+
+@contextmanager
+def cut_at(number: int) -> Iterator[None]:
+    """The connection breaks at its statement of this number."""
+    left = [number]
+
+    def count(execute: Any, sql: str, params: Any, many: Any, context: Any) -> Any:
+        left[0] -= 1
+        if left[0] <= 0:
+            raise KeyboardInterrupt
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(count):
+        yield
+
+
+def test_an_erasure_that_is_killed_at_any_statement_goes_on(
+    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erased_batches, "BATCH", 2)
+    monkeypatch.setattr(erased_batches, "CHECKPOINTS", 1)
+    for number in range(20, 2000, 7):
+        Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+        try:
+            with cut_at(number):
+                retention.erase(run.id, reason="forgotten", by=people.steward)
+            break
+        except KeyboardInterrupt:
+            assert faults(run) == []
+            for row in timeline.list_checkpoints(run.id):
+                timeline.state_at(row.id)
+    assert number > 100
+    assert faults(run) == []
+    assert ErasureRecord.objects.filter(run=run.id).count() == 1
+    assert b"A-1" not in b"".join(bytes(pk) for pk in Run.objects.values_list("input", flat=True))
+
+
+def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(run: Run, people: cast.People) -> None:
+    with cut_at(120), pytest.raises(KeyboardInterrupt):
+        retention.erase(run.id, by=people.steward)
+    Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == JobStatus.DONE
+    record = ErasureRecord.objects.get(run=run.id)
+    assert record.ended_at is not None
+    assert faults(run) == []
