@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from checkpoints.core.keyring import KEY_BYTES, Keyring, derived
+from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, Keyring, derived
 
 _ABOVE_NOTHING = (
     "lease_seconds", "slice_seconds", "node_timeout", "poll_seconds", "workers", "api_failure_seconds",
@@ -125,8 +125,8 @@ def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:
 def _key(setting: str, name: Any, key: Any) -> bytes:
     """A key of 32 bytes: as bytes, or as text in base64."""
     where = f"COUNTERSIGN[{setting!r}][{name!r}]"
-    if not isinstance(name, str) or not 1 <= len(name) <= 40 or not name.isascii():
-        raise ImproperlyConfigured(f"{where}: the id of a key is 1 to 40 ASCII characters")
+    if not isinstance(name, str) or not 1 <= len(name) <= 40 or not name.isascii() or name.startswith(DATA_KEY):
+        raise ImproperlyConfigured(f"{where}: the id of a key is 1 to 40 ASCII characters, of which the first is no @")
     if isinstance(key, str):
         try:
             key = base64.b64decode(key, validate=True)

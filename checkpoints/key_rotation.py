@@ -1,4 +1,5 @@
-"""Rotation of encryption keys: every payload column that an older key encrypts is encrypted anew under the newest.
+"""Rotation of encryption keys: every payload column that an older key encrypts is encrypted anew under the newest. What
+a run's data key encrypts stays: the data key itself is such a column, and is wrapped anew.
 
 The command `rotate_keys` and its job call it. The content stays the same: no seal and no hash changes. There is no list
 of what is done: the rows say under which key they are, so a rotation that was cut off is simply begun again.
@@ -16,7 +17,7 @@ from django.db.models import BigIntegerField, BinaryField, F, Func, Model, Q, Qu
 
 from checkpoints import payloads
 from checkpoints.conf import keyring
-from checkpoints.core.keyring import ENCRYPTED, key_of
+from checkpoints.core.keyring import DATA_KEY, ENCRYPTED, key_of
 from checkpoints.db.pages import pages
 from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
@@ -92,13 +93,15 @@ def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
     begins: dict[str, Func] = {}
     for name in names:
         begins |= {f"{name}_form": _begin(name, 1), f"{name}_key": _begin(name, len(newest))}
-        old |= Q(**{f"{name}_form": ENCRYPTED}) & ~Q(**{f"{name}_key": newest})
+        begins[f"{name}_id"] = _begin(name, 1, at=3)
+        mine = Q(**{f"{name}_key": newest}) | Q(**{f"{name}_id": DATA_KEY.encode()})
+        old |= Q(**{f"{name}_form": ENCRYPTED}) & ~mine
     found: QuerySet[Any] = model._base_manager.alias(**begins).filter(old).order_by("pk")
     return found
 
 
-def _begin(column: str, length: int) -> Func:
-    return Func(F(column), Value(1), Value(length), function="SUBSTR", output_field=BinaryField())
+def _begin(column: str, length: int, at: int = 1) -> Func:
+    return Func(F(column), Value(at), Value(length), function="SUBSTR", output_field=BinaryField())
 
 
 def _pass(model: type[Model], names: tuple[str, ...], result: Rotated) -> Iterator[Rotated]:
@@ -155,7 +158,8 @@ def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
 
 def _old(stored: dict[str, bytes]) -> list[str]:
     newest = keyring().encrypter
-    return [name for name, kept in stored.items() if kept[:1] == ENCRYPTED and key_of(kept) != newest]
+    keys = {name: key_of(kept) for name, kept in stored.items() if kept[:1] == ENCRYPTED}
+    return [name for name, key in keys.items() if key != newest and not key.startswith(DATA_KEY)]
 
 
 def _count(row: Any, changed: int, result: Rotated) -> None:

@@ -26,6 +26,10 @@ KEY_BYTES = 32
 MARK_BYTES = 4
 NONCE_BYTES = 12
 TAG_BYTES = 16
+DATA_KEY = "@"
+"""How the id of a data key begins: of a key that encrypts one run's payloads, and is itself kept encrypted."""
+MOST_DATA_KEYS = 1000
+"""Data keys that a process keeps unwrapped."""
 
 
 def derived(secret: bytes, purpose: str) -> bytes:
@@ -70,9 +74,9 @@ class Keyring:
             key = self._hashers[key_id] = derived(self._key(key_id), "countersign hash")
         return hmac.digest(key, data, "sha256").hex()
 
-    def lock(self, data: bytes, name: bytes) -> bytes:
-        """The data encrypted under the newest key; it opens under the same `name` only."""
-        cipher, head = self._cipher(self.encrypter)
+    def lock(self, data: bytes, name: bytes, under: str = "") -> bytes:
+        """The data encrypted under the newest key, or the data key of this id; it opens under the same `name` only."""
+        cipher, head = self._cipher(under or self.encrypter)
         nonce = os.urandom(NONCE_BYTES)
         return head + nonce + cipher.encrypt(nonce, data, head + name)
 
@@ -91,11 +95,33 @@ class Keyring:
         """What encrypts under this key, and how all that it makes begins."""
         found = self._ciphers.get(key_id)
         if found is None:
-            key = self._key(key_id)
+            key = self.data_keys[key_id] if key_id in self.data_keys else self._key(key_id)
             mark = derived(key, "countersign mark")[:MARK_BYTES]
             head = ENCRYPTED + bytes([len(key_id)]) + key_id.encode() + mark
             found = self._ciphers[key_id] = AESGCM(key), head
         return found
+
+    def keep_data_key(self, key_id: str, key: bytes) -> None:
+        """Know a data key, unwrapped, as long as this ring stands and others do not push it out."""
+        while len(self.data_keys) >= MOST_DATA_KEYS:
+            self.forget_data_key(next(iter(self.data_keys)))
+        self.forget_data_key(key_id)
+        self.data_keys[key_id] = key
+
+    def forget_data_key(self, key_id: str) -> None:
+        """Know a data key no longer."""
+        self.data_keys.pop(key_id, None)
+        self._ciphers.pop(key_id, None)
+
+    @cached_property
+    def data_keys(self) -> dict[str, bytes]:
+        """The data keys that are known now, unwrapped, by their ids. They never leave the process."""
+        return {}
+
+    @cached_property
+    def data_keys_in_use(self) -> dict[str, bool]:
+        """Whether a data key encrypts, as far as that is known, by its id."""
+        return {}
 
     def _key(self, key_id: str) -> bytes:
         key = self.encryption.get(key_id)

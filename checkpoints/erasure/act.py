@@ -25,7 +25,7 @@ from checkpoints.models import ErasureRecord, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing import data_keys, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.erasures import KIND as LINE
@@ -102,6 +102,8 @@ def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, b
     sealed_rows.seal_and_encrypt([record], protection_of(run))
     record.save(force_insert=True)
     Run.objects.filter(id=run.id).update(erasure=record.id)
+    if not record.paths:
+        data_keys.retire_data_key(run.id)
     jobs.add_job(KIND, name=f"{KIND} {record.id}", run=run.id, record=str(record.id))
     return record
 
@@ -186,6 +188,8 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
         erased_batches.erase_run_row(run, record, eraser)
         rows, digest = rows_digest(record)
         ended: dict[str, Any] = {"rows": rows, "rows_hash": digest, "ended_at": timezone.now(), "words": b""}
+        if not record.paths:
+            data_keys.destroy_data_key(run.id)
         names = sealed_rows.seal_again(record, protection_of(run), **ended)
         ErasureRecord.objects.filter(id=record.id).update(**{name: getattr(record, name) for name in names})
         facts = {"record": str(record.id), "rows": rows, "rows_hash": digest}

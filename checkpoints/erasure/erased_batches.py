@@ -10,12 +10,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from checkpoints import payloads
+from checkpoints.conf import keyring
 from checkpoints.core import codec
 from checkpoints.core.eraser import Eraser, erased_change, erased_document
+from checkpoints.core.keyring import ENCRYPTED, key_of
 from checkpoints.erasure.places import FIRST_LINE, Place, Values
 from checkpoints.ledger import locked_run, reader
 from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Run
-from checkpoints.sealing import run_row, sealed_columns, sealed_rows
+from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import canonical
@@ -61,6 +63,21 @@ def _erase_page(
         sealed_rows.verify_row(row, own)
         if values := left(row):
             _seal_anew(row, values, record, own)
+        encrypt_anew(row)
+
+
+def encrypt_anew(row: Any) -> None:
+    """Encrypt what is left in a row under the key that encrypts it now, where another one did: a data key that is to be
+    destroyed takes nothing with it that stays. Neither seal nor content changes.
+    """
+    new = {}
+    for name in type(row).PAYLOADS:
+        kept = bytes(getattr(row, name) or b"")
+        if kept[:1] == ENCRYPTED and key_of(kept) != (data_keys.key_for(row) or keyring().encrypter):
+            plain = sealed_rows.decrypted(row, name)
+            new[name] = sealed_rows.encrypted(row, name, plain, Protection(encrypted=True))
+    if new:
+        type(row)._base_manager.filter(pk=row.pk).update(**new)
 
 
 def _not_yet(page: Sequence[Any], record: ErasureRecord) -> list[Any]:
@@ -132,7 +149,9 @@ def _erase_checkpoint(
     for name, data in parts.items():
         reader.require_hashed(row, data, protection, begins=name == "snapshot")
     left = {name: canonical.encode(_left(row, name, data, eraser)) for name, data in parts.items()}
-    left = {name: data for name, data in left.items() if data != parts[name]}
+    changed = {name: data for name, data in left.items() if data != parts[name]}
+    # What stays is encrypted anew, under another key than the one that will be destroyed.
+    left = left if protection.encrypted and not record.paths else changed
     if not left:
         return []
     was = {name: bytes(getattr(row, name)) for name in left}
@@ -181,6 +200,8 @@ def erase_run_row(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
         contents = {name: codec.unpack(data) for name, data in packed.items() if name == "input"}
         note_row(run, record, (bytes(run.seal or b""), run.seal_key), contents, protection)
     Run.objects.filter(id=run.id).update(**values)
+    run.refresh_from_db(fields=list(values))
+    encrypt_anew(run)
 
 
 def _shown_left(run: Run, record: ErasureRecord, eraser: Eraser) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from checkpoints.models.checkpoint import Source
 from checkpoints.models.run import TIES
 from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
-from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing import data_keys, run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.errors import StaleLease
 from orchestrator.engine.frozen import frozen
@@ -77,6 +77,7 @@ def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor:
         at = timezone.now()
         run.created_at = at
         run.input = pack_json(input_json)
+        data_keys.make_data_key(run)
         header, new = RunHeader.of(run), uuid7()
         checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
         change = checkpoint_rows.full_delta(checkpoint, header.protection)

@@ -23,7 +23,7 @@ from checkpoints.ledger.checkpoint_rows import Delta, NewCheckpoint, RunHeader
 from checkpoints.ledger.commit import first_events, insert_run
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.queue import notify
-from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing import data_keys, run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.frozen import frozen
 
@@ -65,6 +65,7 @@ def create_departed_run(
     """
     with transaction.atomic():
         at = timezone.now()
+        data_keys.make_data_key(run)
         run.created_at, run.input, run.status = at, pack_json(input_json), status
         run.superstep = new.checkpoint.superstep
         header, first = RunHeader.of(run), uuid7()

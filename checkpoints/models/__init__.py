@@ -11,6 +11,7 @@ from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.retention_policy import RetentionPolicy
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
+from checkpoints.models.run_key import RunKey
 from checkpoints.models.run_line import RunLine
 from checkpoints.models.task_result import LateResult, TaskResult
 from checkpoints.models.upload import Upload
@@ -19,5 +20,5 @@ from checkpoints.models.worker import Worker
 __all__ = [
     "AuditLine", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult", "LegalHold",
     "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent",
-    "RunLine", "TaskResult", "Upload", "Worker",
+    "RunKey", "RunLine", "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

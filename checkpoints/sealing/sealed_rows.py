@@ -19,6 +19,7 @@ from django.db.models import Model
 
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import ENCRYPTED
+from checkpoints.sealing import data_keys
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
@@ -144,7 +145,9 @@ def encrypt(row: Model, protection: Protection) -> None:
 
 def encrypted(row: Model, column: str, plain: bytes, protection: Protection) -> bytes:
     """What is kept of a payload column's plain bytes: the bytes, encrypted where the run is. What is empty stays so."""
-    return keyring().lock(plain, _name(row, column)) if plain and protection.encrypted else plain
+    if not (plain and protection.encrypted):
+        return plain
+    return keyring().lock(plain, _name(row, column), data_keys.key_for(row))
 
 
 def decrypted(row: Model, column: str, kept: bytes | None = None) -> bytes:
@@ -153,6 +156,7 @@ def decrypted(row: Model, column: str, kept: bytes | None = None) -> bytes:
     if kept[:1] != ENCRYPTED:
         return kept
     try:
+        data_keys.ensure_known(kept)
         return keyring().open(kept, _name(row, column))
     except CountersignError as error:
         what = name_of(row)

@@ -14,6 +14,7 @@ from checkpoints.core.keyring import ENCRYPTED, key_of
 from checkpoints.key_rotation import Rotated
 from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run
 from checkpoints.queue import jobs as job_queue
+from checkpoints.sealing import data_keys
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.jobs import kinds
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def one_key_at_first(configure: Any) -> None:
+def one_key_at_first(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of before they had keys of their own: of those that do, only these are wrapped anew."""
+    monkeypatch.setattr(data_keys, "make_data_key", lambda run: None)
     configure(**ONE_KEY)
     full.encrypted_gated()
 

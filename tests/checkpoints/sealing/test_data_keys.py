@@ -1,0 +1,117 @@
+"""A data key for each encrypted run: what it encrypts, how it is wrapped, and what is left when it is destroyed."""
+
+from typing import Any
+
+import pytest
+
+from approvals.models import Decision
+from checkpoints import key_rotation, retention, timeline, verification
+from checkpoints.conf import keyring
+from checkpoints.core.keyring import key_of
+from checkpoints.models import Checkpoint, MemoryTrace, Run, RunKey
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import runs
+from orchestrator.engine.errors import WrongKey
+from tests.support import cast, dump, erasures, secret_claim
+from tests.support.sealed_tables import run_sql
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run(people: cast.People, configure: Any) -> Run:
+    """An encrypted run with a row in most tables, that has ended."""
+    configure(**secret_claim.keys())
+    secret_claim.registered()
+    return erasures.whole_story(people)
+
+
+def keys_of_payloads() -> dict[str, set[str]]:
+    """Table -> the ids of the keys that encrypt its payloads."""
+    found: dict[str, set[str]] = {}
+    for table, _, data in dump.payloads():
+        if data:
+            found.setdefault(table, set()).add(key_of(data))
+    return found
+
+
+def forget() -> None:
+    """As a process that begins."""
+    keyring().data_keys.clear()
+    keyring().data_keys_in_use.clear()
+    keyring()._ciphers.clear()
+
+
+def test_the_payloads_of_a_run_are_under_its_own_key_and_that_is_under_the_rings(run: Run) -> None:
+    found = keys_of_payloads()
+    own = {f"@{run.id.hex}"}
+    assert found.pop("RunKey") == {keyring().encrypter}
+    assert found.pop("MemoryTrace") == {keyring().encrypter}, "memory belongs to no run"
+    assert {table: keys for table, keys in found.items() if keys != own} == {}
+    forget()
+    assert verification.verify_run(run.id) == []
+    assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]["letter"]
+
+
+def test_each_run_has_a_key_of_its_own_a_fork_too(run: Run, people: cast.People) -> None:
+    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
+    assert key_of(bytes(Run.objects.get(id=fork.id).input)) == f"@{fork.id.hex}"
+    keys = [keyring().open(bytes(row.wrapped), _name(row)) for row in RunKey.objects.all()]
+    assert (len(keys), len(set(keys))) == (2, 2)
+    runs.cancel(fork.id, by=people.starter)
+    assert verification.verify_run(fork.id) == []
+
+
+def _name(row: RunKey) -> bytes:
+    from checkpoints.sealing import sealed_rows
+
+    return sealed_rows._name(row, "wrapped")
+
+
+def test_a_rotation_wraps_the_key_anew_and_touches_no_payload_of_the_run(run: Run, configure: Any) -> None:
+    old = secret_claim.keys()["ENCRYPTION_KEYS"]
+    before = {row.id: bytes(row.change) for row in Checkpoint.objects.filter(run=run)}
+    configure(ENCRYPTION_KEYS={**old, "next": b"n" * 32})
+    assert key_rotation.behind().keys() == {"checkpoints_runkey", "checkpoints_memorytrace"}
+    for _ in key_rotation.rotate(result := key_rotation.Rotated()):
+        pass
+    assert (result.failed, key_rotation.behind()) == (0, {})
+    assert {row.id: bytes(row.change) for row in Checkpoint.objects.filter(run=run)} == before
+    assert key_of(bytes(RunKey.objects.get().wrapped)) == "next"
+    forget()
+    assert read_value(Run.objects.get(id=run.id), "input")["person"]
+
+
+def test_what_a_backup_kept_of_an_erased_run_opens_no_more(run: Run, people: cast.People) -> None:
+    backup = {row.pk: bytes(row.proposed_value) for row in Decision.objects.filter(run=run.id)}
+    input_ = bytes(run.input)
+    retention.erase(run.id, by=people.steward)
+    assert bytes(RunKey.objects.get().wrapped) == b""
+    assert f"@{run.id.hex}" not in {key for keys in keys_of_payloads().values() for key in keys}
+    forget()
+    assert verification.verify_run(run.id) == []
+    for row in Decision.objects.filter(run=run.id):
+        row.proposed_value = backup[row.pk]
+        with pytest.raises(WrongKey):
+            read_value(row, "proposed_value")
+    again = Run.objects.get(id=run.id)
+    again.input = input_
+    with pytest.raises(WrongKey):
+        read_value(again, "input")
+
+
+def test_a_run_that_began_without_a_key_of_its_own_opens_and_goes_on(run: Run, people: cast.People) -> None:
+    runs_before = Run.objects.count()
+    second = runs.start("secret_claim", {"person": "Ada"}, by=people.starter)
+    run_sql("DELETE FROM checkpoints_runkey WHERE id = %s", _stored(second))
+    forget()
+    with pytest.raises(WrongKey):
+        read_value(Run.objects.get(id=second.id), "input")
+    assert Run.objects.count() == runs_before + 1
+    assert MemoryTrace.objects.exists()
+
+
+def _stored(run: Run) -> Any:
+    from django.db import connection
+
+    return run.id.hex if connection.vendor == "sqlite" else run.id
