@@ -17,8 +17,8 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
     paths = {path.removeprefix("/api/v1/") for path in schema["paths"]}
     assert paths == {
         "graphs/", "graphs/{name}/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
-        "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/", "runs/{run}/erase/",
-        "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
+        "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
+        "runs/{run}/erase/", "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
         "checkpoints/{checkpoint}/diff/", "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
         "runs/{run}/align/",
         "checkpoints/{checkpoint}/plan/", "checkpoints/{checkpoint}/fork/",
