@@ -122,7 +122,7 @@ class PathEraser:
     def at(self, value: Any, where: Where) -> Any:
         """What stands at this place of a document."""
         if self.is_whole(where):
-            return self.mark
+            return None if value is None else self.mark
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
