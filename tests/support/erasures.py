@@ -5,6 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import zstandard
 from django.contrib.auth.models import Group
 from django.core.files.storage import default_storage
 
@@ -61,7 +62,7 @@ def marks_in(data: bytes) -> set[str]:
 def everything() -> bytes:
     """The database as bytes, every payload unpacked, and every file of the storage."""
     files = b"".join(path.read_bytes() for path in _files())
-    return dump.of_database() + b"".join(_unpacked(data) for _, _, data in dump.payloads()) + files
+    return dump.of_database() + b"".join(unpacked(data) for _, _, data in dump.payloads()) + files
 
 
 def _files() -> list[Path]:
@@ -69,10 +70,11 @@ def _files() -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def _unpacked(data: bytes) -> bytes:
+def unpacked(data: bytes) -> bytes:
+    """What a payload's bytes hold; themselves where they are not packed."""
     try:
         return codec.unpack(data)
-    except ValueError:
+    except (ValueError, zstandard.ZstdError):
         return data
 
 
