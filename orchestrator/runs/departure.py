@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Value
+
 from approvals.gates.guarded_channels import guard_of_each
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline
@@ -76,7 +78,7 @@ class Departure:
     @cached_property
     def stretches(self) -> list[Stretch]:
         """The way to it, through older lines and origins."""
-        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq)
+        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq, known=self.run)
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -130,29 +132,46 @@ def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
 
 
 def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]:
-    """What tasks of the point's run, or of a run that it comes from, did that is not on the way to the point; in the
-    order in which it was begun. Three queries a run. `fenced`: whoever works on the point's run is stopped by what is
-    planned, so an atomic write that is under way in it does not happen.
+    """What tasks of the point's run, or of a run that it comes from, did that is not on the way to the point: what the
+    journal tells, then what landed in memory, in the order in which it was begun. A query a run, and one where an
+    outcome says that nothing happened. `fenced`: whoever works on the point's run is stopped by what is planned, so an
+    atomic write that is under way in it does not happen.
     """
     found: list[Effect] = []
     for run in dict.fromkeys(one.run for one in point.stretches):
         way = lines.within([one for one in point.stretches if one.run == run])
-        found += _journaled(point.graph, run, way, fenced=fenced and run == point.run.id)
-        landed = MemoryLanding.objects.filter(run=run).exclude(way).order_by("id")
-        tasks = dict.fromkeys(landed.values_list("node", "visit", "index", "line"))
-        found += [Effect(Task(n, v, i), MEMORY, run, line, certain=True) for n, v, i, line in tasks]
+        rows = _acts_of(run, way)
+        found += _journaled(point.graph, rows, run, fenced=fenced and run == point.run.id)
+        tasks = dict.fromkeys((Task(n, v, i), line) for _, n, v, i, line, effect, _ in rows if effect == MEMORY)
+        found += [Effect(task, MEMORY, run, line, certain=True) for task, line in tasks]
     return found
 
 
-def _journaled(graph: Compiled, run: UUID, way: Any, *, fenced: bool) -> list[Effect]:
-    elsewhere = TaskResult.objects.filter(run=run).exclude(way, seq__isnull=False).order_by("id")
-    _require_not_done(run, elsewhere)
-    acted = elsewhere.exclude(outcome=Outcome.NOT_DONE)
+_Act = tuple[int, str, int, int, int, str, str]
+"""Id, node, visit, index, line, effect and outcome of a row."""
+
+
+def _acts_of(run: UUID, way: Any) -> list[_Act]:
+    """What the journal and memory have of a run elsewhere than on a way, by id, proven where it says that nothing
+    happened: it is what keeps an effect off the plan.
+    """
+    task = ("id", "node", "visit", "index", "line")
+    elsewhere = TaskResult.objects.filter(run=run).exclude(way, seq__isnull=False).order_by()
+    landed = MemoryLanding.objects.filter(run=run).exclude(way).order_by()
+    landed = landed.annotate(effect=Value(MEMORY), outcome=Value(Outcome.DONE.value))
+    columns = (*task, "effect", "outcome")
+    rows = sorted(elsewhere.values_list(*columns).union(landed.values_list(*columns), all=True))
+    if any(row[-1] == Outcome.NOT_DONE for row in rows):
+        _require_not_done(elsewhere)
+    return [row for row in rows if row[-1] != Outcome.NOT_DONE]
+
+
+def _journaled(graph: Compiled, rows: Sequence[_Act], run: UUID, *, fenced: bool) -> list[Effect]:
     found: dict[tuple[Task, int], Effect] = {}
-    for node, visit, index, line, effect, outcome in acted.values_list(
-        "node", "visit", "index", "line", "effect", "outcome"
-    ):
+    for _, node, visit, index, line, effect, outcome in rows:
         declared, certain = graph.nodes.get(node), outcome == Outcome.DONE
+        if effect == MEMORY:
+            continue
         if declared is not None and declared.atomic and (outcome == Outcome.FAILED or (fenced and not certain)):
             continue  # its transaction was rolled back, or will be
         key = Task(node, visit, index), line
@@ -161,8 +180,8 @@ def _journaled(graph: Compiled, run: UUID, way: Any, *, fenced: bool) -> list[Ef
     return list(found.values())
 
 
-def _require_not_done(run: UUID, rows: Any) -> None:
-    """What says that nothing happened must prove it: it is what keeps an effect off the plan."""
+def _require_not_done(rows: Any) -> None:
+    """What says that nothing happened must prove it."""
     own = [field.attname for field in TaskResult._meta.concrete_fields]
     said = rows.filter(outcome=Outcome.NOT_DONE).select_related("run")
     for row in said.only(*own, "run__encrypted", "run__hash_key"):
