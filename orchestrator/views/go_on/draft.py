@@ -27,6 +27,7 @@ from orchestrator.views.go_on.answer_choices import Answers, answer_choices
 from orchestrator.views.go_on.moved_patch import moved_patch
 from orchestrator.views.go_on.other_starts import AROUND, harmless_changes, starts_around
 from orchestrator.views.go_on.patch_form import PatchForm, Problem, fresh_form, mended_form, posted_form
+from orchestrator.views.go_on.patch_lines import Hit, PatchLine, hits, patch_lines
 from orchestrator.views.go_on.plan_lines import Allowable, PlanTold, allowables, plan_told
 from orchestrator.views.run_timeline import Column, name_of
 
@@ -52,6 +53,9 @@ WAYS = {
 }
 """Name, icon, and what it does, in a sentence and a half."""
 MOST_PROBLEMS = 10
+EVERYTHING = "*"
+"""What is reset where no path is."""
+LONGEST_WORD = 200
 
 
 @dataclass(slots=True)
@@ -74,6 +78,17 @@ class GoOnDraft:
     reason: str = ""
     message: str = ""
     fallen: list[Problem] = field(default_factory=list)
+    find: str = ""
+
+    @property
+    def lines(self) -> list[PatchLine]:
+        """What the patch changes, value by value."""
+        return patch_lines(self.point, self.patch or {})
+
+    @property
+    def found(self) -> list[Hit]:
+        """Where the word stands that is searched."""
+        return hits(self.point.state, self.find)
 
     @property
     def run(self) -> Run:
@@ -196,15 +211,20 @@ def draft_of(
 def _form_of(
     point: Departure, posted: Mapping[str, str], moved_from: Departure | None
 ) -> tuple[PatchForm, list[Problem]]:
-    """The form, and what of it fell away on the way from another point."""
+    """The form, and what of it fell away on the way from another point, or where one value or all are reset."""
     if not posted:
         return fresh_form(point), []
-    if moved_from is None:
+    if moved_from is None and not posted.get("reset"):
         return posted_form(point, posted), []
+    moved_from = moved_from or point
     typed = posted_form(moved_from, posted)
+    if posted.get("reset") == EVERYTHING:
+        form = fresh_form(point)
+        form.mode = typed.mode
+        return form, []
     patch, problems = _sound_part(moved_from, typed)
-    moved = moved_patch(moved_from, patch, point, mode=typed.mode)
-    return moved.form, [*problems, *moved.fallen]
+    moved = moved_patch(moved_from, patch, point, mode=typed.mode, leave_out=posted.get("reset", ""))
+    return moved.form, [*(one for one in problems if one.path != posted.get("reset")), *moved.fallen]
 
 
 def _sound_part(point: Departure, form: PatchForm) -> tuple[dict[str, Any], list[Problem]]:
@@ -262,6 +282,7 @@ def _mended(point: Departure, form: PatchForm, problems: Sequence[Problem], want
 
 def _read_words(draft: GoOnDraft, posted: Mapping[str, str]) -> None:
     """Name and reason, and what is wrong with them and with the answers."""
+    draft.find = posted.get("find", "").strip()[:LONGEST_WORD]
     draft.key, draft.reason = posted.get("key", "").strip()[: LONGEST_KEY + 1], posted.get("reason", "").strip()
     for one in draft.answers.wrong:
         draft.problems.append(Problem(f"answers.{one.key}", one.error))

@@ -27,12 +27,18 @@ class MovedPatch:
     fallen: list[Problem] = field(default_factory=list)
 
 
-def moved_patch(old: Departure, patch: Mapping[str, Any], point: Departure, *, mode: str) -> MovedPatch:
-    """The sound patch of one point laid over another, in the same editor, unless it changes what that one folds."""
+def moved_patch(
+    old: Departure, patch: Mapping[str, Any], point: Departure, *, mode: str, leave_out: str = ""
+) -> MovedPatch:
+    """The sound patch of one point laid over another, or over the same without the value of one path; in the same
+    editor, unless it changes what that one folds.
+    """
     after = {part: dict(point.state[part]) for part in PARTITIONS}
     fallen: list[Problem] = []
     kept: list[dict[str, Any]] = []
     for part, one in _changes(old.state, patched(old.state, patch)):
+        if leave_out == f"{part}.{written(one.path)}":
+            continue
         operation = _operation(one)
         why = _why_not(point, after, part, one.path, operation)
         if why:

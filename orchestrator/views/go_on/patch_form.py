@@ -57,12 +57,15 @@ class Folded:
 
 @dataclass(slots=True)
 class PatchForm:
-    """What was typed, or what there is to type over; `patch` is what it comes to."""
+    """What was typed, or what there is to type over; `patch` is what it comes to. `text` is the JSON that is typed,
+    `before` that of the point.
+    """
 
     mode: str = "form"
     drawn: dict[str, Control] = field(default_factory=dict)
     folded: list[Folded] = field(default_factory=list)
     text: str = ""
+    before: str = ""
     operations: str = "[]"
     patch: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -79,16 +82,18 @@ def fresh_form(point: Departure) -> PatchForm:
 
 def _form_over(point: Departure, state: State) -> PatchForm:
     shown = {part: dict[str, Any]() for part in PARTITIONS}
+    before = {part: dict[str, Any]() for part in PARTITIONS}
     form = PatchForm()
     for name, channel in point.graph.channels.items():
-        size = len(canonical.encode(point.state[channel.partition].get(name, channel.default)))
+        old = point.state[channel.partition].get(name, channel.default)
+        size = len(canonical.encode(old))
         value = state[channel.partition].get(name, channel.default)
         if size > FOLDED:
             form.folded.append(Folded(f"{channel.partition}.{name}", size))
         else:
-            shown[channel.partition][name] = value
+            shown[channel.partition][name], before[channel.partition][name] = value, old
             form.drawn[name] = _control(channel, value)
-    form.text = escaped(indented(shown))
+    form.text, form.before = escaped(indented(shown)), escaped(indented(before))
     return form
 
 
