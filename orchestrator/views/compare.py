@@ -1,6 +1,7 @@
 """The page on which two runs stand side by side: where they split, their checkpoints in pairs, what differs and why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -11,7 +12,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import permissions
-from approvals.views.page import opens_payloads, read_number, render, visible_run
+from approvals.views.page import opens_payloads, read_number, render
 from checkpoints import timeline
 from checkpoints.core.alignment import in_words
 from checkpoints.core.status import ENDS
@@ -21,12 +22,14 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.timeline import Alignment, RunDifference
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.views import run_details, run_lineage, run_timeline
+from orchestrator.views.compare_tabs import TABS, only_different, same_values, state_of_a
 
 COLUMNS = 60
 """Checkpoints of a run that are drawn."""
 CHOICES = 8
 """Runs that are offered to compare with."""
-LETTERS = ("A", "B")
+LETTERS = ("A", "B", "C")
+NUMBERS = {2: "Two", 3: "Three"}
 Facts = dict[str, Any]
 
 
@@ -34,17 +37,35 @@ Facts = dict[str, Any]
 @require_safe
 @opens_payloads
 def compare_page(request: HttpRequest) -> HttpResponse:
-    """Run `a` beside run `b`, as they are now or at the checkpoints `at` and `with_at`; without both a choice."""
-    given = [request.GET.get(name, "").strip() for name in ("a", "b")]
-    runs = [visible_run(request.user, ref) if ref else None for ref in given]
-    a, b = runs
+    """Run `a` beside run `b`, as they are now or at the checkpoints `at` and `with_at`; where it is given, beside a
+    third run `c` too, as it is now. Without two runs a choice.
+    """
+    given = [request.GET.get(name, "").strip() for name in ("a", "b", "c")]
+    runs = permissions.visible_named(request.user, [ref for ref in given if ref])
+    a, b, c = (_found(runs, ref) for ref in given)
     if a is None or b is None or a.id == b.id:
-        return render(request, "orchestrator/compare_choice.html", {"page": _choice(request, runs)}, section="compare")
+        return render(
+            request, "orchestrator/compare_choice.html", {"page": _choice(request, (a, b))}, section="compare"
+        )
+    others = [b, *([c] if c is not None and c.id not in (a.id, b.id) else [])]
     try:
-        found = timeline.align(a, b, at=_places(request), among=permissions.visible_runs(request.user))
+        pairs = [_aligned(request, a, one, at=_places(request) if one is b else None) for one in others]
     except UnknownThing as error:
         raise Http404(error.message) from error
-    return render(request, "orchestrator/compare.html", {"page": _context(request, a, b, found)}, section="compare")
+    return render(request, "orchestrator/compare.html", {"page": _context(request, pairs)}, section="compare")
+
+
+def _found(runs: Mapping[str, Run], ref: str) -> Run | None:
+    """The run of that id or key, None where none was asked for. Raises `Http404` where it may not be seen."""
+    if not ref:
+        return None
+    if ref not in runs:
+        raise Http404(f"there is no run {ref[:80]}")
+    return runs[ref]
+
+
+def _aligned(request: HttpRequest, a: Run, other: Run, *, at: tuple[int, int] | None) -> Alignment:
+    return timeline.align(a, other, at=at, among=permissions.visible_runs(request.user))
 
 
 def _places(request: HttpRequest) -> tuple[int, int] | None:
@@ -77,29 +98,89 @@ def _offered(runs: "QuerySet[Run]") -> "QuerySet[Run]":
     return runs.only("id", "key", "label", "status", "graph", "created_at").order_by("-created_at", "-id")[:CHOICES]
 
 
-def _context(request: HttpRequest, a: Run, b: Run, found: Alignment) -> Facts:
-    path, here = reverse("compare"), {"a": str(a.id), "b": str(b.id)}
-    rows = found.rows[:COLUMNS]
+def _context(request: HttpRequest, pairs: Sequence[Alignment]) -> Facts:
+    runs = [pairs[0].runs[0], *(one.runs[1] for one in pairs)]
+    here = {letter.lower(): str(run.id) for letter, run in zip(LETTERS, runs, strict=False)}
+    tab, everything = request.GET.get("tab", ""), request.GET.get("all") == "1"
+    query = {**here, **{name: request.GET[name] for name in ("at", "with_at") if request.GET.get(name)}}
+    address = _Address(query, tab if tab in TABS else "state", everything=everything)
+    swapped = {**here, "a": here["b"], "b": here["a"]}
     return {
-        "sides": _sides((a, b)),
-        "title": f"Two runs of {a}" if str(a) == str(b) else f"{a} and {b}",
-        "swap": f"{path}?{urlencode({'a': str(b.id), 'b': str(a.id)})}",
-        "now": f"{path}?{urlencode(here)}" if request.GET.get("at") else "",
+        "sides": _sides(runs),
+        "title": f"{NUMBERS[len(runs)]} runs of {runs[0]}" if len({*map(str, runs)}) == 1 else _named(runs),
+        "swap": f"{reverse('compare')}?{urlencode(swapped)}",
+        "here": here,
+        "tabs": [(told, address.to(tab=name), name == address.tab) for name, (told, _) in TABS.items()],
+        "tab": address.tab,
+        "everything": everything,
+        "toggle": address.to(all="" if everything else "1"),
+        "pairs": [_pair(one, letter, here, address) for one, letter in zip(pairs, LETTERS[1:], strict=False)],
+        "differences": sum(len(one.differences) for one in pairs),
+        "now": f"{reverse('compare')}?{urlencode(here)}" if request.GET.get("at") else "",
+        "other_graph": any(one.other_graph for one in pairs),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """What the address of the page says: the runs and checkpoints, the tab, and whether what is the same is shown."""
+
+    query: dict[str, str]
+    tab: str
+    everything: bool
+
+    def to(self, **other: str) -> str:
+        said = {"tab": "" if self.tab == "state" else self.tab, "all": "1" if self.everything else "", **other}
+        return f"{reverse('compare')}?{urlencode({**self.query, **{k: v for k, v in said.items() if v}})}"
+
+
+def _named(runs: Sequence[Run]) -> str:
+    names = [str(run) for run in runs]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _pair(found: Alignment, letter: str, here: dict[str, str], address: _Address) -> Facts:
+    """A beside one other run."""
+    rows = found.rows[:COLUMNS]
+    letters = ("A", letter)
+    at = f"?{urlencode({'with': str(found.runs[1].id), 'at': found.at[0], 'with_at': found.at[1]})}"
+    return {
+        "letter": letter,
+        "css": letter.lower(),
+        "id": "" if letter == "B" else f"-{letter.lower()}",
         "at": found.at,
-        "said": _said(found),
+        "past": letter == "B" and "at" in address.query,
+        "said": _said(found, letters),
         "shared": _shared(found),
         "lanes": [
-            {"letter": letter, "css": letter.lower(), "run": run, "columns": _lane(found, rows, side, path)}
-            for side, (letter, run) in enumerate(zip(LETTERS, (a, b), strict=True))
+            {"letter": one, "css": one.lower(), "run": run, "columns": _lane(found, rows, side, here)}
+            for side, (one, run) in enumerate(zip(letters, found.runs, strict=True))
         ]
         if rows
         else [],
         "cut_rows": found.cut_rows or len(found.rows) > COLUMNS,
-        "groups": [_group(name, found.differences) for name in ("input", "scratch", "artifacts")],
+        "groups": _groups(found, letters, everything=address.everything) if address.tab == "state" else [],
+        "rows": _tab_rows(found, address),
         "differences": len(found.differences),
         "cut": found.cut,
-        "other_graph": found.other_graph,
+        "export": f"/api/v1/runs/{found.runs[0].id}/align/{at if address.query.get('at') else at.partition('&')[0]}",
     }
+
+
+def _tab_rows(found: Alignment, address: _Address) -> list[Facts]:
+    reads = TABS[address.tab][1]
+    if reads is None:
+        return []
+    rows = reads(found)
+    return rows if address.everything else only_different(rows)
+
+
+def _groups(found: Alignment, letters: tuple[str, str], *, everything: bool) -> list[Facts]:
+    state = state_of_a(found) if everything else {}
+    groups = [_group(name, found.differences, letters) for name in ("input", "scratch", "artifacts")]
+    for group in groups:
+        group["same"] = same_values(found, group["name"], state) if everything else []
+    return groups
 
 
 def _sides(runs: Sequence[Run]) -> list[Facts]:
@@ -107,22 +188,22 @@ def _sides(runs: Sequence[Run]) -> list[Facts]:
     calls = {row["run"]: row["n"] for row in done.values("run").annotate(n=Count("id")).order_by()}
     return [
         {"letter": letter, "css": letter.lower(), "run": run, "calls": calls.get(run.id, 0)}
-        for letter, run in zip(LETTERS, runs, strict=True)
+        for letter, run in zip(LETTERS, runs, strict=False)
     ]
 
 
-def _said(found: Alignment) -> str:
+def _said(found: Alignment, letters: tuple[str, str]) -> str:
     """Where they split, in a sentence."""
     if found.split is None:
         return "They share no checkpoint"
     a, b = found.split
-    upto = str(a.seq) if a.seq == b.seq else f"{a.seq} of A, {b.seq} of B"
+    upto = str(a.seq) if a.seq == b.seq else f"{a.seq} of {letters[0]}, {b.seq} of {letters[1]}"
     one_sided = not all(any(row[side] for row in found.rows) for side in range(2))
     if found.cut_rows and one_sided:
         return f"These runs are the same at least up to checkpoint {upto}"
     if not found.rows:
         return f"These runs are the same to their ends, checkpoint {upto}"
-    for side, letter in enumerate(LETTERS):
+    for side, letter in enumerate(letters):
         if not any(row[side] for row in found.rows):
             return f"These runs are the same up to {upto}, where {letter} {_stands(found.runs[side])}"
     return f"They split after checkpoint {upto}"
@@ -140,7 +221,7 @@ def _shared(found: Alignment) -> str:
 
 
 def _lane(
-    found: Alignment, rows: Sequence[tuple[Checkpoint | None, Checkpoint | None]], side: int, path: str
+    found: Alignment, rows: Sequence[tuple[Checkpoint | None, Checkpoint | None]], side: int, here: dict[str, str]
 ) -> list[Facts]:
     """The columns of one run; where it has nothing beside the other, whether it may still come."""
     last = max((n for n, row in enumerate(found.rows) if row[side] is not None), default=-1)
@@ -151,17 +232,23 @@ def _lane(
         if row is None:
             columns.append({"missing": "not on this path" if n < last or ended else "not yet"})
         else:
-            columns.append(_column(found, pair, row, path))
+            columns.append(_column(found, pair, row, here))
     return columns
 
 
-def _column(found: Alignment, pair: tuple[Checkpoint | None, Checkpoint | None], row: Checkpoint, path: str) -> Facts:
+def _column(
+    found: Alignment, pair: tuple[Checkpoint | None, Checkpoint | None], row: Checkpoint, query: dict[str, str]
+) -> Facts:
     a, b = pair
     seqs = (a.seq, b.seq) if a is not None and b is not None else None
     own = all(one is not None and one.run_id == run.id for one, run in zip(pair, found.runs, strict=True))
-    query = {"a": str(found.runs[0].id), "b": str(found.runs[1].id)}
+    own = own and query["b"] == str(found.runs[1].id)  # a third run is compared as it is now
     there = f"{reverse('run', args=[row.run_id])}?at={row.seq}"
-    here = f"{path}?{urlencode({**query, 'at': str(seqs[0]), 'with_at': str(seqs[1])})}" if seqs and own else ""
+    here = (
+        f"{reverse('compare')}?{urlencode({**query, 'at': str(seqs[0]), 'with_at': str(seqs[1])})}"
+        if seqs and own
+        else ""
+    )
     return {
         "seq": row.seq,
         "name": run_timeline.name_of(row),
@@ -173,16 +260,14 @@ def _column(found: Alignment, pair: tuple[Checkpoint | None, Checkpoint | None],
     }
 
 
-def _group(name: str, differences: Sequence[RunDifference]) -> Facts:
+def _group(name: str, differences: Sequence[RunDifference], letters: tuple[str, str]) -> Facts:
     mine = [one for one in differences if one.partition == name]
-    return {"name": name, "rows": [_difference(one) for one in mine], "total": len(mine)}
+    return {"name": name, "rows": [_difference(one, letters) for one in mine], "total": len(mine)}
 
 
-_MARKS = {"changed": ("~", "differs"), "removed": ("A", "only in A"), "added": ("B", "only in B")}
-
-
-def _difference(one: RunDifference) -> Facts:
-    sign, word = _MARKS[one.kind]
+def _difference(one: RunDifference, letters: tuple[str, str]) -> Facts:
+    only = {"removed": letters[0], "added": letters[1]}.get(one.kind, "")
+    sign, word = (only, f"only in {only}") if only else ("~", "differs")
     before, after = run_details.shown_pair(one.kind, one.a, one.b)
     stem, dot, last = one.path.rpartition(".")
     return {
@@ -192,5 +277,5 @@ def _difference(one: RunDifference) -> Facts:
         "leaf": last or "all",
         "a": before,
         "b": after,
-        "why": in_words(one.reason),
+        "why": in_words(one.reason, letters),
     }

@@ -23,8 +23,9 @@ def test_no_more_lines_and_hits_are_made_than_are_shown() -> None:
 
 def test_a_word_is_found_in_keys_and_values_in_any_case() -> None:
     state = point(anything={"Account": [{"iban": "DE89"}], "empty": {}}, text="one\ntwo").state
-    assert [(one.path, one.channel) for one in hits(state, "de89")] == [("scratch.anything.Account[0].iban", "anything")]
-    assert [one.path for one in hits(state, "account")] == ["scratch.anything.Account[0].iban"]
+    iban = "scratch.anything.Account[0].iban"
+    assert [(one.path, one.channel) for one in hits(state, "de89")] == [(iban, "anything")]
+    assert [one.path for one in hits(state, "account")] == [iban]
     assert [one.path for one in hits(state, "empty")] == ["scratch.anything.empty"]
     assert [one.path for one in hits(state, "E\nTWO")] == ["scratch.text"]
     assert hits(state, "  ") == []
