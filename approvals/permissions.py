@@ -117,8 +117,8 @@ def visible_named(user: Any, refs: Sequence[str]) -> dict[str, Run]:
     keys = [ref for ref in refs if ref not in ids and is_storable(ref)]
     if not ids and not keys:
         return {}
-    found = visible_among(user, Run.objects.filter(Q(id__in=ids.values()) | Q(key__in=keys)))
-    rows = list(found.select_related("started_by", "on_behalf_of"))
+    named = visible_among(user, Run.objects.filter(Q(id__in=ids.values()) | Q(key__in=keys)))
+    rows = list(named.select_related("started_by", "on_behalf_of"))
     return {ref: run for ref in refs for run in rows if run.id == ids.get(ref) or (ref in keys and run.key == ref)}
 
 

@@ -143,7 +143,9 @@ def _pair(found: Alignment, letter: str, here: dict[str, str], address: _Address
     """A beside one other run."""
     rows = found.rows[:COLUMNS]
     letters = ("A", letter)
-    at = f"?{urlencode({'with': str(found.runs[1].id), 'at': found.at[0], 'with_at': found.at[1]})}"
+    export = {"with": str(found.runs[1].id)}
+    if "at" in address.query and letter == "B":
+        export |= {"at": str(found.at[0]), "with_at": str(found.at[1])}
     return {
         "letter": letter,
         "css": letter.lower(),
@@ -163,7 +165,7 @@ def _pair(found: Alignment, letter: str, here: dict[str, str], address: _Address
         "rows": _tab_rows(found, address),
         "differences": len(found.differences),
         "cut": found.cut,
-        "export": f"/api/v1/runs/{found.runs[0].id}/align/{at if address.query.get('at') else at.partition('&')[0]}",
+        "export": f"/api/v1/runs/{found.runs[0].id}/align/?{urlencode(export)}",
     }
 
 
