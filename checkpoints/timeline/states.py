@@ -101,11 +101,11 @@ def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
     return found
 
 
-def open_checkpoint(checkpoint_id: UUID) -> Checkpoint:
+def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
     """The kept checkpoint of that id with its run and its payload, proven. One query. Raises `UnknownThing`,
     `TamperedRow`, `WrongKey`.
     """
-    read = _read(checkpoint_id, more=_SHOWN_OF_RUN)
+    read = _read(uuid_of(checkpoint_id, "checkpoint"), more=_SHOWN_OF_RUN)
     read.row.run, read.row.__dict__["document"] = read.run, read.document
     return read.row
 

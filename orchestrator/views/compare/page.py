@@ -22,7 +22,7 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.timeline import Alignment, RunDifference
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.views import run_details, run_lineage, run_timeline
-from orchestrator.views.compare_tabs import TABS, only_different, same_values, state_of_a
+from orchestrator.views.compare.tabs import TABS, only_different, same_values, state_of_a
 
 COLUMNS = 60
 """Checkpoints of a run that are drawn."""
