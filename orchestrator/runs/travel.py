@@ -39,6 +39,7 @@ from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.answers import Answers, check_answers, sign_answers
 from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
+from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, make_plan
 
@@ -86,13 +87,14 @@ def plan(
     """What a fork, replay or rewind from this checkpoint would do; nothing is written.
 
     Raises as the verb does: `UnknownThing`, `InvalidValue`, `PayloadTooLarge`, `TamperedRow`, `WrongKey`,
-    `IncompatibleGraph`.
+    `IncompatibleGraph`, `MissingSecrets`.
     """
     if how not in Travel.values:
         raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
     point = load_departure(checkpoint)
     overlay, asked = lay_over(point, patch), held_tasks_at(point) if how != Travel.REPLAY else []
     check_answers(answers, asked)
+    require_secrets(point.graph)
     return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
@@ -134,7 +136,7 @@ def fork(
     Effects that happened already stop it before their nodes, unless `allow_effects` names them. `answers` decide at
     once what people were asked at that point: each counts as a signature of `by`. Raises, having changed nothing,
     `UnknownThing`, `InvalidValue` (patch, answer or key, naming the place), `PayloadTooLarge`, `NotAReviewer` (with an
-    audit line), `KeyConflict`, `IncompatibleGraph`, `TamperedRow`, `WrongKey`, `SaveFailed`.
+    audit line), `KeyConflict`, `IncompatibleGraph`, `MissingSecrets`, `TamperedRow`, `WrongKey`, `SaveFailed`.
     """
     wanted = Wanted(Travel.FORK, patch, answers, allow_effects, reason, by)
     checked_key(key)
@@ -320,6 +322,7 @@ def _new_line(
     *,
     seq: int | None = None,
 ) -> NewLine:
+    require_secrets(point.graph)
     allowed = checked_nodes(point.graph, wanted.allow_effects)
     stops = [*plan_departure(point, overlay, asked, wanted.travel, allowed).stops, *more]
     source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)

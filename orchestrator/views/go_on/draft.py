@@ -16,10 +16,11 @@ from checkpoints.models.run_line import Travel
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, InvalidValue, PayloadTooLarge
+from orchestrator.engine.errors import CountersignError, InvalidValue, MissingSecrets, PayloadTooLarge
 from orchestrator.engine.patch import patched
 from orchestrator.runs.departure import Departure, held_tasks_at
 from orchestrator.runs.keys import LONGEST_KEY, checked_key
+from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, lay_over
 from orchestrator.runs.travel import LONGEST_REASON, plan_departure
 from orchestrator.runs.travel_plan import Plan
@@ -175,6 +176,10 @@ def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str
         boxes, rows[::-1], patch or None, sorted({*names} & {box.node for box in boxes}), problems,
     )  # fmt: skip
     _read_words(draft, posted)
+    try:
+        require_secrets(point.graph)
+    except MissingSecrets as error:
+        draft.problems.append(Problem("secrets", error.message))
     return draft
 
 
