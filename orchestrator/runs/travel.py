@@ -92,7 +92,8 @@ def plan(
     if how not in Travel.values:
         raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
     point = load_departure(checkpoint)
-    overlay, asked = lay_over(point, patch), held_tasks_at(point) if how != Travel.REPLAY else []
+    outside = how != Travel.REPLAY
+    overlay, asked = lay_over(point, patch, asks=outside), held_tasks_at(point) if outside else []
     check_answers(answers, asked)
     require_secrets(point.graph)
     return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
@@ -192,8 +193,9 @@ def replay(
     point = load_departure(checkpoint)
     with locked(point.run.id, by=by):
         _require_there(point)
-        new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
-        run = _forked(point, lay_over(point, None), [], new, Place(_new_id(id), None, Status.QUEUED))
+        overlay = lay_over(point, None, asks=False)
+        new = replace(_new_line(point, overlay, [], wanted), stops=())
+        run = _forked(point, overlay, [], new, Place(_new_id(id), None, Status.QUEUED))
     run.refresh_from_db()
     return run
 

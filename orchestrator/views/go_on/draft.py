@@ -162,7 +162,8 @@ def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str
     if (mended := _mended(point, form, problems, posted.get("mend", ""))) is not None:
         form = mended
         patch, problems = _sound_part(point, form)
-    overlay, asked = lay_over(point, patch or None, by=user.get_username()), held_tasks_at(point) if changes else []
+    overlay = lay_over(point, patch or None, by=user.get_username(), asks=changes)
+    asked = held_tasks_at(point) if changes else []
     answers = answer_choices(point, asked, user, posted if changes else None)
     # A replay has no outside: nothing of it happens again, so nothing stops it.
     names = [name for name in point.graph.nodes if not changes or f"allow-{name}" in posted]
