@@ -15,7 +15,7 @@ from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.diff import differences, written
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import reader
-from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf
+from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf, live_reads
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, RunLine, TaskResult
 from checkpoints.models.checkpoint import Source
@@ -35,6 +35,9 @@ from orchestrator.engine.reduce import Output, Settled, WriteValue
 from orchestrator.engine.trace import LIVE
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.open_superstep import FinishedTask
+
+OTHER_MEMORY = "other_memory"
+"""Why a task diverged that saw the same state, and would find something else in memory."""
 
 
 @frozen
@@ -77,7 +80,10 @@ class Replay:
         }
         known = asked | results
         wanted = outside | {task: start for task, start in gated.items() if task in asked}
-        return {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
+        found = {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
+        reused = [task for task, one in found.items() if one.diverged is None]
+        moved = self._other_memory(live_reads(self.origin, reused))
+        return found | {task: FinishedTask(diverged=facts) for task, facts in moved.items()}
 
     def _is_outside(self, node: str) -> bool:
         declared = self.graph.nodes[node]
@@ -191,9 +197,15 @@ class Replay:
         return replace(output, goto=goto, sends=tuple((target, payload) for target, payload in part["sends"]))
 
     def events(self, kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
-        """The line that says of which tasks of a superstep the recorded outcome was taken."""
+        """The line that says of which tasks of a superstep the recorded outcome was taken, and one for each task that
+        ran and found something else in memory than its origin did.
+        """
         reused = [str(task) for task, one in kept.items() if self._is_outside(task.node) and one.diverged is None]
-        return [NewEvent("results_reused", {"tasks": reused})] if reused else []
+        ran = [task for task, one in kept.items() if not self._is_outside(task.node) and _reads_live(one)]
+        then = live_reads(self.origin, ran)
+        moved = self._other_memory(then).items()
+        told = [NewEvent("task_diverged", why, node=task.node, task=str(task)) for task, why in moved]
+        return [NewEvent("results_reused", {"tasks": reused}), *told] if reused else told
 
     # Settlements
 
@@ -235,6 +247,15 @@ class Replay:
 
     # Memory
 
+    def _other_memory(self, reads: Mapping[Task, Sequence[tuple[Any, Any]]]) -> dict[Task, dict[str, Any]]:
+        """Of these tasks with what they asked memory and found: those that would find something else now, with why."""
+        now = OverlaidShelf(Shelf(self.lease.protection), self.overlay)
+        places = {
+            task: next(filter(None, (now.differs(asked, found) for asked, found in calls)), None)
+            for task, calls in reads.items()
+        }
+        return {task: {"why": OTHER_MEMORY, "path": path} for task, path in places.items() if path}
+
     def memory_of(self, task: Task) -> Memory:
         """The memory of a task of the replay: what its origin saw, and what the replay itself remembers."""
         mode, live = self.graph.memory_mode(task.node), Shelf(self.lease.protection)
@@ -242,6 +263,11 @@ class Replay:
         origin: Any = self.origin
         shelf = overlaid if mode == LIVE else RecordedShelf(origin, task, mode, overlaid)
         return Memory(shelf, mode=mode, run=self.lease.id, node=task.node)
+
+
+def _reads_live(one: FinishedTask) -> bool:
+    """Whether a task that ran asked memory in live mode."""
+    return one.output is not None and any(read["mode"] == LIVE for read in one.output.reads)
 
 
 def _proposed(row: PendingWrite) -> WriteValue:

@@ -203,7 +203,8 @@ def replay(
 def replay_report(run_id: UUID | str) -> dict[str, Any]:
     """What a replay came to: {run, origin, status, reused: [task], diverged: [{task, why, path}]}, in order.
 
-    `why` is other_input, with the first path that the task saw otherwise, or no_record. Raises `UnknownThing`, and
+    `why` is other_input or other_memory, with the first path that the task saw otherwise, or no_record. A task that ran
+    on other memory went on; of all others the branch ended. Raises `UnknownThing`, and
     `InvalidValue` for a run that is no replay.
     """
     run = get(run_id)
