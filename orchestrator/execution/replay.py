@@ -10,7 +10,7 @@ from typing import Any
 
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.settlement import settled_of
-from approvals.gates.waivers import VERDICT
+from approvals.gates.waivers import VERDICT, payload_hash
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.diff import differences, written
 from checkpoints.event_log import NewEvent
@@ -145,38 +145,40 @@ class Replay:
         return found | self._passed([start for task, start in starts.items() if task not in found])
 
     def _passed(self, starts: Sequence[Start]) -> dict[Task, Recorded]:
-        """What human tasks proposed whose gates needed nobody. Their input is that of the superstep before; where they
-        may return a goto or sends, nothing says which.
+        """What human tasks proposed whose gates needed nobody: the line that says so tells what they saw and where they
+        went. Two queries.
         """
-        human = {str(start.task): start for start in starts if self._is_plainly_human(start.task.node)}
+        human = {str(start.task) for start in starts if self.graph.nodes[start.task.node].effect == HUMAN}
         if not human:
             return {}
         at = {"run": self.origin.id, "line": self.origin.line, "verdict": VERDICT}
         rows = list(Decision.objects.filter(**at, task__in=human).order_by("position"))
-        sealed_rows.verify_rows(rows, self.origin.protection)
+        lines = list(RunEvent.objects.filter(run=self.origin.id, seq__in={row.event_seq for row in rows}))
+        sealed_rows.verify_rows([*rows, *lines], self.origin.protection)
         found: dict[Task, Recorded] = {}
-        for name in {row.task for row in rows}:
-            mine = [row for row in rows if row.task == name]
-            writes = tuple(WriteValue(row.channel, read_value(row, "final_value")) for row in mine)
-            if (seen := self._input_before(human[name], mine[0].event_seq)) is not None:
-                found[Task.parse(name)] = Recorded(*seen, FinishedTask(Output(writes), passed=True))
+        for line in lines:
+            facts = read_value(line, "payload")
+            writes = [WriteValue(r.channel, read_value(r, "final_value")) for r in rows if r.event_seq == line.seq]
+            if (sends := self._sends(facts)) is not None:
+                goto = tuple(facts["goto"]) if "goto" in facts else None
+                finished = FinishedTask(Output(tuple(writes), goto, sends), passed=True)
+                found[Task.parse(line.task)] = Recorded(facts["input_hash"], facts["superstep"], finished)
         return found
 
-    def _is_plainly_human(self, node: str) -> bool:
-        declared = self.graph.nodes[node]
-        return declared.effect == HUMAN and not (declared.goto or declared.sends)
-
-    def _input_before(self, start: Start, event_seq: int) -> tuple[str, int] | None:
-        """The hash of what a task read, and its superstep, whose commit wrote that line; None where no row shows it."""
+    def _sends(self, facts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
+        """What a task sent on, as the frontier behind its superstep has it; None where no row shows that."""
+        wanted = facts.get("sends", [])
+        if not wanted:
+            return ()
         rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
-        own = rows.filter(event_seq__gte=event_seq).order_by("seq").values_list("seq", "superstep").first()
-        before = rows.filter(seq__lt=own[0]).order_by("-seq").values_list("id", "superstep").first() if own else None
-        document = reader.document_at(before[0]) if own and before and before[1] == own[1] - 1 else None
-        if document is None or own is None:
+        id = rows.filter(superstep=facts["superstep"]).order_by("seq").values_list("id", flat=True).first()
+        frontier = Frontier.from_json((reader.document_at(id) or {})["frontier"]) if id else Frontier()
+        payloads = [payload for _, carried in frontier.sends for payload in carried]
+        payloads += [sent for parts in frontier.waiting.values() for part in parts for _, sent in part.sends]
+        known = {payload_hash(payload, self.origin.protection): payload for payload in payloads}
+        if any(digest not in known for _, digest in wanted):
             return None
-        state = {name: document[name] for name in ("scratch", "artifacts")}
-        context = SuperstepContext(self.lease, self.graph, state, None, heart=None)  # type: ignore[arg-type]
-        return context.input_hash(start), own[1]
+        return tuple((target, known[digest]) for target, digest in wanted)
 
     def _with_ways(self, task: Task, superstep: int, output: Output) -> Output:
         """The output with the goto and the sends that the task returned: its visit carries them while it waits."""
