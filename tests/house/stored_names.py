@@ -31,7 +31,7 @@ AUDIT = {
 }
 """Kinds of the lines of the audit log."""
 
-JOBS = {"fork_runs", "rotate_keys", "sweep_jobs", "sweep_payloads", "verify_runs"}
+JOBS = {"fork_runs", "rotate_keys", "sweep_bulk_forks", "sweep_jobs", "sweep_payloads", "verify_runs"}
 
 CODES = {
     *("already_decided", "conflicting_writes", "forbidden", "incompatible_graph", "invalid_graph", "invalid_value"),
