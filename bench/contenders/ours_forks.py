@@ -40,7 +40,7 @@ def _forks(history: str) -> Callable[[], Run]:
     middle = Checkpoint.objects.get(run=run.id, seq=run.superstep // 2)
 
     def fork() -> Run:
-        made = runs.fork(middle.id, patch={"scratch": {"number": run.superstep - 1}}, key=str(uuid4()))
+        made = runs.fork(middle.id, patch={"scratch": {"number": run.superstep - 1}}, key=f"fork-{uuid4()}")
         assert made.superstep == middle.superstep, "the fork began elsewhere"
         return made
 
