@@ -4,13 +4,14 @@ Whatever asks "what happened on the way to this checkpoint" asks here. Reads onl
 A row that is not as it was written, or is gone, raises `TamperedRow`, or `WrongKey`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from checkpoints.models import Checkpoint, Run, RunLine
+from checkpoints.models.run_line import Travel
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
 from orchestrator.engine.errors import TamperedRow, WrongStatus
@@ -106,6 +107,19 @@ def line_row(run: Lined, number: int) -> RunLine | None:
 def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
     """The ids of the runs that were forked or replayed from a checkpoint of this one, as a subquery."""
     return RunLine.objects.filter(departure_run=run_id, number=1).order_by().values_list("run", flat=True)
+
+
+def forks_below(runs: Collection[UUID]) -> list[UUID]:
+    """The runs that were forked from these, and from those, and so on; no replays, which have no outside. One query a
+    generation, and one that finds no more.
+    """
+    found: dict[UUID, None] = {}
+    level: Collection[UUID] = runs
+    while level:
+        rows = RunLine.objects.filter(departure_run__in=level, number=1, travel=Travel.FORK).order_by("id")
+        level = [run for run in rows.values_list("run", flat=True) if run not in found and run not in runs]
+        found |= dict.fromkeys(level)
+    return [*found]
 
 
 def _lines_of(run_id: UUID) -> dict[int, RunLine]:

@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Value
-
 from approvals.gates.guarded_channels import guard_of_each
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline
@@ -56,8 +54,6 @@ class Effect:
 
     task: Task
     effect: str
-    run: UUID
-    line: int
     certain: bool
 
     def reaches(self, runs: Collection[str], lands: Collection[str]) -> bool:
@@ -132,56 +128,46 @@ def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
 
 
 def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]:
-    """What tasks of the point's run, or of a run that it comes from, did that is not on the way to the point: what the
-    journal tells, then what landed in memory, in the order in which it was begun. A query a run, and one where an
-    outcome says that nothing happened. `fenced`: whoever works on the point's run is stopped by what is planned, so an
-    atomic write that is under way in it does not happen.
+    """What was done that is not on the way to the point, in the order in which it was begun: by the point's run and
+    the runs that it comes from, and by all other forks of them, of which only what lies ahead of the point counts.
+    Three queries, and one for each generation of forks. `fenced`: whoever works on the point's run is stopped by what
+    is planned, so an atomic write that is under way in it does not happen.
     """
-    found: list[Effect] = []
-    for run in dict.fromkeys(one.run for one in point.stretches):
-        way = lines.within([one for one in point.stretches if one.run == run])
-        rows = _acts_of(run, way)
-        found += _journaled(point.graph, rows, run, fenced=fenced and run == point.run.id)
-        tasks = dict.fromkeys((Task(n, v, i), line) for _, n, v, i, line, effect, _ in rows if effect == MEMORY)
-        found += [Effect(task, MEMORY, run, line, certain=True) for task, line in tasks]
-    return found
+    own = {one.run for one in point.stretches}
+    family, way = [*own, *lines.forks_below(own)], lines.within(point.stretches)
+    landed = MemoryLanding.objects.filter(run__in=family).exclude(way).order_by("id")
+    tasks = dict.fromkeys(landed.values_list("run", "node", "visit", "index"))
+    again = _journaled(point, family, way, fenced=fenced)
+    again += [(run, Effect(Task(n, v, i), MEMORY, certain=True)) for run, n, v, i in tasks]
+    return [effect for run, effect in again if run in own or _is_ahead(point, effect.task)]
 
 
-_Act = tuple[int, str, int, int, int, str, str]
-"""Id, node, visit, index, line, effect and outcome of a row."""
+def _is_ahead(point: Departure, task: Task) -> bool:
+    """Whether this very task may still come, or be settled, behind the point."""
+    waits = point.frontier.gated() | point.open.asked
+    return task in waits or task.visit > point.frontier.visits.get(task.node, 0)
 
 
-def _acts_of(run: UUID, way: Any) -> list[_Act]:
-    """What the journal and memory have of a run elsewhere than on a way, by id, proven where it says that nothing
-    happened: it is what keeps an effect off the plan.
-    """
-    task = ("id", "node", "visit", "index", "line")
-    elsewhere = TaskResult.objects.filter(run=run).exclude(way, seq__isnull=False).order_by()
-    landed = MemoryLanding.objects.filter(run=run).exclude(way).order_by()
-    landed = landed.annotate(effect=Value(MEMORY), outcome=Value(Outcome.DONE.value))
-    columns = (*task, "effect", "outcome")
-    rows = sorted(elsewhere.values_list(*columns).union(landed.values_list(*columns), all=True))
-    if any(row[-1] == Outcome.NOT_DONE for row in rows):
-        _require_not_done(elsewhere)
-    return [row for row in rows if row[-1] != Outcome.NOT_DONE]
-
-
-def _journaled(graph: Compiled, rows: Sequence[_Act], run: UUID, *, fenced: bool) -> list[Effect]:
-    found: dict[tuple[Task, int], Effect] = {}
-    for _, node, visit, index, line, effect, outcome in rows:
-        declared, certain = graph.nodes.get(node), outcome == Outcome.DONE
-        if effect == MEMORY:
-            continue
-        if declared is not None and declared.atomic and (outcome == Outcome.FAILED or (fenced and not certain)):
+def _journaled(point: Departure, runs: Collection[UUID], way: Any, *, fenced: bool) -> list[tuple[UUID, Effect]]:
+    elsewhere = TaskResult.objects.filter(run__in=runs).exclude(way, seq__isnull=False).order_by("id")
+    _require_not_done(elsewhere)
+    acted = elsewhere.exclude(outcome=Outcome.NOT_DONE)
+    found: dict[tuple[UUID, int, Task], Effect] = {}
+    for run, line, node, visit, index, effect, outcome in acted.values_list(
+        "run", "line", "node", "visit", "index", "effect", "outcome"
+    ):
+        declared, certain = point.graph.nodes.get(node), outcome == Outcome.DONE
+        stopped = fenced and run == point.run.id and not certain
+        if declared is not None and declared.atomic and (outcome == Outcome.FAILED or stopped):
             continue  # its transaction was rolled back, or will be
-        key = Task(node, visit, index), line
+        key = run, line, Task(node, visit, index)
         if certain or key not in found:
-            found[key] = Effect(key[0], effect, run, line, certain=certain)
-    return list(found.values())
+            found[key] = Effect(key[2], effect, certain=certain)
+    return [(run, effect) for (run, _, _), effect in found.items()]
 
 
 def _require_not_done(rows: Any) -> None:
-    """What says that nothing happened must prove it."""
+    """What says that nothing happened must prove it: it is what keeps an effect off the plan."""
     own = [field.attname for field in TaskResult._meta.concrete_fields]
     said = rows.filter(outcome=Outcome.NOT_DONE).select_related("run")
     for row in said.only(*own, "run__encrypted", "run__hash_key"):

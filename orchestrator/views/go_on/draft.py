@@ -16,10 +16,11 @@ from checkpoints.models.run_line import Travel
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, InvalidValue, PayloadTooLarge
+from orchestrator.engine.errors import CountersignError, InvalidValue, MissingSecrets, PayloadTooLarge
 from orchestrator.engine.patch import patched
 from orchestrator.runs.departure import Departure, held_tasks_at
 from orchestrator.runs.keys import LONGEST_KEY, checked_key
+from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, lay_over
 from orchestrator.runs.travel import LONGEST_REASON, plan_departure
 from orchestrator.runs.travel_plan import Plan
@@ -181,7 +182,7 @@ def draft_of(
     point: Departure, user: Any, posted: Mapping[str, str], *, how: str, moved_from: Departure | None = None
 ) -> GoOnDraft:
     """The draft as it was posted, at this point or at the one that it was moved from; without a post, one in which
-    nothing is changed. Three queries, whatever the run's length; two more where the point asked people, and one an
+    nothing is changed. Six queries, whatever the run's length; two more where the point asked people, and one an
     origin.
     """
     how = how if how in {*WAYS} else str(Travel.FORK)
@@ -191,7 +192,8 @@ def draft_of(
     if (mended := _mended(point, form, problems, posted.get("mend", ""))) is not None:
         form = mended
         patch, problems = _sound_part(point, form)
-    overlay, asked = lay_over(point, patch or None, by=user.get_username()), held_tasks_at(point) if changes else []
+    overlay = lay_over(point, patch or None, by=user.get_username(), asks=changes)
+    asked = held_tasks_at(point) if changes else []
     answers = answer_choices(point, asked, user, posted if changes else None)
     # A replay has no outside: nothing of it happens again, so nothing stops it.
     names = [name for name in point.graph.nodes if not changes or f"allow-{name}" in posted]
@@ -205,6 +207,10 @@ def draft_of(
         boxes, rows, patch or None, sorted({*names} & {box.node for box in boxes}), problems, fallen=fallen,
     )  # fmt: skip
     _read_words(draft, posted)
+    try:
+        require_secrets(point.graph)
+    except MissingSecrets as error:
+        draft.problems.append(Problem("secrets", error.message))
     return draft
 
 
