@@ -139,6 +139,7 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
     if record.ended_at is not None:
         return
     run = Run.objects.get(id=record.run)
+    data_keys.read_use_again(run.id)
     sealed_rows.verify_row(record, protection_of(run))
     eraser = eraser_of(record)
     at, after = lease.place or (0, None)
@@ -182,6 +183,7 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
     """The run's own row, the record's last words, and the line in the log: one transaction."""
     with transaction.atomic():
         run = locked_run.lock_run(record.run)
+        data_keys.read_use_again(run.id)
         record.refresh_from_db()
         if record.ended_at is not None:
             return
@@ -189,6 +191,7 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
         rows, digest = rows_digest(record)
         ended: dict[str, Any] = {"rows": rows, "rows_hash": digest, "ended_at": timezone.now(), "words": b""}
         if not record.paths:
+            erased_batches.require_own_key_unused(run)
             data_keys.destroy_data_key(run.id)
         names = sealed_rows.seal_again(record, protection_of(run), **ended)
         ErasureRecord.objects.filter(id=record.id).update(**{name: getattr(record, name) for name in names})

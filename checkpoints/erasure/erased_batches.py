@@ -14,13 +14,14 @@ from checkpoints.conf import keyring
 from checkpoints.core import codec
 from checkpoints.core.eraser import Eraser, erased_change, erased_document
 from checkpoints.core.keyring import ENCRYPTED, key_of
-from checkpoints.erasure.places import FIRST_LINE, Place, Values
+from checkpoints.erasure.places import FIRST_LINE, PLACES, Place, Values
 from checkpoints.ledger import locked_run, reader
 from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Run
 from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import canonical
+from orchestrator.engine.errors import WrongKey
 from orchestrator.engine.frozen import frozen
 
 BATCH = 100
@@ -44,6 +45,7 @@ def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any =
     while True:
         with transaction.atomic():
             run = locked_run.lock_run(record.run)
+            data_keys.read_use_again(run.id)
             rows = place.rows(run.id).order_by("pk")
             page = list((rows if after is None else rows.filter(pk__gt=after))[:BATCH])
             _erase_page(page, record, protection_of(run), lambda row: place.left(row, eraser))
@@ -63,6 +65,7 @@ def _erase_page(
         sealed_rows.verify_row(row, own)
         if values := left(row):
             _seal_anew(row, values, record, own)
+    for row in page:
         encrypt_anew(row)
 
 
@@ -78,6 +81,18 @@ def encrypt_anew(row: Any) -> None:
             new[name] = sealed_rows.encrypted(row, name, plain, Protection(encrypted=True))
     if new:
         type(row)._base_manager.filter(pk=row.pk).update(**new)
+
+
+def require_own_key_unused(run: Run) -> None:
+    """Raise `WrongKey` where what is left of a run is still encrypted under the key that is to be destroyed."""
+    places = [(place.rows(run.id), place.model) for place in (*PLACES, FIRST_LINE)]
+    places += [(Checkpoint.objects.filter(run=run.id), Checkpoint), (Run.objects.filter(id=run.id), Run)]
+    for rows, model in places:
+        given: Any = model
+        columns = ("change", "snapshot") if model is Checkpoint else given.PAYLOADS
+        if data_keys.is_under_own_key(rows, columns, run.id):
+            message = f"rows of {model._meta.db_table} are still encrypted under the data key of run {run.key}"
+            raise WrongKey(message, run=str(run.id))
 
 
 def _not_yet(page: Sequence[Any], record: ErasureRecord) -> list[Any]:
@@ -125,6 +140,7 @@ def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None =
         replaced: list[tuple[Checkpoint, str, bytes]] = []
         with transaction.atomic():
             run = locked_run.lock_run(record.run)
+            data_keys.read_use_again(run.id)
             rows = Checkpoint.objects.filter(run=run.id).order_by("-seq")
             page = list((rows if after is None else rows.filter(seq__lt=after))[:CHECKPOINTS])
             for row in _not_yet(page, record):

@@ -5,10 +5,12 @@ Which key encrypted a payload stands in the payload, so rows of runs that began 
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Model
+from django.db.models import BinaryField, Model, Q, QuerySet
+from django.db.models.functions import Substr
 from django.utils import timezone
 
 from checkpoints.conf import keyring
@@ -71,6 +73,22 @@ def retire_data_key(run: UUID) -> None:
     """Encrypt nothing more under a run's key; what it encrypted still opens. In the caller's transaction."""
     if RunKey.objects.filter(id=run).update(retired=True):
         _note(_id(run), in_use=False)
+
+
+def read_use_again(run: UUID) -> None:
+    """Forget whether a run's key encrypts: another process may have retired it since this one asked."""
+    keyring().data_keys_in_use.pop(_id(run), None)
+
+
+def is_under_own_key(rows: "QuerySet[Any]", columns: Sequence[str], run: UUID) -> bool:
+    """Whether any of these rows keeps a payload that the data key of this run encrypted. One query."""
+    name = _id(run).encode()
+    head = ENCRYPTED + bytes([len(name)]) + name
+    wanted = Q(pk__in=[])
+    for column in columns:
+        wanted |= Q(**{f"{column}_head": head})
+    heads = {f"{column}_head": Substr(column, 1, len(head), output_field=BinaryField()) for column in columns}
+    return rows.alias(**heads).filter(wanted).exists()
 
 
 def destroy_data_key(run: UUID) -> None:

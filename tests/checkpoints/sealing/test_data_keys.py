@@ -8,7 +8,9 @@ from approvals.models import Decision
 from checkpoints import key_rotation, retention, timeline, verification
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import key_of
+from checkpoints.erasure import act
 from checkpoints.models import Checkpoint, MemoryTrace, Run, RunKey
+from checkpoints.sealing import data_keys
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from orchestrator.engine.errors import WrongKey
@@ -98,6 +100,36 @@ def test_what_a_backup_kept_of_an_erased_run_opens_no_more(run: Run, people: cas
     again.input = input_
     with pytest.raises(WrongKey):
         read_value(again, "input")
+
+
+def test_a_worker_that_knows_a_key_of_before_destroys_nothing_that_stays(
+    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process begins the erasure and dies; this one has the key at hand as it was in use.
+    with monkeypatch.context() as broken:
+        broken.setattr(act, "work_on", lambda record: None)
+        assert retention.erase(run.id, by=people.steward).ended_at is None
+    name = f"@{run.id.hex}"
+    assert RunKey.objects.get().retired
+    read_value(Run.objects.get(id=run.id), "input")
+    keyring().data_keys_in_use[name] = True
+    assert name in keyring().data_keys
+    retention.erase(run.id, by=people.steward)
+    assert name not in {key for keys in keys_of_payloads().values() for key in keys}
+    forget()
+    assert verification.verify_run(run.id) == []
+    assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]
+
+
+def test_a_key_under_which_something_still_stands_is_not_destroyed(
+    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(data_keys, "key_for", lambda row: f"@{run.id.hex}")
+        with pytest.raises(WrongKey, match="still encrypted"):
+            retention.erase(run.id, by=people.steward)
+    assert bytes(RunKey.objects.get().wrapped)
+    assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]
 
 
 def test_a_run_that_began_without_a_key_of_its_own_opens_and_goes_on(run: Run, people: cast.People) -> None:
