@@ -21,6 +21,12 @@ _TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
 """Keys of the engine's own notes under which texts stand that a node may have brought."""
 _NOTES = frozenset({"frontier", "open", "diagnostics"})
 
+_KEPT_OF_OPEN = frozenset({"superstep", "results", "asked", "tries", "due", "without", "stored", "overlay"})
+_KEPT_OF_FRONTIER = frozenset({
+    "tokens", "errors", "visits", "sends", "waiting", "rejected", "visited", "written"
+})  # fmt: skip
+"""What keeps its form there; anything else goes as a whole, so that nothing new is forgotten."""
+
 
 class WholeEraser:
     """Erases every value of a run. Names, numbers of rows, hashes and who did what when are no values."""
@@ -79,8 +85,12 @@ class WholeEraser:
                 1,
             ):
                 return True
-            case ("open", "stored", "input"):
+            case ("open", "stored", "input") | ("open", "overlay", _, _, "value"):
                 return True
+            case ("open", part):
+                return part not in _KEPT_OF_OPEN
+            case ("frontier", part):
+                return part not in _KEPT_OF_FRONTIER
             case ("frontier", "sends", _, 1, _) | ("frontier", "waiting", _, _, "sends", _, 1):
                 return True
         return False

@@ -73,6 +73,21 @@ def test_what_an_open_superstep_keeps_goes_but_its_form() -> None:
     assert (erased["error"], erased["why"]) == ({"type": "E", "message": TEXT}, TEXT)
 
 
+def test_memory_that_a_replay_put_goes_and_so_does_what_nobody_knows() -> None:
+    trace = {"value": {"content": {"who": "Ada"}, "strength": 1.0}, "version": 2}
+    open_ = {"overlay": {"people": {"7": trace, "8": {"value": None, "version": 3}}}, "new": ["Ada"], "superstep": 3}
+    erased = erased_document({"open": open_, "frontier": {"new": "Ada", "visited": ["a"]}}, WholeEraser("r"))
+    assert erased["open"] == {
+        "overlay": {"people": {"7": {"value": tombstone("r"), "version": 2}, "8": {"value": None, "version": 3}}},
+        "new": tombstone("r"),
+        "superstep": 3,
+    }
+    assert erased["frontier"] == {"new": tombstone("r"), "visited": ["a"]}
+    deep = ops.between({"open": {"overlay": {}}}, {"open": {"overlay": {"people": {"7": trace}}}})
+    assert deep is not None
+    assert "Ada" not in str(erased_change([deep], None, WholeEraser("r")))
+
+
 def test_a_word_is_erased_within_texts_and_a_short_one_at_its_path_alone() -> None:
     eraser = PathEraser("r", [parsed_path("who.name")], ["Ada Marker", "DE"])
     assert eraser.texts({"title": "Pay Ada Marker in DE"}) == {"title": f"Pay {TEXT} in DE"}
