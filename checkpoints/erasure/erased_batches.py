@@ -18,6 +18,7 @@ from checkpoints.erasure.places import FIRST_LINE, PLACES, Place, Values
 from checkpoints.ledger import locked_run, reader
 from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Run
 from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
+from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import canonical
@@ -47,13 +48,15 @@ def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any =
             run = locked_run.lock_run(record.run)
             data_keys.read_use_again(run.id)
             rows = place.rows(run.id).order_by("pk")
-            page = list((rows if after is None else rows.filter(pk__gt=after))[:BATCH])
-            _erase_page(page, record, protection_of(run), lambda row: place.left(row, eraser))
-        if page:
-            after = page[-1].pk
-            yield Batch(len(page), str(after))
-        if len(page) < BATCH:
+            page = (rows if after is None else rows.filter(pk__gt=after))[: 1 if place.shared else BATCH]
+            keys = list(page.values_list("pk", flat=True))
+            # Another run may write a row that is shared while this waits for it: then it is not this run's any more.
+            mine = rows.filter(pk__in=keys).select_for_update() if place.shared else rows.filter(pk__in=keys)
+            _erase_page(list(mine), record, protection_of(run), lambda row: place.left(row, eraser))
+        if not keys:
             return
+        after = keys[-1]
+        yield Batch(len(keys), str(after))
 
 
 def _erase_page(
@@ -117,7 +120,11 @@ def _seal_anew(row: Any, values: Values, record: ErasureRecord, protection: Prot
 def note_row(
     row: Any, record: ErasureRecord, old: tuple[bytes, str], contents: dict[str, bytes], protection: Protection
 ) -> None:
-    """Write down a row with its old seal, its new one, and the hashes of what stands in it now."""
+    """Write down a row with its old seal, its new one, and the hashes of what stands in it now: in what an earlier
+    erasure changed too, for only the newest says what stands there.
+    """
+    before = ErasedRows.of_rows([row]).said_of(row)
+    hashes = {name: protection.digest(data) for name, data in contents.items()}
     said = ErasedRow(
         record=record,
         run=record.run,
@@ -127,7 +134,7 @@ def note_row(
         old_key=old[1],
         new_seal=bytes(row.seal),
         new_key=row.seal_key,
-        contents={name: protection.digest(data) for name, data in contents.items()},
+        contents={**(before.contents if before else {}), **hashes},
         at=timezone.now(),
     )
     sealed_rows.seal(said, sealed_rows.PLAIN)

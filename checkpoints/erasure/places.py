@@ -27,11 +27,14 @@ class RowsOf(Protocol):
 
 @frozen
 class Place:
-    """A table with values of runs: its rows of one run, and what is left of one of them."""
+    """A table with values of runs: its rows of one run, and what is left of one of them. `shared`: other runs write the
+    same rows, under locks of their own; so they are erased one by one.
+    """
 
     model: type[Model]
     rows: RowsOf
     left: Callable[[Any, Eraser], Values]
+    shared: bool = False
 
 
 def payload_left(row: Model, column: str, erase: Callable[[Any], Any]) -> Values:
@@ -133,7 +136,7 @@ PLACES: list[Place] = [
     Place(TaskResult, lambda run: TaskResult.objects.filter(run=run), _of_result),
     Place(LateResult, lambda run: LateResult.objects.filter(run=run), _of_late_result),
     Place(MemoryRecord, lambda run: MemoryRecord.objects.filter(run=run), _of_record),
-    Place(MemoryTrace, lambda run: MemoryTrace.objects.filter(run=run), _of_trace),
+    Place(MemoryTrace, lambda run: MemoryTrace.objects.filter(run=run), _of_trace, shared=True),
     Place(RunLine, lambda run: RunLine.objects.filter(run=run), _of_line),
     Place(RunEvent, lambda run: RunEvent.objects.filter(run=run).exclude(type=STARTED), _of_event),
 ]
