@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 from django.apps import apps
 from django.db.models import Model
 
-from checkpoints.models import ErasedRow, ErasureRecord, Run, RunEvent
+from checkpoints.models import ErasedRow, ErasureRecord, MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine.errors import CountersignError
@@ -81,12 +82,26 @@ def _restored(subject: Subject) -> Iterator[Fault]:
 
 
 def _page(subject: Subject, model: type[Model], said: list[ErasedRow]) -> Iterator[Fault]:
-    there = model._base_manager.filter(pk__in=[one.row for one in said]).values_list("pk", "seal")
-    seals = {str(pk): bytes(seal or b"") for pk, seal in there}
+    there = model._base_manager.in_bulk([_key(model, one.row) for one in said])
     for one in said:
-        if one.row not in seals:
-            continue  # removed since, which the examiner of its table judges
-        if seals[one.row] != bytes(one.new_seal):
+        row = there.get(_key(model, one.row))
+        # Removed since, which the examiner of its table judges; or a trace that another run has written since.
+        if row is None or (isinstance(row, MemoryTrace) and row.run != subject.run.id):
+            continue
+        if not _is_as_left(subject, row, one):
             what = f"{model._meta.db_table} {one.row}"
             reason = f"{what} is not as erasure {one.record_id} left it"
             yield Fault(str(subject.run.id), "", model._meta.db_table, what, reason)
+
+
+def _key(model: type[Model], key: str) -> Any:
+    return model._meta.pk.to_python(key)
+
+
+def _is_as_left(subject: Subject, row: Any, said: ErasedRow) -> bool:
+    """Whether a row has the seal that it was given; a result, that gets another when its thread ends, the content."""
+    if bytes(row.seal or b"") == bytes(said.new_seal):
+        return True
+    if not isinstance(row, TaskResult) or subject.seal_of(row) is not None:
+        return False
+    return all(subject.is_hashed(row, name, subject.payload(row, name), "") for name in said.contents)

@@ -9,19 +9,24 @@ from approvals.models import Decision
 from checkpoints import payloads, retention, timeline, verification
 from checkpoints.core.status import Status
 from checkpoints.core.tombstone import TEXT, is_tombstone
+from checkpoints.journal import results as journal
+from checkpoints.journal.results import Ending
 from checkpoints.models import (
     AuditLine,
     Checkpoint,
     ErasedRow,
     ErasureRecord,
+    LateResult,
     MemoryTrace,
     Run,
     RunEvent,
     TaskResult,
     Upload,
 )
+from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
+from orchestrator.engine import Task
 from orchestrator.engine.errors import Erased, InvalidValue, TamperedRow, UnknownThing, WrongStatus
 from tests.support import cast, erasures, run_actions, secret_claim
 from tests.support.forging import rewrite, tamper
@@ -297,3 +302,58 @@ def test_memory_that_a_run_wrote_is_found_by_no_word_of_it(people: cast.People) 
     assert words in MemoryTrace.objects.get(run=run.id).text
     retention.erase(run.id, by=people.steward)
     assert words not in MemoryTrace.objects.get(run=run.id).text
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_second_erasure_of_paths_leaves_a_run_that_verifies(
+    people: cast.People, configure: Any, encrypted: bool
+) -> None:
+    if encrypted:
+        configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=encrypted)
+    run = erasures.whole_story(people)
+    for path in ("input.person", "letter", "payout.memo", "notes[1]", "input.branch"):
+        retention.erase(run.id, [path], by=people.steward)
+        assert faults(run) == [], path
+
+
+def test_memory_that_another_run_writes_over_an_erased_trace_is_no_fault(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    run = erasures.whole_story(people)
+    retention.erase(run.id, by=people.steward)
+    other = erasures.whole_story(people)
+    assert MemoryTrace.objects.get().run == other.id
+    assert (faults(run), faults(other)) == ([], [])
+
+
+def test_a_thread_that_ends_after_the_erasure_is_no_fault_and_brings_nothing_back(
+    people: cast.People, tmp_path: Path
+) -> None:
+    run = run_actions.start("gated", tmp_path, by=people.starter)
+    lease = a_lease_of(run, people)
+    assert runs.advance(run.id).status == Status.COMPLETED
+    row = TaskResult.objects.filter(run=run.id).exclude(output=b"").first()
+    assert row is not None
+    retention.erase(run.id, by=people.steward)
+    task = Task(row.node, row.visit, row.index)
+    output = {"writes": [{"channel": "note", "value": marked("zombie")}]}
+    journal.keep_late_results(lease, [Ending(task, row.attempt, "done", output, {"type": "E", "message": "Ada"})])
+    journal.note_thread_ended(run.id, row.line, task, row.attempt)
+    late = LateResult.objects.get(run=run.id)
+    assert is_tombstone(read_value(late, "output"))
+    assert is_tombstone(read_value(late, "error"))
+    assert faults(run) == []
+    was = TaskResult.objects.get(id=row.id)
+    rewrite(was, output=row.output, error=row.error)
+    assert faults(run)
+
+
+def a_lease_of(run: Run, people: cast.People) -> Any:
+    """A worker's hold of a run whose decision was made, which it has lost."""
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * len(run_actions.pending(run)))
+    claim = leases.claim_one(run.id)
+    assert claim is not None
+    lease = leases.begin_lease(claim.id, claim.epoch)
+    assert lease is not None
+    leases.give_back(lease.id, lease.epoch)
+    return lease
