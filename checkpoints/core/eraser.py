@@ -7,7 +7,7 @@ so that erased changes still come to the erased state.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from checkpoints.core.state_paths import STATE, StatePath
+from checkpoints.core.state_paths import PARTITIONS, STATE, StatePath
 from checkpoints.core.tombstone import TEXT, tombstone
 from orchestrator.engine import ops
 from orchestrator.engine.ops import Op
@@ -70,30 +70,38 @@ class WholeEraser:
             return self.text(value) if where[0] in _NOTES and _TEXTS.intersection(where[1:]) else value
         return _inner(value, where, self.at)
 
+    def patch(self, value: Any) -> Any:
+        """What a fork changed."""
+        return self.opaque(value)
+
+    def key(self, key: str, where: Where) -> str:
+        """The name of something in a box that stands there."""
+        return key
+
     def is_whole(self, where: Where) -> bool:
         """Whether all that stands there goes."""
-        match where:
-            case (partition, _) if partition in STATE:
-                return True
-            case ("open", "results", _, "output", "writes", _, "value") | (
-                "open",
-                "results",
-                _,
-                "output",
-                "sends",
-                _,
-                1,
-            ):
-                return True
-            case ("open", "stored", "input") | ("open", "overlay", _, _, "value"):
-                return True
-            case ("open", part):
-                return part not in _KEPT_OF_OPEN
-            case ("frontier", part):
-                return part not in _KEPT_OF_FRONTIER
-            case ("frontier", "sends", _, 1, _) | ("frontier", "waiting", _, _, "sends", _, 1):
-                return True
-        return False
+        return (len(where) == 2 and where[0] in STATE) or _is_noted_value(where) or _is_unknown_note(where)
+
+
+def _is_noted_value(where: Where) -> bool:
+    """Whether a value of a node or a person stands there, in the engine's own notes."""
+    match where:
+        case ("open", "results", _, "output", "writes", _, "value") | ("open", "results", _, "output", "sends", _, 1):
+            return True
+        case ("open", "stored", "input") | ("open", "overlay", _, _, "value"):
+            return True
+        case ("frontier", "sends", _, 1, _) | ("frontier", "waiting", _, _, "sends", _, 1):
+            return True
+    return False
+
+
+def _is_unknown_note(where: Where) -> bool:
+    match where:
+        case ("open", part):
+            return part not in _KEPT_OF_OPEN
+        case ("frontier", part):
+            return part not in _KEPT_OF_FRONTIER
+    return False
 
 
 class PathEraser:
@@ -129,22 +137,57 @@ class PathEraser:
         """What the run was started with."""
         return self.at(value, ("input",))
 
+    def patch(self, value: Any) -> Any:
+        """What a fork changed: partitions, or channels."""
+        if isinstance(value, dict) and value.keys() <= set(PARTITIONS):
+            return erased_document(value, self)
+        return self.at(value, ("*",))
+
+    def key(self, key: str, where: Where) -> str:
+        """The name of something in a box that stands there. Names that differ stay different: each word has a number.
+        Names of channels stay, and those that the engine gave.
+        """
+        if (len(where) == 1 and where[0]) or not self._holds_words(where):
+            return key
+        for number, word in enumerate(self._words):
+            key = key.replace(word, f"{TEXT[:-1]} {number}]")
+        return key
+
     def at(self, value: Any, where: Where) -> Any:
         """What stands at this place of a document."""
         if self.is_whole(where):
             return None if value is None else self.mark
         if isinstance(value, str):
-            return self.text(value)
+            noted = where[0] in _NOTES and _TEXTS.intersection(where[1:])
+            return self.text(value) if noted or self._holds_words(where) else value
         if isinstance(value, dict):
-            return {self.text(key): self.at(inner, (*where, key)) for key, inner in value.items()}
+            return {self.key(key, where): self.at(inner, (*where, key)) for key, inner in value.items()}
         return _inner(value, where, self.at)
+
+    def _holds_words(self, where: Where) -> bool:
+        """Whether what stands there came of a node or a person: not the engine's own notes, which are read by form."""
+        if where[0] not in _NOTES:
+            return True
+        return any(_is_noted_value(where[:length]) for length in range(3, len(where) + 1))
 
     def is_whole(self, where: Where) -> bool:
         """Whether all that stands there goes."""
-        return any(where[1:] == path.parts and _is_in(where[0], path.partitions) for path in self._paths)
+        return any(_is_at(where, path.parts) and _is_in(where[0], path.partitions) for path in self._paths)
 
 
 Eraser = WholeEraser | PathEraser
+
+
+def _is_at(where: Where, parts: Sequence[str | int]) -> bool:
+    """Whether a place is that of a path, or may be. What was written to a list may be its new items alone, so there
+    the number of the item in the list says nothing; nor does it where it is not known.
+    """
+    if len(where) - 1 != len(parts):
+        return False
+    return all(
+        have == want or (isinstance(want, int) and (have is None or (where[0] == "*" and at == 1)))
+        for at, (have, want) in enumerate(zip(where[1:], parts, strict=True))
+    )
 
 
 def _is_in(partition: str, partitions: Sequence[str]) -> bool:
@@ -191,5 +234,9 @@ def _erased_op(op: Op, where: Where, before: Any, eraser: Eraser) -> Op:
     if kind == "merge":
         return {"op": kind, "items": eraser.at(op["items"], where)}
     inside = before if isinstance(before, dict) else {}
-    keys = {key: _erased_op(inner, (*where, key), inside.get(key), eraser) for key, inner in op["keys"].items()}
-    return {**op, "keys": keys}
+    keys = {
+        eraser.key(key, where) if where else key: _erased_op(inner, (*where, key), inside.get(key), eraser)
+        for key, inner in op["keys"].items()
+    }
+    gone = {"gone": [eraser.key(key, where) for key in op["gone"]]} if where and "gone" in op else {}
+    return {**op, "keys": keys, **gone}

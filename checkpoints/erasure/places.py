@@ -103,7 +103,7 @@ def _of_trace(row: MemoryTrace, eraser: Eraser) -> Values:
 
 
 def _of_line(row: RunLine, eraser: Eraser) -> Values:
-    return payload_left(row, "patch", eraser.opaque) | payload_left(row, "reason", eraser.texts)
+    return payload_left(row, "patch", eraser.patch) | payload_left(row, "reason", eraser.texts)
 
 
 KEPT_FACTS = frozenset({

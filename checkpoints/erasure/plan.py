@@ -125,14 +125,16 @@ def inherited_of(run: Run) -> tuple[Inherited, ...]:
     """The runs that came of a run, and what came of these: each once, whatever became of them. Two queries a level."""
     found: dict[UUID, Inherited] = {}
     level = {run.id}
+    seen = {run.id}
     while level:
         lines = RunLine.objects.filter(departure_run__in=level, number=1).exclude(run__in=level)
         next_ = {line.run_id: str(line.travel) for line in lines.only("run", "travel")}
         children = Run.objects.filter(parent_run__in=level).values_list("id", flat=True)
         next_ |= dict.fromkeys(children, CHILD)
-        rows = Run.objects.in_bulk([one for one in next_ if one not in found and one != run.id])
-        found |= {one: Inherited(row, next_[one]) for one, row in rows.items()}
-        level = set(rows)
+        # What came of a run that is not there any more has its values as well.
+        level = next_.keys() - seen
+        seen |= level
+        found |= {one: Inherited(row, next_[one]) for one, row in Run.objects.in_bulk(level).items()}
     return tuple(sorted(found.values(), key=lambda one: one.run.id))
 
 

@@ -96,3 +96,57 @@ def test_a_word_is_erased_within_texts_and_a_short_one_at_its_path_alone() -> No
     assert PathEraser("r", [parsed_path("input.who.name")], []).input({"who": {"name": "x"}})["who"] == {
         "name": tombstone("r")
     }
+
+
+def test_a_word_that_the_engine_uses_too_breaks_no_form_of_its_notes() -> None:
+    eraser = PathEraser("r", [parsed_path("status")], ["rejected", "nodes", "paid"])
+    errors = {"e": [{"node": "paid", "message": "not paid"}]}
+    frontier = {"rejected": "paid:1", "visits": {"paid": 1}, "errors": errors}
+    before = {
+        "scratch": {"status": "rejected", "paid": 1},
+        "frontier": frontier,
+        "diagnostics": {"nodes": {"paid": {}}},
+    }
+    erased = erased_document(before, eraser)
+    assert erased["scratch"] == {"status": tombstone("r"), "paid": 1}
+    assert erased["frontier"] == {
+        **frontier, "errors": {"e": [{"node": "paid", "message": f"not {TEXT}"}]},
+    }  # fmt: skip
+    assert erased["diagnostics"] == {"nodes": {"paid": {}}}
+
+
+def test_names_within_a_value_are_erased_and_stay_different() -> None:
+    eraser = PathEraser("r", [parsed_path("who")], ["Ada Marker", "Bob Marker"])
+    before = {"scratch": {"sums": {"Ada Marker": 1, "Bob Marker": 2, "Eve": 3}}}
+    after = {"scratch": {"sums": {"Bob Marker": 5, "Eve": 3, "of Ada Marker": 4}}}
+    erased = erased_document(before, eraser)
+    assert sorted(erased["scratch"]["sums"].values()) == [1, 2, 3]
+    assert "Marker" not in str(erased)
+    op = ops.between(before, after)
+    assert op is not None
+    change = erased_change([op], before, eraser)
+    assert "Marker" not in str(change)
+    assert ops.apply(erased, change[0]) == erased_document(after, eraser)
+
+
+def test_what_was_written_to_a_list_is_erased_whatever_its_number_was() -> None:
+    eraser = PathEraser("r", [parsed_path("lines[2].amount")], [])
+    assert eraser.value("lines", [{"amount": 52300, "n": 1}]) == [{"amount": tombstone("r"), "n": 1}]
+    insert = {"op": "insert", "items": [{"amount": 52300}]}
+    inner = ops.within({"scratch": ops.within({"lines": insert})})
+    assert "52300" not in str(erased_change([inner], None, eraser))
+    change = {"scratch": {"lines": [{"amount": 1}, {"amount": 2}, {"amount": 3}]}}
+    assert erased_document(change, eraser)["scratch"]["lines"] == [
+        {"amount": 1},
+        {"amount": 2},
+        {"amount": tombstone("r")},
+    ]
+
+
+def test_what_a_fork_changed_is_erased_by_path() -> None:
+    eraser = PathEraser("r", [parsed_path("salary"), parsed_path("pay.sum")], [])
+    assert eraser.patch({"scratch": {"salary": 52300, "n": 1}}) == {"scratch": {"salary": tombstone("r"), "n": 1}}
+    assert eraser.patch({"salary": 52300, "pay": {"sum": 7}}) == {
+        "salary": tombstone("r"),
+        "pay": {"sum": tombstone("r")},
+    }
