@@ -13,6 +13,7 @@ from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from approvals.gates.guarded_channels import guard_of_each
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline
+from checkpoints.conf import conf
 from checkpoints.ledger import pending_writes
 from checkpoints.lines import Stretch
 from checkpoints.models import Checkpoint, MemoryLanding, PendingWrite, Run, TaskResult
@@ -24,13 +25,14 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate, Task, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import IncompatibleGraph, TamperedRow, WrongStatus
+from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadTooLarge, TamperedRow, WrongStatus
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
 from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.reduce import HeldWrite
-from orchestrator.execution.open_superstep import OpenSuperstep
+from orchestrator.engine.trace import is_memory
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 
 State = dict[str, dict[str, Any]]
 MEMORY = "memory"
@@ -85,7 +87,41 @@ class Departure:
 
     @cached_property
     def open(self) -> OpenSuperstep:
-        return OpenSuperstep.from_json(self.document["open"])
+        """What is kept of the superstep that was open; in another version of the graph each write as its type has it
+        there. Raises `InvalidValue` for one that does not fit.
+        """
+        kept = OpenSuperstep.from_json(self.document["open"])
+        if not self.retyped:
+            return kept
+        return replace(kept, results={task: self._fitted(task, one) for task, one in kept.results.items()})
+
+    def _fitted(self, task: Task, one: FinishedTask) -> FinishedTask:
+        if one.output is None:
+            return one
+        writes = [replace(write, value=self.fitted(task, write.channel, write.value)) for write in one.output.writes]
+        return replace(one, output=replace(one.output, writes=tuple(writes)))
+
+    @property
+    def retyped(self) -> bool:
+        """Whether another version of the graph than that of the checkpoint goes on from it."""
+        return self.graph.fingerprint != self.checkpoint.fingerprint
+
+    def fitted(self, task: Task, name: str, value: Any) -> Any:
+        """What this task wrote to a channel, as the type of the channel has it in the graph that goes on. Raises
+        `InvalidValue`, and `PayloadTooLarge`, naming the place.
+        """
+        if not self.retyped or is_memory(name):
+            return value
+        channel, path = self.graph.channels.get(name), f"{task.node}.{name}"
+        if channel is None:
+            message = f"{task} wrote to {name}, which is no channel of version {self.graph.version}"
+            raise InvalidValue(message, path=path, task=str(task))
+        if value is None and channel.lax_none:
+            return None
+        try:
+            return channel.stage(value, limit=conf().max_value_bytes)
+        except (InvalidValue, PayloadTooLarge) as error:
+            raise type(error)(f"{task} wrote to {error.message}", **{**error.facts, "path": path}) from error
 
     @property
     def state(self) -> State:
@@ -253,13 +289,16 @@ def _held_task(point: Departure, task: Task, rows: Sequence[PendingWrite], reque
 
 
 def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> HeldWrite:
-    """The write as its node proposed it, with the label that the node gave, if it gave one."""
+    """The write as its node proposed it, with the label that the node gave, if it gave one; in another version of the
+    graph with the value that is set there when it is signed.
+    """
     shown = read_value(row, "shown") or {}
     version, value = pending_writes.base_of(row).version, read_value(row, "value")
     plain = HeldWrite(task, row.position, row.channel, value, None, version)
     made = present(gate, node=task.node, input=point.input, state=point.state, writes=[plain])["writes"]
     label = str(shown.get("label") or row.label)
-    return plain if made[0]["label"] == label else replace(plain, label=label)
+    fitted = replace(plain, value=point.fitted(task, row.channel, value))
+    return fitted if made[0]["label"] == label else replace(fitted, label=label)
 
 
 def _guard(point: Departure, task: Task, channels: Sequence[str]) -> str:

@@ -64,7 +64,7 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
 
 
 def _reading(point: Departure) -> str:
-    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was signed"
+    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than the version that wrote it"
 
 
 def _whole(point: Departure) -> State:
@@ -73,7 +73,7 @@ def _whole(point: Departure) -> State:
     """
     graph, fresh = point.graph, point.graph.fresh_state()
     state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
-    if graph.fingerprint == point.checkpoint.fingerprint:
+    if not point.retyped:
         return state
     for part, values in state.items():
         for name, value in values.items():
