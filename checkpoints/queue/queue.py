@@ -38,13 +38,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimable:
-    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has."""
+    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has, of
+    these all but the fingerprints that it must leave to others.
+    """
 
     fingerprints: frozenset[str]
     graphs: frozenset[str]
+    others: frozenset[str] = frozenset()
 
     def condition(self) -> Q:
-        return Q(fingerprint__in=sorted(self.fingerprints)) | Q(graph__in=sorted(self.graphs))
+        of_graphs = Q(graph__in=sorted(self.graphs))
+        if self.others:
+            of_graphs &= ~Q(fingerprint__in=sorted(self.others))
+        return Q(fingerprint__in=sorted(self.fingerprints)) | of_graphs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,13 +15,13 @@ def fingerprints() -> list[str]:
 def claimable() -> Claimable:
     """Runs of the registered versions, and all runs of a graph whose newest version anywhere is registered here.
 
-    During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs. Where
-    secrets of any version of a graph are not here, its runs are left to a worker that has them.
+    During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs. Runs of
+    a registered version whose secrets are not here are left to a worker that has them.
     """
     ours = frozenset(fingerprints())
-    names = {compiled.name for compiled in registry.all()} - {compiled.name for compiled, _ in without_secrets()}
-    newest = newest_versions(names)
-    return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
+    newest = newest_versions({compiled.name for compiled in registry.all()})
+    graphs = frozenset(name for name, fingerprint in newest.items() if fingerprint in ours)
+    return Claimable(ours, graphs, frozenset(compiled.fingerprint for compiled, _ in without_secrets()))
 
 
 def without_secrets() -> list[tuple[Compiled, list[str]]]:

@@ -16,6 +16,7 @@ from orchestrator import runs
 from orchestrator.discovery import note_version
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.errors import InvalidGraph, MissingSecrets
+from orchestrator.views.workers import SHOWN
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.api_people import Client
@@ -122,15 +123,51 @@ def test_a_worker_without_them_takes_no_run_and_does_not_say_that_it_could(
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_who_lacks_the_secrets_of_one_version_judges_no_runs_of_the_graph(run: Run) -> None:
-    """Else it would take a run that is pinned to that version because it has the newest one."""
-    newer = claim(NAME)
-    newer.version, newer.current = "2", True
-    newest = registry.register(newer)
+def newer_version() -> str:
+    """The fingerprint of version 2, the current one, which needs no secrets."""
+    made = claim(NAME)
+    made.version, made.current = "2", True
+    newest = registry.register(made)
     note_version(newest)
+    return newest.fingerprint
+
+
+def test_who_lacks_the_secrets_of_an_older_version_takes_and_judges_the_runs_of_all_others(
+    run: Run, people: cast.People
+) -> None:
+    newest = newer_version()
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    gone = runs.start(NAME, {}, key="gone")
+    Run.objects.filter(id=gone.id).update(fingerprint="0" * 64, version="0")
+    current = runs.start(NAME, {}, key="current")
+    assert current.fingerprint == newest
     can = claimable.claimable()
-    assert newest.fingerprint in can.fingerprints
-    assert NAME not in can.graphs
+    assert {one.id for one in RUNS.claim(worker=None, limit=5, only=can)} == {gone.id, current.id}
+    assert Run.objects.get(id=run.id).status == Status.QUEUED
+    assert not RUNS.any_due(can)
+
+
+def test_the_page_of_the_workers_names_runs_of_an_older_version_whose_secrets_nobody_has(
+    run: Run, people: cast.People
+) -> None:
+    newest, browser = newer_version(), signed_in(people.starter)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    gone = runs.start(NAME, {}, key="gone")
+    Run.objects.filter(id=gone.id).update(fingerprint="0" * 64, version="0")
+    worker(newest)
+    page = browser.get("/workers/").content.decode()
+    assert f"1 of <code>{NAME}</code> version 1, which needs the secrets <code>bank_token</code>" in page
+    assert "version 0" not in page, "who has the newest version judges those that are gone"
+
+
+def test_a_worker_is_alive_however_many_others_were_heard_from_since(run: Run, people: cast.People) -> None:
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    worker(run.fingerprint)
+    for _ in range(SHOWN):
+        worker("another")
+    page = signed_in(people.starter).get("/workers/").content.decode()
+    assert "No live worker can take" not in page
+    assert f"<b>{SHOWN + 1}</b><span>alive" in page
 
 
 def test_the_api_the_command_and_the_page_say_what_is_missing(run: Run, people: cast.People) -> None:
