@@ -64,7 +64,7 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
 
 
 def _reading(point: Departure) -> str:
-    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than the version that wrote it"
+    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was written"
 
 
 def _whole(point: Departure) -> State:
