@@ -26,7 +26,6 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
-from checkpoints.models.run import CLAIMABLE
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
 from checkpoints.sealing.sealed_columns import read_value
@@ -186,13 +185,12 @@ def advance(run_id: UUID | str) -> Run:
 
     Does nothing while another lease is live; takes over an expired one. Like a worker it leaves alone what this process
     has no version for, unless it has the graph's newest and can say that the run's is gone. Raises `UnknownThing`,
-    `MissingSecrets` where this process lacks what the graph needs, and `OpenTransaction` inside a transaction of the
-    caller, before anything is claimed.
+    `MissingSecrets` where it would take the run and this process lacks what its version needs, and `OpenTransaction`
+    inside a transaction of the caller, before anything is claimed.
     """
     refuse_open_transaction("runs.advance")
     run = get(run_id)
-    if run.status in CLAIMABLE:
-        require_own_secrets(run)
+    require_own_secrets(run)
     while is_ours(run.graph, run.fingerprint) and (claim := leases.claim_one(run.id)):
         loop.run_slice(claim.id, claim.epoch)
     return get(run.id)

@@ -1,17 +1,14 @@
 """Replays and memory: what a task read is compared with what it would find now, and named where that is another."""
 
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from checkpoints.core.status import Status
-from checkpoints.memory.replay_shelf import OriginLine, live_reads
 from checkpoints.models import MemoryTrace, Run
-from checkpoints.sealing.sealed_rows import new_protection
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Send, Task, Write
+from orchestrator.engine import END, START, Gate, Graph, Send, Write
 from tests.support import cast, run_actions
 from tests.support.small_graphs import graph, registered
 from tests.support.statements import counted
@@ -168,8 +165,3 @@ def test_what_tasks_read_is_compared_without_reading_memory_once_more(tasks: int
     assert len([one for one in sent if "memoryrecord" in one]) == 1
     assert len([one for one in sent if "memorytrace" in one]) == tasks
     assert len(runs.replay_report(replay.id)["diverged"]) == tasks
-
-
-def test_the_reads_of_more_tasks_than_a_condition_holds_are_found() -> None:
-    origin = OriginLine(uuid4(), 1, new_protection(encrypted=False))
-    assert live_reads(origin, [Task("look", 1, n) for n in range(3000)]) == {}

@@ -14,14 +14,14 @@ from checkpoints.models import Checkpoint, Run, RunEvent, RunLine, Worker
 from checkpoints.queue.leases import RUNS
 from orchestrator import runs
 from orchestrator.discovery import note_version
-from orchestrator.engine import Graph, registry
+from orchestrator.engine import END, START, Graph, registry
 from orchestrator.engine.errors import InvalidGraph, MissingSecrets
 from orchestrator.views.workers import SHOWN
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.api_people import Client
 from tests.support.paid_claims import claim
-from tests.support.small_graphs import graph, registered
+from tests.support.small_graphs import graph, held, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAME = "with_secrets"
@@ -173,7 +173,8 @@ def test_a_worker_is_alive_however_many_others_were_heard_from_since(run: Run, p
 def test_the_api_the_command_and_the_page_say_what_is_missing(run: Run, people: cast.People) -> None:
     browser = signed_in(people.starter)
     answer = Client(people.starter, scopes=["steer"]).post(f"checkpoints/{run.key}:step-1/fork/", {})
-    assert (answer.status_code, answer.json()["code"]) == (409, "missing_secrets")
+    assert (answer.status_code, answer.json()["code"]) == (503, "missing_secrets")
+    assert answer.headers["Retry-After"]
     assert answer.json()["secrets"] == ["bank_token", "seal"]
     with pytest.raises(CommandError, match=r"COUNTERSIGN\['SECRETS'\].*\[missing_secrets\]"):
         call_command("fork_run", f"{run.key}:step-1")
@@ -198,7 +199,42 @@ def test_the_page_of_the_workers_names_the_graph_whose_runs_nobody_can_take(run:
     assert "No live worker can take" not in browser.get("/workers/").content.decode()
 
 
-@pytest.mark.parametrize("wrong", ["bank_token", [""], [7]])
+def test_a_post_that_was_refused_for_want_of_secrets_is_done_under_the_same_key_once_they_are_there(
+    run: Run, settings: Any, people: cast.People
+) -> None:
+    once = {"Idempotency-Key": "fork-1"}
+    client, where = Client(people.starter, scopes=["steer"]), f"checkpoints/{run.key}:step-1/fork/"
+    assert client.post(where, {}, **once).status_code == 503
+    give(settings, bank_token="t-1", seal="s-1")
+    assert client.post(where, {}, **once).status_code == 201
+
+
+def test_a_process_without_them_leaves_alone_what_another_has_in_hand_and_judges_what_is_gone(
+    needy: Graph, run: Run, people: cast.People
+) -> None:
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    held(run)
+    assert runs.advance(run.id).status == Status.RUNNING
+    older = claim(NAME)
+    older.version = "0"
+    registered(older)
+    gone = runs.start(NAME, {}, key="gone")
+    registry.clear()
+    registered(needy)
+    newer_version()
+    assert runs.advance(gone.id).status == Status.INCOMPATIBLE
+
+
+def test_secrets_may_be_given_in_any_order_and_once(people: cast.People) -> None:
+    made = graph("given_once", secrets=(name for name in ["a", "b"]))
+    made.node("a")(lambda state, ctx: None)
+    made.edge(START, "a")
+    made.edge("a", END)
+    registered(made)
+    assert registry.current("given_once").graph.secrets == ("a", "b")
+
+
+@pytest.mark.parametrize("wrong", ["bank_token", [""], [7], None, 7])
 def test_secrets_are_a_list_of_names(wrong: Any) -> None:
     with pytest.raises(InvalidGraph, match="is no list of names"):
         registered(graph("wrong_secrets", secrets=wrong))
