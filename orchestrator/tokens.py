@@ -18,6 +18,7 @@ from checkpoints.db.pages import pages
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
+from orchestrator.account_changes import current_actor
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
 
@@ -47,7 +48,9 @@ def make_token(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", day
         expires_at=now + timedelta(days=days) if days else None,
     )
     sealed_rows.seal(row, PLAIN)
-    row.save(force_insert=True)
+    with transaction.atomic():
+        row.save(force_insert=True)
+        audit_log.record("token_made", actor=current_actor(), **_told_of(row))
     return text
 
 
@@ -79,6 +82,11 @@ def revoke_token(row: ApiToken) -> None:
         if fault_of(row, PLAIN) is None:
             names = sealed_rows.seal_again(found, PLAIN, revoked_at=found.revoked_at)
         found.save(update_fields=names)
+        audit_log.record("token_revoked", actor=current_actor(), **_told_of(found))
+
+
+def _told_of(row: ApiToken) -> dict[str, Any]:
+    return {"token": row.hint, "subject": f"user:{row.user.get_username()}", "scopes": row.scopes}
 
 
 def token_faults() -> Iterator[SealFault]:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from approvals.gates.new_requests import NewRequests
 from approvals.gates.withdrawal import leave_requests
-from checkpoints import lines, payloads
+from checkpoints import audit_log, lines, payloads
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
 from checkpoints.core.status import ENDS, Status
@@ -174,6 +174,7 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
         more = [] if place.status == Status.QUEUED else [NOT_STARTED]
         new = replace(_new_line(point, overlay, asked, wanted, more), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
+        audit_log.record_act("forked", run, actor=wanted.by, seq=1, **_origin(point))
         sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
@@ -192,6 +193,7 @@ def replay(
         _require_there(point)
         new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
         run = _forked(point, lay_over(point, None), [], new, Place(_new_id(id), None, Status.QUEUED))
+        audit_log.record_act("replayed", run, actor=by, seq=1, **_origin(point))
     run.refresh_from_db()
     return run
 
@@ -272,9 +274,16 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
-    departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    begun = departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    kind = "rewound" if wanted.travel == Travel.REWIND else "resumed"
+    audit_log.record_act(kind, run, actor=wanted.by, seq=begun, **_origin(point))
     sign_answers(run, wanted.answers, by=wanted.by)
     return run
+
+
+def _origin(point: Departure) -> dict[str, Any]:
+    """What the audit log says of where a line departed."""
+    return {"origin": str(point.run.id), "checkpoint": point.checkpoint.seq}
 
 
 def _require_at_rest(run: Run) -> None:

@@ -223,6 +223,7 @@ def resume(
             _require_waits_for_nobody(run)
         resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
         locked_run.requeue_run(run, events=[*allowed, resumed], only=_RESUMABLE)
+        audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
     return run
 
 

@@ -26,7 +26,19 @@ EVENTS = {
 
 AUDIT = {
     *("refused_not_a_reviewer", "refused_tampered", "refused_settle", "refused_resume", "refused_cancel"),
-    *("memory_forgotten", "runs_verified"),
+    *(
+        "memory_forgotten",
+        "runs_verified",
+        "signed",
+        "not_needed",
+        "cancelled",
+        "resumed",
+        "settled",
+        "rewound",
+        "forked",
+    ),
+    *("replayed", "refused_right", "refused_export", "members_changed", "rights_changed", "account_changed"),
+    *("group_deleted", "token_made", "token_revoked", "audit_exported"),
 }
 """Kinds of the lines of the audit log."""
 
