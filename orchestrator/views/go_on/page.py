@@ -41,7 +41,7 @@ SALT = "countersign.go_on"
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()
 @opens_payloads
-def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
+def go_on_page(request: HttpRequest, checkpoint: str) -> HttpResponse:
     """The page; posted, it is checked, or done."""
     row = _visible(request.user, checkpoint)
     may = may_post(request, row.run, "steer_run", refusal="refused_travel")
@@ -71,7 +71,7 @@ def _does(posted: Mapping[str, str], draft: GoOnDraft) -> bool:
     return posted.get("do") == "go" or (posted.get("do") == "paused" and draft.how == Travel.FORK)
 
 
-def _visible(user: Any, checkpoint: UUID) -> Checkpoint:
+def _visible(user: Any, checkpoint: str) -> Checkpoint:
     try:
         row = timeline.get_checkpoint(checkpoint)
     except UnknownThing as error:

@@ -12,6 +12,16 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AddField(
+            model_name="memorylanding",
+            name="change",
+            field=models.CharField(
+                blank=True,
+                default="",
+                help_text="added, updated or removed; nothing where it found nothing to remove.",
+                max_length=8,
+            ),
+        ),
         migrations.RemoveIndex(
             model_name="auditline",
             name="audit_line_by_run",
