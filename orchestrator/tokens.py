@@ -56,10 +56,18 @@ def make_token(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", day
 
 def find_token(text: str) -> ApiToken | None:
     """The token of that text with its user; None where it is unknown, revoked or out of date, or its user inactive."""
-    live = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
     plain = token_digest(text)
-    digests = [keyed_digest(key, plain) for key in keyring().signing]
-    found = live.filter(digest__in=digests, user__is_active=True).select_related("user").first()
+    return _good(digest__in=[keyed_digest(key, plain) for key in keyring().signing])
+
+
+def live_token(key: Any) -> ApiToken | None:
+    """The token of that row with its user, as `find_token` gives it: for what it opened and still holds open."""
+    return _good(pk=key)
+
+
+def _good(**which: Any) -> ApiToken | None:
+    live = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+    found = live.filter(**which, user__is_active=True).select_related("user").first()
     return found if found is None or _as_sealed(found) else None
 
 
