@@ -5,6 +5,7 @@ The commands `verify_runs` and `rotate_keys` and the table of kinds in `orchestr
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, audit, verify_run
 from orchestrator.engine.errors import TamperedRow, UnknownThing
+from orchestrator.runs.bulk_fork import bulk_fork_faults
 from orchestrator.tokens import token_faults
 
 BATCH = 20
@@ -83,13 +85,13 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
             _note(result, fault)
         yield result
     result.chain = {"number": number, "faults": faults}
-    for fault in _tokens():
+    for fault in _of_installation():
         _note(result, fault)
         yield result
 
 
-def _tokens() -> Iterator[Fault]:
-    for one in token_faults():
+def _of_installation() -> Iterator[Fault]:
+    for one in chain(token_faults(), bulk_fork_faults()):
         yield Fault("", "", one.row.partition(" ")[0], one.row, one.reason, one.code)
 
 
