@@ -129,4 +129,5 @@ async def _read(cookie: str, read: list[int]) -> list[int]:
         if part.get("body"):
             found.append(len(read))
         if part["type"] == "http.response.body" and not part.get("more_body"):
+            await made.wait(timeout=20)  # until its connection is closed
             return found
