@@ -183,7 +183,7 @@ class _Parents:
     """What lines say beside rows: of a checkpoint the hash of its parent, of a write what its base binds."""
 
     def __init__(self, run: Run) -> None:
-        self._run, self._known = run, {None: ""}
+        self._run, self._known = run, dict[UUID | None, str]({None: ""})
 
     def beside(self, row: Model) -> dict[str, Any]:
         if isinstance(row, PendingWrite) and not self._run.encrypted:
@@ -192,12 +192,12 @@ class _Parents:
 
     def _parent_hash(self, row: Checkpoint) -> str:
         hash_ = self._known.get(row.parent)
-        if hash_ is None:
+        if hash_ is None and row.parent is not None:
             found = Checkpoint.objects.filter(id=row.parent).values_list("content_hash", flat=True).first()
             departures = RunLine.objects.filter(run=self._run.id, departure=row.parent)
             hash_ = found or departures.values_list("departure_hash", flat=True).first() or self._removed(row)
         self._known = {None: "", row.id: row.content_hash}
-        return hash_
+        return hash_ or ""
 
     def _removed(self, row: Checkpoint) -> str:
         """The hash of a parent that was removed."""
