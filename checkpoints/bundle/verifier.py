@@ -88,8 +88,8 @@ def _require_format(line: bytes) -> None:
         raise Bad(1, f"format {found[1].decode()} is not known here; this verifier knows {FORMAT}")
 
 
-def require_signed(file: BinaryIO, public_key: bytes) -> None:
-    """Raises `Bad` where the chain breaks, or its end is not signed with this key."""
+def require_signed(file: BinaryIO, public_key: bytes) -> tuple[str, int]:
+    """The hash that is signed and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
     if not isinstance(public_key, bytes) or len(public_key) != 32:
         raise Bad(0, "the public key must be 32 bytes")
     last, found = BEGIN, (0, b"", BEGIN)
@@ -109,6 +109,7 @@ def require_signed(file: BinaryIO, public_key: bytes) -> None:
         Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said["signature"]), signed)
     except (InvalidSignature, ValueError, TypeError):
         raise Bad(number, "the signature is not of this key") from None
+    return last, number
 
 
 def signed_text(key: str, lines: int, last: str) -> bytes:
@@ -160,8 +161,7 @@ class Contents:
         self.event, self.point = (0, ""), (-1, "", "")
         self.departures: dict[str, str] = {}
         self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
-        self.requests: set[str] = set()
-        self.decided: dict[int, bool] = {}
+        self.requests, self.decided = set[str](), dict[int, bool]()
 
     def read(self, file: BinaryIO) -> None:
         """Raises `Bad` for the first line that does not fit."""

@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.db import connection
 
-from checkpoints.models import Run
+from approvals import append_only
+from approvals.models import RequestReviewer
+from checkpoints.bundle.tables import TABLES
+from checkpoints.models import BundleImport, Run
 from orchestrator import runs
 from tests.support import cast
 from tests.support import sealed_graphs as graphs
@@ -48,3 +52,19 @@ def _append(lines: list[bytes], last: str, body: dict[str, Any]) -> str:
     hash_ = hashlib.sha256(last.encode() + data).hexdigest()
     lines.append(b'{"hash":"' + hash_.encode() + b'","body":' + data + b"}\n")
     return hash_
+
+
+def forgotten(run: Run) -> None:
+    """Take a run out of the database, past everything that watches over its rows."""
+    models: list[Any] = [table.model for table in reversed(list(TABLES.values()))]
+    with append_only.triggers_lifted(), connection.cursor() as cursor:
+        for model in [RequestReviewer, *models, BundleImport, Run]:
+            table, column = model._meta.db_table, "id" if model is Run else _run_column(model)
+            where = "request_id IN (SELECT id FROM approvals_approvalrequest WHERE run_id = %s)"
+            where = where if model is RequestReviewer else f"{column} = %s"
+            value = run.id.hex if connection.vendor == "sqlite" else run.id
+            cursor.execute(f"DELETE FROM {table} WHERE {where}", [value])  # noqa: S608
+
+
+def _run_column(model: Any) -> str:
+    return "" if model is RequestReviewer else model._meta.get_field("run").column
