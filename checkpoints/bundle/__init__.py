@@ -4,9 +4,9 @@ docs/bundles.md describes the format. Permissions are asked by the faces.
 """
 
 from checkpoints.bundle.exporter import Exported, export
-from checkpoints.bundle.importer import load
+from checkpoints.bundle.importer import load, load_or_find
 from checkpoints.bundle.signing_keys import public_key
 from checkpoints.bundle.tables import BundledTable, add_table
 from checkpoints.bundle.verifier import Verdict, verify
 
-__all__ = ["BundledTable", "Exported", "Verdict", "add_table", "export", "load", "public_key", "verify"]
+__all__ = ["BundledTable", "Exported", "Verdict", "add_table", "export", "load", "load_or_find", "public_key", "verify"]

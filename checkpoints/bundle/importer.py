@@ -58,6 +58,11 @@ def load(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> Run:
     `KeyConflict` (a run or a row of that id is here already), `WrongKey` (it is encrypted under a key that is not
     here), `OSError`.
     """
+    return load_or_find(file, by=by)[0]
+
+
+def load_or_find(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> tuple[Run, bool]:
+    """As `load`, and whether this call made the run."""
     try:
         with _opened(file) as source:
             run, new = _loaded(source, by)
@@ -67,7 +72,7 @@ def load(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> Run:
         raise
     if new:
         audit_log.record("run_imported", actor=by, run=run.id, last=run.bundle_import.last)
-    return run
+    return run, new
 
 
 def _opened(file: Any) -> AbstractContextManager[BinaryIO]:
