@@ -4,8 +4,9 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import bundles, checkpoints, comparisons, graphs, not_found, runs, schema, travel, uploads
+from orchestrator.api import checkpoints, comparisons, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
+from orchestrator.api.bundles import endpoints as bundles
 
 v1 = [
     path("graphs/", mount(graphs.Graphs), name="graphs"),

@@ -3,7 +3,8 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import bundles, cancel, compare, graphs, home, run, runs, settle, start, workers
+from orchestrator.views import cancel, compare, graphs, home, run, runs, settle, start, workers
+from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.go_on.page import go_on_page
 
 urlpatterns = [

@@ -91,7 +91,7 @@ def _destination(file: File) -> Iterator[BinaryIO]:
                 raise
         return
     with tempfile.TemporaryFile() as temporary:
-        yield temporary  # type: ignore[misc]
+        yield temporary
         temporary.seek(0)
         shutil.copyfileobj(temporary, file)
 

@@ -155,7 +155,7 @@ class _Reading:
         if self.contents.as_is:
             raise Bad(1, "it was exported as it is, for the run did not verify")
 
-    def _row(self, said: dict[str, Any]) -> Model | None:
+    def _row(self, said: dict[str, Any]) -> Any:
         kind = said["kind"]
         if kind == "manifest":
             self.manifest = said
@@ -165,7 +165,7 @@ class _Reading:
         if kind not in verifier.ROWS:
             return None
         model = Run if kind == "run" else TABLES[kind].model
-        row = row_of(model, said["row"], encrypted=self.contents.encrypted, people=self.people)
+        row: Any = row_of(model, said["row"], encrypted=self.contents.encrypted, people=self.people)
         for name, ids in self._ids.items():
             if kind == name:
                 ids.add(row.id)

@@ -4,7 +4,7 @@ What is refused raises `ValueError` with a sentence that names the column.
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -63,7 +63,7 @@ def _value(field: "Field[Any, Any]", said: Any) -> Any:
             raise ValueError(f"{field.name} must not be empty")
         return None
     kind = "UUIDField" if isinstance(field, ForeignKey) else field.get_internal_type()
-    reader = _READERS.get(kind, _number)
+    reader: Callable[[Any, Any], Any] = _READERS.get(kind, _number)
     found = reader(field, said)
     if field.choices and found not in {value for value, _ in field.flatchoices}:
         raise ValueError(f"{field.name} is none of its choices")

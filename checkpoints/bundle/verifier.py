@@ -225,7 +225,7 @@ class Contents:
         row, (last, hash_, one) = body["row"], self.point
         seq, before = self._follow("checkpoints", last, hash_, row["seq"])
         _require(row["seq"] == seq + 1, f"checkpoint {seq + 1} is missing")
-        parent, follows = row["parent"], dict[Any, str]({None: "", one: hash_, **self.departures})
+        parent, follows = row["parent"] or "", {**self.departures, one: hash_, "": ""}
         # Behind a removed stretch the parent is the last row of it; of a fork that a store made it may be anything.
         unknown = before if seq != last else body["parent_hash"] if not row["seq"] else "missing"
         before = follows.get(parent, unknown)

@@ -47,6 +47,7 @@ FORMS = {
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",
+    ":import": "/runs/-/import/",
     ":settle": "/runs/CLM-1/settle/",
     ":start": "/graphs/page_claim/start/",
     ":sign": "/reviews/CLM-1/sign/",

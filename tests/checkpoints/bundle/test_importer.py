@@ -237,6 +237,14 @@ def test_the_mark_of_an_import_cannot_be_taken_away(tmp_path: Path) -> None:
     assert "not as it was sealed" in verify_run(found.id)[0].reason
 
 
+def test_where_an_import_comes_from_cannot_be_changed_or_taken_away(tmp_path: Path) -> None:
+    found = _loaded(_foreign(graphs.started(tmp_path)))
+    BundleImport.objects.update(signer_name="south")
+    assert "not as it was sealed" in verify_run(found.id)[0].reason
+    BundleImport.objects.all().delete()
+    assert "is gone" in verify_run(found.id)[0].reason
+
+
 def test_a_key_of_another_house_never_stands_in_the_way_of_a_start(tmp_path: Path, people: cast.People) -> None:
     run = signed_run(tmp_path, people)
     key = run.key

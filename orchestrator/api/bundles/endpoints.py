@@ -1,7 +1,7 @@
 """Endpoints of bundles: a run leaves as a signed file, and one comes in."""
 
 import tempfile
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from django.core.files.uploadedfile import UploadedFile
 from django.http import FileResponse
@@ -80,5 +80,5 @@ class Imports(APIView):
         file = form.get("file")
         if not isinstance(file, UploadedFile) or [len(given) for _, given in form.lists()] != [1]:
             raise ValidationError({"file": ["Post a form with one file, in the field named file."]})
-        run, new = bundle.load_or_find(file, by=person(request))
+        run, new = bundle.load_or_find(cast(BinaryIO, file), by=person(request))
         return Response(RunOut(run).data, status=201 if new else 200)
