@@ -44,7 +44,7 @@ def test_what_was_exported_verifies_with_the_public_key(run: Run, tmp_path: Path
     assert bundle.verify(file, bundle.public_key()) == (True, 0, "")
     assert exported.size == file.stat().st_size
     assert exported.lines == len(file.read_bytes().splitlines())
-    assert [one.name for one in tmp_path.glob(".run*")] == [], "no file of its own is left"
+    assert [one.name for one in tmp_path.glob(".bundle*")] == [], "no file of its own is left"
 
 
 def test_a_bundle_holds_each_row_of_the_run(run: Run) -> None:

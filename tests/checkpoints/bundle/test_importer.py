@@ -15,7 +15,7 @@ from checkpoints import bundle, timeline
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run, TaskResult
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine.errors import InvalidBundle, KeyConflict, WrongKey, WrongStatus
+from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
 from tests.support import cast
 from tests.support import sealed_graphs as graphs
 from tests.support.bundles import forgotten, lines_of, signed_run, written
@@ -176,6 +176,15 @@ def test_what_is_bad_is_refused_by_name_and_changes_nothing(tmp_path: Path, peop
         assert contents() == before, what
     assert AuditLine.objects.filter(kind="refused_import").count() == len(bad)
     assert _loaded(data).imported
+
+
+@pytest.mark.parametrize("file", [None, 7, b"bytes", "\x00", "\ud800", {}, []])
+def test_what_is_no_file_is_refused(file: Any, people: cast.People) -> None:
+    with pytest.raises(InvalidValue):
+        bundle.load(file)
+    with pytest.raises((InvalidValue, UnknownThing)):
+        bundle.export(OTHER, file)
+    assert not AuditLine.objects.filter(kind="run_imported").exists()
 
 
 def test_a_label_that_the_log_does_not_tell_is_found_before_anything_stays(tmp_path: Path, people: cast.People) -> None:
