@@ -178,7 +178,7 @@ class Place:
 
 def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) -> Run:
     """Carry a fork out, under the lock of the origin's run. Raises as `fork` does."""
-    with locked(point.run.id, by=wanted.by, to_read=True):
+    with locked(point.run.id, by=wanted.by, also_imported=True):
         _require_there(point)
         asked = held_tasks_at(point)
         check_answers(wanted.answers, asked)

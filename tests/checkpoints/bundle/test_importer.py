@@ -16,9 +16,10 @@ from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
-from tests.support import cast
+from tests.support import cast, small_graphs
 from tests.support import sealed_graphs as graphs
 from tests.support.bundles import forgotten, lines_of, signed_run, written
+from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
 
@@ -129,6 +130,22 @@ def test_a_row_of_another_run_is_never_replaced(kind: str, tmp_path: Path, peopl
     before = contents()
     with pytest.raises((KeyConflict, InvalidBundle)):
         _loaded(written(forged, KEY))
+    assert contents() == before
+
+
+def test_a_decision_that_nobody_was_needed_for_names_no_write_of_ours(tmp_path: Path, people: cast.People) -> None:
+    """No table keeps the id of such a write apart, and who asks by it must not meet another house's decision."""
+    theirs = small_graphs.advanced(claim("unasked", needs_approval=lambda state, proposal: False))
+    bodies = lines_of(_exported(theirs))
+    forgotten(theirs)
+    signed_run(tmp_path, people)
+    ours = PendingWrite.objects.order_by("id").first()
+    assert ours is not None
+    at = next(n for n, body in enumerate(bodies) if body["kind"] == "decision")
+    forged = {**bodies[at], "row": {**bodies[at]["row"], "write": str(ours.write)}}
+    before = contents()
+    with pytest.raises(KeyConflict):
+        _loaded(written([*bodies[:at], forged, *bodies[at + 1 :]], KEY))
     assert contents() == before
 
 
@@ -281,6 +298,13 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
     assert not TaskResult.objects.filter(run=fork.id).exists()
     assert len(list(tmp_path.glob("*"))) == before
     _signed_and_paid(fork, people)
+
+
+def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
+    found = _loaded(_foreign(graphs.started(tmp_path)))
+    assert not TaskResult.objects.filter(run=found.id).exists()
+    assert runs.plan(found.head).needs_yes == ["pay"]
+    assert runs.plan(found.head, allow_effects=["pay"]).needs_yes == []
 
 
 def _signed_and_paid(fork: Run, people: cast.People) -> None:
