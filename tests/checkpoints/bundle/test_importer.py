@@ -18,7 +18,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
 from tests.support import cast, small_graphs
 from tests.support import sealed_graphs as graphs
-from tests.support.bundles import forgotten, lines_of, signed_run, written
+from tests.support.bundles import forgotten, hashed_anew, lines_of, signed_run, written
 from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
@@ -320,30 +320,30 @@ def _signed_and_paid(fork: Run, people: cast.People) -> None:
     assert (done.status, verify_run(done.id)) == ("completed", [])
 
 
-def test_a_fork_whose_origin_is_elsewhere_comes_in_and_verifies(tmp_path: Path, people: cast.People) -> None:
+def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path: Path, people: cast.People) -> None:
     run = signed_run(tmp_path, people)
-    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
-    fork = runs.advance(runs.fork(at.id, by=people.starter).id)
+    settled = Checkpoint.objects.get(run=run.id, source="settlement")
+    fork = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
     bodies = lines_of(_exported(fork))
     forgotten(fork)
     forgotten(run)
     found = _loaded(written(bodies, KEY))
     assert verify_run(found.id) == []
-    again = runs.plan(Checkpoint.objects.filter(run=found.id).order_by("-seq").first().id)
-    assert set(again.guarded) >= set(again.patched) - {"notes"}
+    # Nothing here tells that a gate let these through.
+    assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
 
 
 def test_a_run_that_says_it_comes_from_one_of_ours_must_name_a_checkpoint_of_it(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people)
-    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")
-    fork = runs.fork(at[0].id, by=people.starter, start=False)
+    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
+    fork = runs.fork(at.id, by=people.starter, start=False)
     bodies = lines_of(_exported(fork))
     forgotten(fork)
-    theirs = json.loads(json.dumps(bodies).replace(str(at[0].id), str(at[1].id)))
-    with pytest.raises((KeyConflict, InvalidBundle)):
-        _loaded(written(theirs, KEY))
+    theirs = json.loads(json.dumps(bodies).replace(str(at.id), OTHER))
+    with pytest.raises(KeyConflict, match="knows nothing of that"):
+        _loaded(written(hashed_anew(theirs), KEY))
     assert _loaded(written(bodies, KEY)).imported
 
 
