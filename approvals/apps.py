@@ -15,8 +15,11 @@ class ApprovalsConfig(AppConfig):
     def ready(self) -> None:
         from approvals import append_only
         from approvals import verification as approvals_verification
-        from checkpoints import verification
+        from approvals.models import ApprovalRequest, Decision, Receipt
+        from checkpoints import bundle, verification
 
+        for kind, model in (("request", ApprovalRequest), ("receipt", Receipt), ("decision", Decision)):
+            bundle.add_table(bundle.BundledTable(kind, model, size=20))
         verification.EXAMINERS.append(approvals_verification.approvals)
         post_migrate.connect(append_only.install_triggers, sender=self)
         checks.register(append_only.check_triggers, checks.Tags.database)

@@ -15,4 +15,5 @@ urlpatterns = [
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),
+    path("decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"),
 ]

@@ -1,6 +1,7 @@
 """The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
 
 from checkpoints.models.audit_line import AuditLine
+from checkpoints.models.bundle_import import BundleImport
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
@@ -14,6 +15,6 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord", "MemoryTrace",
-    "PendingWrite", "Run", "RunEvent", "RunLine", "TaskResult", "Upload", "Worker",
+    "AuditLine", "BundleImport", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord",
+    "MemoryTrace", "PendingWrite", "Run", "RunEvent", "RunLine", "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

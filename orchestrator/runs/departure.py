@@ -31,6 +31,7 @@ from orchestrator.execution.open_superstep import OpenSuperstep
 
 State = dict[str, dict[str, Any]]
 MEMORY = "memory"
+_OUTSIDE = ("write", "external")
 """The effect of what landed in memory."""
 
 
@@ -83,6 +84,12 @@ class Departure:
     @cached_property
     def open(self) -> OpenSuperstep:
         return OpenSuperstep.from_json(self.document["open"])
+
+    @property
+    def has_whole_way(self) -> bool:
+        """Whether all runs that it comes from are here. One query."""
+        runs = {one.run for one in self.stretches}
+        return Run.objects.filter(id__in=runs).count() == len(runs)
 
     @property
     def state(self) -> State:
@@ -140,6 +147,14 @@ def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]
     again = _journaled(point, family, way, fenced=fenced)
     again += [(run, Effect(Task(n, v, i), MEMORY, certain=True)) for run, n, v, i in tasks]
     return [effect for run, effect in again if run in own or _is_ahead(point, effect.task)]
+
+
+def effects_unknown_here(point: Departure) -> list[Effect]:
+    """Every write and external node of the graph of an imported run: what it did where it comes from, nobody here can
+    tell, so each needs a yes.
+    """
+    nodes = point.graph.nodes.values()
+    return [Effect(Task(node.name, 1, 0), node.effect, certain=False) for node in nodes if node.effect in _OUTSIDE]
 
 
 def _is_ahead(point: Departure, task: Task) -> bool:

@@ -43,7 +43,7 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "who", "run", "kind", "from", "to",
+    "path", "a", "b", "with_at", "how", "who", "run", "kind", "from", "to", "as_is", "all",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
@@ -169,6 +169,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "receipt_id": [str(receipt.id)],
         "number": [str(AuditLine.objects.order_by("id").values_list("id", flat=True)[0])],
         "format": ["csv"],
+        "decision": [str(receipt.decisions.all()[0].id)] if receipt.decisions.exists() else [str(run.id)],
         "object_id": [str(run.id), "1"],
         "content_type_id": ["1"],
         "id": ["1"],
@@ -199,7 +200,7 @@ def test_every_parameter_of_every_address_is_tried() -> None:
 
 _KNOWN_NAMES = (
     "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url", "fork", "number", "format",
+    "url", "fork", "number", "format", "decision",
 )  # fmt: skip
 
 
