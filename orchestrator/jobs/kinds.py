@@ -18,7 +18,7 @@ from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.retention import standing_jobs
+from checkpoints.retention import prune_job, standing_jobs
 from orchestrator.engine.errors import CountersignError, StaleLease
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
@@ -31,6 +31,7 @@ Kind = Callable[[JobLease], Iterator[Step]]
 KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
     bulk_fork.KIND: bulk_fork.fork_job,
+    prune_job.KIND: prune_job.prune_job,
     "rotate_keys": integrity.rotate_job,
     "sweep_jobs": standing_jobs.jobs_that_ended,
     "sweep_payloads": standing_jobs.payloads_without_a_row,
