@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import models, timeline
+from checkpoints import models, policy_admin, timeline
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
@@ -23,6 +23,8 @@ from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
 
+RETENTION = policy_admin.RetentionPolicyAdmin
+"""Policies, holds and pins, which are registered there."""
 Field = str | Callable[[Any], Any]
 
 if TYPE_CHECKING:

@@ -119,14 +119,27 @@ def prune_job(lease: JobLease) -> Iterator[Step]:
             yield result.step(total)
     if not result.told:
         with transaction.atomic():
-            _tell(rule, by, result)
+            _tell(rule.graph, by, result)
             result.told = True
             jobs.report(lease, result.step(total))
 
 
-def _tell(rule: Rule, by: Any, result: Pruned) -> None:
-    facts: dict[str, Any] = {"graph": rule.graph, "checkpoints": result.rows, "bytes": result.bytes}
+def stop(job_id: UUID, *, by: Any) -> bool:
+    """End a removal after the piece in hand, which is done whole or not at all, with its line in the audit log. False:
+    it had ended before. Raises `UnknownThing`.
+    """
+    with transaction.atomic():
+        if not jobs.cancel_job(job_id):
+            return False
+        job = Job.objects.get(id=job_id)
+        _tell(job.facts["graph"], by, Pruned(**(job.progress.get("place") or {})), stopped=True)
+    return True
+
+
+def _tell(graph: str, by: Any, result: Pruned, *, stopped: bool = False) -> None:
+    facts: dict[str, Any] = {"graph": graph, "checkpoints": result.rows, "bytes": result.bytes}
     facts |= {"runs": result.runs, "skipped": result.skipped, "bad": result.bad}
+    facts |= {"stopped": True} if stopped else {}
     audit_log.record("history_pruned", actor=by, **facts)
 
 
@@ -135,6 +148,7 @@ def _removed(lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int) -
 
     def note(removed: RemovedRows) -> None:
         result.rows, result.bytes = result.rows + removed.count, result.bytes + removed.bytes
+        result.runs += removed.runs
         result.seconds = before + (timezone.now() - began).total_seconds()
         jobs.report(lease, result.step(total))
 
@@ -177,8 +191,7 @@ class _Work:
             _require_sound(run)
             bundle, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
             if whole:
-                gone = remove_run(self.rule, run, by=self.by, bundle=bundle, inside=self.note)
-                self.result.runs += 1 if gone else 0
+                remove_run(self.rule, run, by=self.by, bundle=bundle, inside=self.note)
                 return
             while remove_stretch(self.rule, run, by_name=name, inside=self.note):
                 before = asdict(self.result)

@@ -29,10 +29,11 @@ MOST = 500
 
 @frozen
 class RemovedRows:
-    """What one transaction took away: how many rows, and the bytes that they kept."""
+    """What one transaction took away: how many checkpoints, the bytes that they kept, and how many whole runs."""
 
     count: int
     bytes: int
+    runs: int = 0
 
 
 Inside = Any

@@ -44,7 +44,7 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, bundle: str, inside: Inside
         rows = Checkpoint.objects.filter(run=run.id)
         if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
             return None
-        removed = RemovedRows(**rows.aggregate(count=Count("id"), bytes=Sum("stored_size")))
+        removed = RemovedRows(**rows.aggregate(count=Count("id"), bytes=Sum("stored_size")), runs=1)
         elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
         _tell(run, by, bundle)
         for model in PARTS:
