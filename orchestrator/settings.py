@@ -210,6 +210,7 @@ COUNTERSIGN = {
         DEFAULT_PAYLOADS=environment.text,
         DIRECT_STATEMENTS=environment.flag,
         AUDIT_HEAD_FILE=environment.text,
+        MEMORY_DAYS=environment.number,
     ),
 }
 
