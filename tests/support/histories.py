@@ -21,9 +21,10 @@ def pruned(given: RetentionPolicy, *, by: Any = None) -> Job:
     return job
 
 
-def loaded() -> dict[Any, Any]:
-    """The state at each checkpoint that is there, by its id."""
+def loaded(*of: Run) -> dict[Any, Any]:
+    """The state at each checkpoint that is there, by its id: of these runs, or of all."""
     rows = Checkpoint.objects.filter(kept=True).order_by("id")
+    rows = rows.filter(run__in=[run.id for run in of]) if of else rows
     return {row.id: timeline.state_at(row.id) for row in rows if Run.objects.filter(id=row.run_id).exists()}
 
 
@@ -31,6 +32,7 @@ def seqs(run: Run) -> list[int]:
     return sorted(Checkpoint.objects.filter(run=run.id).values_list("seq", flat=True))
 
 
-def faults() -> list[str]:
-    """What is wrong with any run."""
-    return [fault.reason for run in Run.objects.all() for fault in verify_run(run.id)]
+def faults(*of: Run) -> list[str]:
+    """What is wrong with any run: of these, as far as they are there, or of all."""
+    rows = Run.objects.filter(id__in=[run.id for run in of]) if of else Run.objects.all()
+    return [fault.reason for run in rows for fault in verify_run(run.id)]
