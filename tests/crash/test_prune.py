@@ -71,7 +71,8 @@ def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
             break
         tried += 1
         assert (seqs(first), seqs(fork), Run.objects.filter(id=last.id).exists()) == ([2, 5], [1, fork.head_seq], False)
-        assert {one: before[one] for one in (now := loaded(first, last, fork))} == now, crash.fired
+        now = loaded(first, last, fork)
+        assert {one: before[one] for one in now} == now, crash.fired
         assert (place["rows"], told(graph)) == (wanted["rows"], [[12, 1, 0]]), crash.fired
         assert faults(first, fork) == [], crash.fired
     print(f"removal: {points.seen} moments, {tried} tried")
