@@ -19,4 +19,5 @@ def patterns(mount: Mount) -> list[URLPattern]:
         path("requests/<uuid:request_id>/decisions/", mount(endpoints.RequestDecisions), name="request-decisions"),
         path("runs/<str:run>/signatures/", mount(endpoints.Signatures), name="signatures"),
         path("runs/<str:run>/decisions/", mount(endpoints.RunDecisions), name="run-decisions"),
+        path("decisions/<uuid:decision>/receipt/", mount(endpoints.DecisionReceipt), name="decision-receipt"),
     ]

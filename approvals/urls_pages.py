@@ -11,4 +11,5 @@ urlpatterns = [
     path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"),
 ]

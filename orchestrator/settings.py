@@ -211,6 +211,9 @@ COUNTERSIGN = {
         DIRECT_STATEMENTS=environment.flag,
         AUDIT_HEAD_FILE=environment.text,
         MEMORY_DAYS=environment.number,
+        ARCHIVE_FOLDER=environment.text,
+        BUNDLE_KEY=environment.text,
+        TRUSTED_KEYS=environment.strings,
     ),
 }
 

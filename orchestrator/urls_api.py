@@ -6,6 +6,7 @@ from approvals import urls as approvals
 from orchestrator import health
 from orchestrator.api import checkpoints, comparisons, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
+from orchestrator.api.bundles import endpoints as bundles
 
 v1 = [
     path("graphs/", mount(graphs.Graphs), name="graphs"),
@@ -18,6 +19,8 @@ v1 = [
     path("runs/<str:run>/history/", mount(comparisons.RunHistory), name="run-history"),
     path("runs/<str:run>/lineage/", mount(comparisons.RunLineage), name="run-lineage"),
     path("runs/<str:run>/align/", mount(comparisons.RunAlign), name="run-align"),
+    path("runs/<str:run>/export/", mount(bundles.RunExport), name="run-export"),
+    path("imports/", mount(bundles.Imports), name="imports"),
     path("runs/<str:run>/resume/", mount(runs.Resume), name="resume"),
     path("runs/<str:run>/replay-report/", mount(travel.ReplayReport), name="replay-report"),
     path("runs/<str:run>/rewind/", mount(travel.Rewind), name="rewind"),

@@ -1,6 +1,7 @@
 """The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
 
 from checkpoints.models.audit_line import AuditLine
+from checkpoints.models.bundle_import import BundleImport
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
@@ -16,7 +17,7 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "LegalHold", "MemoryLanding", "MemoryRecord",
-    "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent", "RunLine", "TaskResult", "Upload",
-    "Worker",
+    "AuditLine", "BundleImport", "Checkpoint", "GraphVersion", "Job", "LateResult", "LegalHold", "MemoryLanding",
+    "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent", "RunLine", "TaskResult",
+    "Upload", "Worker",
 ]  # fmt: skip

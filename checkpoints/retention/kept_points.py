@@ -21,6 +21,7 @@ WORDS = {
     OLD: "is removed",
     WITH_RUN: "is removed with its whole run",
     "tampered": "its run does not verify",
+    "imported": "its run came in as a bundle, and stays as it came",
     "held": "its run is under a legal hold",
     "waits": "its run waits at it",
     "head": "the newest of its run",
@@ -58,6 +59,7 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
     head = Q(id=F("run__head"))
     found: list[tuple[str, Any]] = [
         ("tampered", Q(run__status=Status.TAMPERED)),
+        ("imported", Q(run__imported=True)),
         ("held", Exists(LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None))),
     ]
     if rule.ended:

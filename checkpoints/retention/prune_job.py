@@ -18,7 +18,7 @@ from checkpoints.ledger import locked_run
 from checkpoints.models import Job, RetentionPolicy, Run
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.retention.archive import require_writer, write_bundle
+from checkpoints.retention.archive import require_folder, write_bundle
 from checkpoints.retention.dry_runs import DryRun, count
 from checkpoints.retention.kept_points import REMOVED, WITH_RUN, classified
 from checkpoints.retention.rule import Rule, facts_of, rule_from, rule_of
@@ -87,7 +87,7 @@ def prune(
     if by is not None and not by.has_perm(PERMISSION):
         raise Forbidden("you may not manage retention", permission=PERMISSION)
     rule = rule_of(policy, now=now)
-    require_writer(rule)
+    require_folder(rule)
     expected = count(rule)
     if confirmed is not None:
         require_confirmed(expected, confirmed)
@@ -193,7 +193,7 @@ class _Work:
             if whole:
                 remove_run(self.rule, run, by=self.by, bundle=bundle, inside=self.note)
                 return
-            while remove_stretch(self.rule, run, by_name=name, inside=self.note):
+            while remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note):
                 before = asdict(self.result)
                 yield
         except StaleLease:

@@ -40,8 +40,9 @@ Inside = Any
 """Called with `RemovedRows` in the transaction: what else stands or falls with it."""
 
 
-def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, inside: Inside) -> RemovedRows | None:
-    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all.
+def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", inside: Inside) -> RemovedRows | None:
+    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all. The line of
+    the log names the `bundle` in which they were archived, if they were.
 
     Raises `TamperedRow` and `WrongKey` where what must be read does not verify, `UnknownThing`, `SaveFailed`,
     `OperationalError` where somebody else keeps the run locked; then nothing is removed.
@@ -57,6 +58,7 @@ def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, inside: Inside) ->
         elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
         snapshots = _anchor_behind(run, last)
         facts = {"checkpoints": _facts(run, first, last), "snapshots": snapshots}
+        facts |= {"bundle": bundle} if bundle else {}
         rows.delete()
         locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
         removed = RemovedRows(len(stretch), sum(size for _, size in stretch))

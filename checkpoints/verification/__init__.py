@@ -23,7 +23,7 @@ from checkpoints.verification.log import log
 from checkpoints.verification.memory import remembered
 from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.removed_history import removed_history
-from checkpoints.verification.run import ended, run_row
+from checkpoints.verification.run import brought_in, ended, run_row
 from checkpoints.verification.timeline import timeline
 from checkpoints.verification.uploads import files_named, uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
@@ -33,7 +33,9 @@ __all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "ve
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, departures, timeline, journal, held_writes, remembered, ended]
+EXAMINERS: list[Examiner] = [
+    run_row, brought_in, log, departures, timeline, journal, held_writes, remembered, ended,
+]  # fmt: skip
 """Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 
 

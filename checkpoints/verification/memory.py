@@ -31,7 +31,9 @@ def remembered(subject: Subject) -> Iterator[Fault]:
             except CountersignError as error:
                 yield subject.refused(row, error)
     yield from _landings(subject)
-    yield from _forgotten(subject)
+    if not subject.run.imported:
+        # What landed is in the memory of the installation where the run was.
+        yield from _forgotten(subject)
 
 
 def _text(row: MemoryTrace) -> str:

@@ -87,6 +87,12 @@ class Departure:
         return OpenSuperstep.from_json(self.document["open"])
 
     @property
+    def has_whole_way(self) -> bool:
+        """Whether all runs that it comes from are here. One query."""
+        runs = {one.run for one in self.stretches}
+        return Run.objects.filter(id__in=runs).count() == len(runs)
+
+    @property
     def state(self) -> State:
         return {name: self.document[name] for name in ("scratch", "artifacts")}
 
@@ -142,6 +148,18 @@ def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]
         tasks = dict.fromkeys(landed.values_list("node", "visit", "index", "line"))
         found += [Effect(Task(n, v, i), MEMORY, run, line, certain=True) for n, v, i, line in tasks]
     return found
+
+
+def effects_unknown_here(point: Departure) -> list[Effect]:
+    """Every write and external node of the graph of an imported run: what it did where it comes from, nobody here can
+    tell, so each needs a yes.
+    """
+    line = point.checkpoint.line
+    return [
+        Effect(Task(node.name, 1, 0), node.effect, point.run.id, line, certain=False)
+        for node in point.graph.nodes.values()
+        if node.effect in ("write", "external")
+    ]
 
 
 def _journaled(graph: Compiled, run: UUID, way: Any, *, fenced: bool) -> list[Effect]:

@@ -48,14 +48,36 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "") -> Overlay:
     """
     before = _whole(point)
     after = _checked(point, before, patch) if patch else before
+    if point.run.imported:
+        before = _without_guarded(point, before)
     names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
-    guarded = guard_of_each(point.stretches, point.graph, names)
+    guarded = _guards(point, names)
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
     gates, number = list(dict.fromkeys(guarded.values())), _next_number(point.frontier)
     held = [_held(after, gate, guarded, Task(PATCH, number, n), by=by) for n, gate in enumerate(gates)]
     given = {part: {n: after[part][n] for n in names if n in after[part]} for part in PARTITIONS} if names else None
     change = Change(tuple(sorted(names)), guarded, tuple(one.task for one in held))
     return Overlay(state, change, tuple(held), given)
+
+
+def _guards(point: Departure, names: Sequence[str]) -> dict[str, str]:
+    """Of those of these channels that are guarded the node whose gate does. Where not all of the way of an imported run
+    is here, nobody knows who wrote what on it, so each of its channels is guarded, if there is any gate.
+    """
+    guarded = guard_of_each(point.stretches, point.graph, names)
+    gates = [node.name for node in point.graph.nodes.values() if node.gate]
+    if point.run.imported and gates and not point.has_whole_way:
+        return {name: guarded.get(name, gates[0]) for name in names}
+    return guarded
+
+
+def _without_guarded(point: Departure, state: State) -> State:
+    """The state of an imported run without what people must sign: guarded channels are as a run begins with them, so
+    that what they hold counts as a patch.
+    """
+    fresh = point.graph.fresh_state()
+    guarded = _guards(point, [name for part in PARTITIONS for name in state[part]])
+    return {part: {n: fresh[part][n] if n in guarded else v for n, v in state[part].items()} for part in PARTITIONS}
 
 
 def _whole(point: Departure) -> State:

@@ -37,7 +37,14 @@ from orchestrator.execution import cancellation
 from orchestrator.runs import labels
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.answers import Answers, check_answers, sign_answers
-from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
+from orchestrator.runs.departure import (
+    Departure,
+    HeldTask,
+    effects_elsewhere,
+    effects_unknown_here,
+    held_tasks_at,
+    load_departure,
+)  # fmt: skip
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, make_plan
@@ -102,16 +109,20 @@ def plan_departure(
     """As `plan`, of a point that is loaded, with what is laid over it and what people are asked there."""
     own = lines.line_row(point.run, point.checkpoint.line)
     outside = travel != Travel.REPLAY
+    stops = [node for node in own.stops if node != NOT_STARTED] if own and outside else []
+    effects = effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else []
+    if point.run.imported:
+        effects += effects_unknown_here(point)
     return make_plan(
         point.graph,
         point.frontier,
         point.open,
         travel=travel,
         checkpoint=point.checkpoint.id,
-        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else (),
+        effects=effects,
         asked=asked if outside else (),
         change=overlay.change,
-        stops=[node for node in own.stops if node != NOT_STARTED] if own and outside else (),
+        stops=stops,
         allowed=allowed,
     )
 
@@ -167,7 +178,7 @@ class Place:
 
 def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) -> Run:
     """Carry a fork out, under the lock of the origin's run. Raises as `fork` does."""
-    with locked(point.run.id, by=wanted.by):
+    with locked(point.run.id, by=wanted.by, to_read=True):
         _require_there(point)
         asked = held_tasks_at(point)
         check_answers(wanted.answers, asked)

@@ -164,6 +164,8 @@ def _new(asked: StartRequest, compiled: Compiled, staged: Any) -> Run:
 def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
     """The run that has the key, if it is the same journey."""
     run = Run.objects.get(key=wanted.key)
+    if run.imported:
+        raise KeyConflict(f"key {run.key} belongs to a run that was imported", key=run.key, run=str(run.id))
     # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
     if (run.graph, run.input_hash) != (wanted.graph, protection_of(run).digest(canonical.dumps(staged))):
         message = f"key {run.key} already belongs to a run with another graph or input"

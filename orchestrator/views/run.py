@@ -18,7 +18,7 @@ from approvals.views.inbox import asked_of
 from approvals.views.page import may_post, opens_payloads, read_number, render, single_fields, visible_run
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import BundleImport, Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import unreadable_reason
@@ -175,8 +175,13 @@ def _timeline(
 def _for_person(run: Run, user: Any) -> dict[str, Any]:
     """What the run asks, why it stopped, and which of the next steps are this person's."""
     asks = _asks(run, user)
-    may_settle, may_steer = permissions.may(user, "settle_task"), permissions.may(user, "steer_run")
+    may_settle = permissions.may(user, "settle_task") and not run.imported
+    may_fork = permissions.may(user, "steer_run")
+    may_steer = may_fork and not run.imported
     return {
+        "imported": BundleImport.objects.filter(run=run).select_related("by").first() if run.imported else None,
+        "may_export": permissions.may(user, "export_run"),
+        "may_fork": may_fork,
         "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
         "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
         "may_settle": may_settle,
@@ -239,7 +244,7 @@ def _signed(run: Run, user: Any) -> dict[str, Any]:
 
 
 def _asks(run: Run, user: Any) -> Asks:
-    if run.status in CLOSED_TO_DECISIONS:
+    if run.status in CLOSED_TO_DECISIONS or run.imported:
         return Asks(0, False, "")
     requests = list(ApprovalRequest.objects.filter(run=run, line=run.line, status=RequestStatus.OPEN))
     names = sorted({p for one in requests for p in one.policy["reviewers"]})
@@ -249,7 +254,7 @@ def _asks(run: Run, user: Any) -> Asks:
 
 def _todo(compiled: Compiled | None, run: Run, snapshot: dict[str, Any]) -> list[str]:
     """The nodes that come next, as dashed columns at the end of the tape."""
-    if compiled is None or run.status in ENDS:
+    if compiled is None or run.status in ENDS or run.imported:
         return []
     edges = plan.pending_edges(Frontier.from_json(snapshot["frontier"]))
     names = dict.fromkeys(compiled.edge[edge].target for edge in edges if edge in compiled.edge)
