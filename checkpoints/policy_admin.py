@@ -73,6 +73,17 @@ for _prefix, _column, _statuses in COLUMNS:
         PolicyForm.declared_fields[f"{_prefix}_{_status}"] = _days(f"{_status}, days")
 
 
+def can_be_held(value: str) -> bool:
+    """Whether a database can compare a number, or each of several with commas between. Text is for Django to judge."""
+    for part in value.split(","):
+        try:
+            if abs(int(part)) >= 2**63:
+                return False
+        except ValueError:
+            continue
+    return True
+
+
 class ManagedRows(Base):
     """Rows that stewards manage and others who may see them look at."""
 
@@ -80,6 +91,10 @@ class ManagedRows(Base):
 
     def _manages(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm(prune_job.PERMISSION))
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Not by numbers that no column can hold."""
+        return can_be_held(str(value)) and super().lookup_allowed(lookup, value, request)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
