@@ -2,6 +2,7 @@
 its progress in the same transaction. Killed anywhere it goes on, and what it says it removed is what is gone.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -40,6 +41,7 @@ KIND = "prune_runs"
 PERMISSION = "checkpoints.manage_retention"
 LOOKED_AT = 500
 """Runs of one look for what goes."""
+EVERY_SECONDS = 0.2
 MOST_NAMED = 100
 """Runs that did not verify which the audit line names; all are counted."""
 LONGEST_NAME = 200
@@ -115,8 +117,12 @@ def prune_job(lease: JobLease) -> Iterator[Step]:
     rule, by = rule_from(lease.facts), _person(lease.facts["by"])
     result, total = Pruned(**(lease.place or {})), int(lease.facts["total"])
     if rule.removes:
+        told = 0.0
         for _ in _removed(lease, rule, by, result, total):
-            yield result.step(total)
+            # Each removal has kept its progress itself; this only lets the slice end.
+            if time.monotonic() - told > EVERY_SECONDS:
+                yield result.step(total)
+                told = time.monotonic()
     if not result.told:
         with transaction.atomic():
             _tell(rule.graph, by, result)
@@ -193,9 +199,11 @@ class _Work:
             if whole:
                 remove_run(self.rule, run, by=self.by, bundle=bundle, inside=self.note)
                 return
-            while remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note):
+            removed = remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note)
+            while removed and removed.more:
                 before = asdict(self.result)
                 yield
+                removed = remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note)
         except StaleLease:
             raise
         except UnknownThing:

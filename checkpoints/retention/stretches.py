@@ -2,20 +2,24 @@
 says what was there. One short transaction under the lock of the run.
 """
 
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
+from checkpoints.db import query_cache
+from checkpoints.db.query_cache import Query
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import checkpoint_rows, locked_run, reader
 from checkpoints.ledger.checkpoint_rows import RunHeader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.kept_points import OLD, classified
-from checkpoints.retention.rule import Rule
+from checkpoints.retention.rule import Rule, facts_of, rule_from
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.removed_history import KIND, removed_history
@@ -29,11 +33,14 @@ MOST = 500
 
 @frozen
 class RemovedRows:
-    """What one transaction took away: how many checkpoints, the bytes that they kept, and how many whole runs."""
+    """What one transaction took away: how many checkpoints, the bytes that they kept, and how many whole runs. `more`:
+    there may be another stretch.
+    """
 
     count: int
     bytes: int
     runs: int = 0
+    more: bool = False
 
 
 Inside = Any
@@ -50,9 +57,10 @@ def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", 
     elsewhere: list[Checkpoint] = []
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
-        stretch = _last_stretch(rule, run)
-        if not stretch:
+        going = _going(rule, run)
+        if not going:
             return None
+        stretch = _last_stretch(going)
         first, last = stretch[-1][0], stretch[0][0]
         rows = Checkpoint.objects.filter(run=run.id, seq__range=(first, last))
         elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
@@ -61,18 +69,32 @@ def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", 
         facts |= {"bundle": bundle} if bundle else {}
         rows.delete()
         locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
-        removed = RemovedRows(len(stretch), sum(size for _, size in stretch))
+        more = len(going) == MOST or len(stretch) < len(going)
+        removed = RemovedRows(len(stretch), sum(size for _, size in stretch), more=more)
         inside(removed)
     for row in elsewhere:
         checkpoint_rows.delete_payloads(row)
     return removed
 
 
-def _last_stretch(rule: Rule, run: Run) -> list[tuple[int, int]]:
-    """(seq, bytes) of the newest rows that go and follow each other without a gap, the newest first."""
-    rows = classified(rule).filter(run=run.id, why=OLD).order_by("-seq").values_list("seq", "stored_size")[:MOST]
+def _going(rule: Rule, run: Run) -> list[tuple[int, int]]:
+    """(seq, bytes) of rows that go, the newest first, at most `MOST`."""
+    found = query_cache.select_values(_rows_that_go(json.dumps(facts_of(rule), sort_keys=True)), run.id)
+    return [(int(seq), int(size)) for seq, size in found]
+
+
+@lru_cache(maxsize=20)
+def _rows_that_go(facts: str) -> Query:
+    """The same function for the same rule, so that its text, which is long, is compiled once and not under the lock."""
+    rule = rule_from(json.loads(facts))
+    rows = classified(rule).filter(why=OLD).order_by("-seq").values_list("seq", "stored_size")
+    return lambda run: rows.filter(run=run)[:MOST]
+
+
+def _last_stretch(going: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of the newest of these rows that follow each other without a gap."""
     found: list[tuple[int, int]] = []
-    for seq, size in rows:
+    for seq, size in going:
         if found and seq != found[-1][0] - 1:
             break
         found.append((seq, size))
