@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
 
-from checkpoints.core.status import Status
+from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
 from checkpoints.models.checkpoint import Source
 from checkpoints.retention.rule import Rule
@@ -87,8 +87,9 @@ def _in_hand() -> Q:
     """
     head = Checkpoint.objects.filter(id=OuterRef("run__head"))
     leased = Q(run__lease_until__isnull=False, line=F("run__line"), seq__gte=Subquery(head.values("anchor")[:1]))
-    replaced = Q(seq=F("run__head_seq") - 1) & Q(Exists(head.filter(kept=False)))
-    return leased | replaced
+    # A run that ended has a head that stays, and most runs have ended: of those nothing is looked up.
+    goes_on = ~Q(run__status__in=ENDS) & Q(seq=F("run__head_seq") - 1)
+    return leased | (goes_on & Q(Exists(head.filter(kept=False))))
 
 
 def _old(rule: Rule) -> Q:
