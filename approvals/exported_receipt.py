@@ -12,6 +12,7 @@ from approvals import permissions
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints import audit_log
 from checkpoints.bundle.envelope import sealed_envelope
+from checkpoints.core.arguments import checked_actor
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.models import PendingWrite, Run, RunEvent
 from checkpoints.sealing import run_row, sealed_rows
@@ -29,6 +30,7 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
     Raises `UnknownThing` also for whoever may not have it, `TamperedRow` and `WrongKey` where a row of it does not
     prove to be what was sealed.
     """
+    checked_actor(by, "by")
     decision = Decision.objects.select_related("request").filter(id=uuid_of(decision_id, "decision")).first()
     run = Run.objects.filter(id=decision.run).first() if decision else None
     if decision is None or run is None:

@@ -173,6 +173,15 @@ class RunLineAdmin(ReadOnlyRows):
     search_fields = ("=run__key",)
 
 
+@admin.register(models.BundleImport)
+class BundleImportAdmin(ReadOnlyRows):
+    """Where imported runs come from."""
+
+    list_display = ("run_id", "origin_key", "signer_name", "exported_at", "by", "at")
+    list_select_related = ("by",)
+    search_fields = ("=run__key", "=origin_key")
+
+
 @admin.register(models.MemoryTrace)
 class MemoryTraceAdmin(ReadOnlyRows):
     """What is remembered. Whoever may delete it has it forgotten: its content goes, its version stays."""

@@ -11,6 +11,7 @@ from typing import Any
 from django.apps import apps
 from django.db import IntegrityError, transaction
 
+from checkpoints.conf import conf
 from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
 from orchestrator.engine import Graph, registry
@@ -77,3 +78,8 @@ def may_judge(graph: str) -> bool:
 def is_ours(graph: str, fingerprint: str) -> bool:
     """Whether this process may take a run that is pinned to this: to work on it, or to say that its graph is gone."""
     return registry.find_graph(fingerprint) is not None or may_judge(graph)
+
+
+def missing_secrets(compiled: Compiled) -> list[str]:
+    """The names of the secrets that a graph needs and this process has not: not in its settings, or empty there."""
+    return [name for name in compiled.graph.secrets if not conf().secrets.get(name)]

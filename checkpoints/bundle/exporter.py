@@ -22,6 +22,7 @@ from checkpoints.bundle.row_json import RowReader
 from checkpoints.bundle.signing_keys import private_key, public_key
 from checkpoints.bundle.tables import TABLES, BundledTable
 from checkpoints.bundle.verifier import ROWS
+from checkpoints.core.arguments import checked_actor, checked_yes_or_no
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.pages import pages
 from checkpoints.ledger import pending_writes
@@ -29,7 +30,7 @@ from checkpoints.models import Checkpoint, PendingWrite, Run, RunLine
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from checkpoints.verification.removed_history import RemovedStretches, removed_history
-from orchestrator.engine.errors import TamperedRow, WrongStatus
+from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
 TRIES = 3
@@ -55,9 +56,13 @@ def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = Fals
     """Write the bundle of a run to a path, or to a binary file. `by` None means the system.
 
     A path is replaced as a whole when all is written. Raises `UnknownThing`; `TamperedRow` where the run does not
-    verify, unless `as_is` is said; `WrongStatus` where it goes on all the while; `PayloadTooLarge`, `WrongKey`,
-    `OSError`.
+    verify, unless `as_is` is said; `WrongStatus` where it goes on all the while; `InvalidValue`, `PayloadTooLarge`,
+    `WrongKey`, `OSError`.
     """
+    checked_actor(by, "by")
+    checked_yes_or_no(as_is, "as_is")
+    if not (_is_path(file) if isinstance(file, str | PathLike) else hasattr(file, "write")):
+        raise InvalidValue("file is a path, or a binary file", path="file")
     with _destination(file) as out:
         for _ in range(TRIES):
             out.seek(0)
@@ -75,12 +80,20 @@ def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = Fals
     return exported
 
 
+def _is_path(file: str | PathLike[str]) -> bool:
+    """Whether a system can have a file of that name."""
+    try:
+        return b"\x00" not in os.fsencode(file)
+    except ValueError:
+        return False
+
+
 @contextmanager
 def _destination(file: File) -> Iterator[BinaryIO]:
     """A file of its own to write to, handed over when all went well."""
     if isinstance(file, str | PathLike):
         path = Path(file)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:50]}-", delete=False) as temporary:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".bundle-", delete=False) as temporary:
             try:
                 yield temporary  # type: ignore[misc]
                 temporary.flush()

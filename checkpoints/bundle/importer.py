@@ -26,13 +26,14 @@ from checkpoints.bundle.row_reader import People, row_of
 from checkpoints.bundle.signing_keys import name_of_key, public_key
 from checkpoints.bundle.tables import TABLES
 from checkpoints.bundle.verifier import Bad, Contents
+from checkpoints.core.arguments import checked_actor
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import BundleImport, Checkpoint, PendingWrite, Run, RunLine
 from checkpoints.models.fields import Sealed
 from checkpoints.sealing import run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
-from orchestrator.engine.errors import CountersignError, InvalidBundle, KeyConflict, TamperedRow
+from orchestrator.engine.errors import CountersignError, InvalidBundle, InvalidValue, KeyConflict, TamperedRow
 from orchestrator.engine.frozen import frozen
 
 BATCH_ROWS, BATCH_BYTES = 50, 4_000_000
@@ -63,6 +64,9 @@ def load(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> Run:
 
 def load_or_find(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> tuple[Run, bool]:
     """As `load`, and whether this call made the run."""
+    checked_actor(by, "by")
+    if not isinstance(file, str | PathLike) and not hasattr(file, "readline"):
+        raise InvalidValue("file is a path, or a binary file", path="file")
     try:
         with _opened(file) as source:
             run, new = _loaded(source, by)
@@ -76,7 +80,10 @@ def load_or_find(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> t
 
 
 def _opened(file: Any) -> AbstractContextManager[BinaryIO]:
-    return Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file)
+    try:
+        return Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file)
+    except ValueError:
+        raise InvalidValue("file is no path that can be opened", path="file") from None
 
 
 def _loaded(source: BinaryIO, by: Any) -> tuple[Run, bool]:

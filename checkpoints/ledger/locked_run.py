@@ -26,17 +26,17 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError, UnknownThing, WrongStatus
 
 
-def lock_run(run_id: UUID, *, to_read: bool = False) -> Run:
+def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
     """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
     lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
-    would cover that up; `WrongStatus` for an imported run, unless it is locked to be read; `OperationalError` where
+    would cover that up; `WrongStatus` for an imported run, unless that is wanted too; `OperationalError` where
     somebody else keeps it locked.
     """
     run = within_limits(Run.objects.select_for_update().filter(id=run_id)).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
     run_row.verify_run_row(run)
-    if run.imported and not to_read:
+    if run.imported and not also_imported:
         raise WrongStatus(f"run {run.key} was imported, so it can only be read and forked", status=run.status)
     return run
 

@@ -34,6 +34,7 @@ KINDS: dict[str, Kind] = {
     prune_job.KIND: prune_job.prune_job,
     "rotate_keys": integrity.rotate_job,
     "sweep_access": old_access.access_that_ended,
+    "sweep_bulk_forks": bulk_fork.old_bulk_forks,
     "sweep_jobs": standing_jobs.jobs_that_ended,
     "sweep_memory": standing_jobs.memory_that_is_old,
     "sweep_payloads": standing_jobs.payloads_without_a_row,
@@ -45,7 +46,8 @@ KINDS: dict[str, Kind] = {
 MINUTE, DAY = 60.0, 86_400.0
 STANDING: dict[str, float] = {
     "anchor_heads": MINUTE,
-    **dict.fromkeys(("sweep_access", "sweep_jobs", "sweep_memory", "sweep_payloads", "sweep_workers"), DAY),
+    **dict.fromkeys(("sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"), DAY),
+    **dict.fromkeys(("sweep_payloads", "sweep_workers"), DAY),
 }
 """Jobs that every installation has one of, and the seconds between two of their turns."""
 FIRST_TURN = 3600.0

@@ -44,7 +44,7 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how",
+    "path", "a", "b", "with_at", "how", "as_is",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
@@ -170,6 +170,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "checkpoint": [str(run.head), f"{run.key}:initial"],
         "request_id": [str(request.id)],
         "receipt_id": [str(receipt.id)],
+        "decision": [str(receipt.decisions.all()[0].id)] if receipt.decisions.exists() else [str(run.id)],
         "object_id": [str(run.id), "1"],
         "content_type_id": ["1"],
         "id": ["1"],
@@ -203,7 +204,7 @@ def test_every_parameter_of_every_address_is_tried() -> None:
 
 _KNOWN_NAMES = (
     "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url", "fork", "policy", "job", "act",
+    "url", "fork", "decision", "policy", "job", "act",
 )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
 
 from approvals import reviews
-from checkpoints import timeline, uploads
+from approvals.exported_receipt import export_receipt
+from checkpoints import bundle, timeline, uploads
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import jobs
 from checkpoints.store import CheckpointStore
@@ -55,6 +56,7 @@ def _surface(
         "reviews.decide": (reviews.decide, {"request_id": run.requests.get().id, "decisions": [receipt_of], "by": by}),
         "timeline.list_checkpoints": (timeline.list_checkpoints, here),
         "timeline.get_checkpoint": (timeline.get_checkpoint, {"id_or_alias": run.head}),
+        "timeline.open_checkpoint": (timeline.open_checkpoint, there),
         "timeline.state_at": (timeline.state_at, there),
         "timeline.head_state": (timeline.head_state, here),
         "timeline.diff": (timeline.diff, {"a": run.head, "b": run.head}),
@@ -72,6 +74,10 @@ def _surface(
         "jobs.add_job": (jobs.add_job, {"kind": "verify_runs"}),
         "jobs.cancel_job": (jobs.cancel_job, {"job_id": UUID(int=1)}),
         "jobs.cancel_jobs_of": (jobs.cancel_jobs_of, here),
+        "bundle.export": (lambda run_id, by, as_is: bundle.export(run_id, io.BytesIO(), by=by, as_is=as_is),
+                          {**here, "by": None, "as_is": False}),
+        "bundle.load": (lambda by: bundle.load(io.BytesIO(b"{}"), by=by), {"by": None}),
+        "export_receipt": (export_receipt, {"decision_id": UUID(int=1)}),
         "uploads.save_upload": (lambda name, by: uploads.save_upload(io.BytesIO(b"x"), name=name, by=by),
                                 {"name": "a.txt", "by": None}),
         "uploads.open_ref": (uploads.open_ref, {"ref": {"file": str(UUID(int=1))}}),

@@ -15,10 +15,11 @@ from checkpoints import bundle, timeline
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run, TaskResult
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine.errors import InvalidBundle, KeyConflict, WrongKey, WrongStatus
-from tests.support import cast
+from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
+from tests.support import cast, small_graphs
 from tests.support import sealed_graphs as graphs
-from tests.support.bundles import forgotten, lines_of, signed_run, written
+from tests.support.bundles import forgotten, hashed_anew, lines_of, signed_run, written
+from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
 
@@ -132,6 +133,22 @@ def test_a_row_of_another_run_is_never_replaced(kind: str, tmp_path: Path, peopl
     assert contents() == before
 
 
+def test_a_decision_that_nobody_was_needed_for_names_no_write_of_ours(tmp_path: Path, people: cast.People) -> None:
+    """No table keeps the id of such a write apart, and who asks by it must not meet another house's decision."""
+    theirs = small_graphs.advanced(claim("unasked", needs_approval=lambda state, proposal: False))
+    bodies = lines_of(_exported(theirs))
+    forgotten(theirs)
+    signed_run(tmp_path, people)
+    ours = PendingWrite.objects.order_by("id").first()
+    assert ours is not None
+    at = next(n for n, body in enumerate(bodies) if body["kind"] == "decision")
+    forged = {**bodies[at], "row": {**bodies[at]["row"], "write": str(ours.write)}}
+    before = contents()
+    with pytest.raises(KeyConflict):
+        _loaded(written([*bodies[:at], forged, *bodies[at + 1 :]], KEY))
+    assert contents() == before
+
+
 def _bad(data: bytes) -> dict[str, bytes]:
     """What a house that is not careful, or not honest, may send."""
     bodies = lines_of(data)
@@ -176,6 +193,15 @@ def test_what_is_bad_is_refused_by_name_and_changes_nothing(tmp_path: Path, peop
         assert contents() == before, what
     assert AuditLine.objects.filter(kind="refused_import").count() == len(bad)
     assert _loaded(data).imported
+
+
+@pytest.mark.parametrize("file", [None, 7, b"bytes", "\x00", "\ud800", {}, []])
+def test_what_is_no_file_is_refused(file: Any, people: cast.People) -> None:
+    with pytest.raises(InvalidValue):
+        bundle.load(file)
+    with pytest.raises((InvalidValue, UnknownThing)):
+        bundle.export(OTHER, file)
+    assert not AuditLine.objects.filter(kind="run_imported").exists()
 
 
 def test_a_label_that_the_log_does_not_tell_is_found_before_anything_stays(tmp_path: Path, people: cast.People) -> None:
@@ -274,6 +300,13 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
     _signed_and_paid(fork, people)
 
 
+def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
+    found = _loaded(_foreign(graphs.started(tmp_path)))
+    assert not TaskResult.objects.filter(run=found.id).exists()
+    assert runs.plan(found.head).needs_yes == ["pay"]
+    assert runs.plan(found.head, allow_effects=["pay"]).needs_yes == []
+
+
 def _signed_and_paid(fork: Run, people: cast.People) -> None:
     from tests.support.run_actions import pending, reviewer, sign
 
@@ -287,30 +320,30 @@ def _signed_and_paid(fork: Run, people: cast.People) -> None:
     assert (done.status, verify_run(done.id)) == ("completed", [])
 
 
-def test_a_fork_whose_origin_is_elsewhere_comes_in_and_verifies(tmp_path: Path, people: cast.People) -> None:
+def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path: Path, people: cast.People) -> None:
     run = signed_run(tmp_path, people)
-    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
-    fork = runs.advance(runs.fork(at.id, by=people.starter).id)
+    settled = Checkpoint.objects.get(run=run.id, source="settlement")
+    fork = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
     bodies = lines_of(_exported(fork))
     forgotten(fork)
     forgotten(run)
     found = _loaded(written(bodies, KEY))
     assert verify_run(found.id) == []
-    again = runs.plan(Checkpoint.objects.filter(run=found.id).order_by("-seq").first().id)
-    assert set(again.guarded) >= set(again.patched) - {"notes"}
+    # Nothing here tells that a gate let these through.
+    assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
 
 
 def test_a_run_that_says_it_comes_from_one_of_ours_must_name_a_checkpoint_of_it(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people)
-    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")
-    fork = runs.fork(at[0].id, by=people.starter, start=False)
+    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
+    fork = runs.fork(at.id, by=people.starter, start=False)
     bodies = lines_of(_exported(fork))
     forgotten(fork)
-    theirs = json.loads(json.dumps(bodies).replace(str(at[0].id), str(at[1].id)))
-    with pytest.raises((KeyConflict, InvalidBundle)):
-        _loaded(written(theirs, KEY))
+    theirs = json.loads(json.dumps(bodies).replace(str(at.id), OTHER))
+    with pytest.raises(KeyConflict, match="knows nothing of that"):
+        _loaded(written(hashed_anew(theirs), KEY))
     assert _loaded(written(bodies, KEY)).imported
 
 

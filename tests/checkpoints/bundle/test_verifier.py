@@ -143,6 +143,15 @@ def test_a_row_that_the_house_left_out_is_missed(large: bytes) -> None:
             assert _bad_line(written([*bodies[:at], *bodies[at + 1 :]], KEY)) != 0, (at, body["kind"])
 
 
+@pytest.mark.parametrize("kind", ["event", "checkpoint", "decision"])
+def test_a_house_that_leaves_out_the_last_row_and_counts_it_not_is_found(large: bytes, kind: str) -> None:
+    bodies = lines_of(large)
+    last = max(n for n, body in enumerate(bodies) if body["kind"] == kind)
+    counted = next(body for body in bodies if body["kind"] == "counts")["counts"]
+    counted[kind] -= 1
+    assert _bad_line(written([*bodies[:last], *bodies[last + 1 :]], KEY)) == len(bodies) - 2
+
+
 def test_another_key_is_refused_at_the_signature(small: bytes) -> None:
     other = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
     lines = small.count(b"\n")
