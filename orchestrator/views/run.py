@@ -169,7 +169,14 @@ def _timeline(
         "total": newest.seq + 1,
         "earlier": "" if earlier is None else url(run, at=earlier, tab=tab),
         "gaps": run_gaps.gaps_in(run, rows, earlier, tab=tab),
-        "steps": run_timeline.timeline_steps(run, at.seq, newest.seq, tab, [column.seq for column in columns]),
+        "steps": run_timeline.timeline_steps(
+            run,
+            at.seq,
+            newest.seq,
+            tab,
+            [column.seq for column in columns],
+            run_gaps.kept_behind(rows, at.seq, earlier),
+        ),
     }
 
 

@@ -31,6 +31,11 @@ def kept_before(run: Run, number: int) -> int | None:
     return rows.values_list("seq", flat=True).first()
 
 
+def kept_behind(rows: Sequence[Checkpoint], here: int, earlier: int | None) -> int:
+    """The number of the last checkpoint before this one, in a window and before it; -1 where there is none."""
+    return max([row.seq for row in rows if row.seq < here], default=-1 if earlier is None else earlier)
+
+
 def gaps_in(run: Run, rows: Sequence[Checkpoint], earlier: int | None, *, tab: str) -> list[Gap]:
     """The stretches between the checkpoints of a window, and before it; `earlier` is the last one before the window."""
     found, before = [], -1 if earlier is None else earlier

@@ -39,6 +39,8 @@ def test_the_gap_and_the_nearest_kept_checkpoint_are_shown(
     assert (status, "Checkpoints 3 to 6 were cleaned up. 7 is a full snapshot." in page) == (200, True)
     assert "Graph at checkpoint 7" in page
     assert f'href="{reverse("run", args=[one.id])}?at=7"' in page
+    assert 'href="' + reverse("run", args=[one.id]) + '?at=2" data-step="prev"' in page
+    assert 'data-step="prev"' not in shown(one, people.auditor, "2")[1], "there is none before the first that was kept"
     assert shown(one, people.auditor, "99")[0] == 404
     assert shown(one, people.auditor)[0] == 200
 
