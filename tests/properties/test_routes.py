@@ -44,7 +44,7 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "as_is",
+    "path", "a", "b", "with_at", "how", "as_is", "all",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {

@@ -45,7 +45,7 @@ def _surface(
     """Name -> function and arguments that are fine."""
     store = CheckpointStore()
     here, there = {"run_id": run.id}, {"checkpoint_id": run.head}
-    return _travels(run, other) | {
+    return _travels(run, other) | _leaving(run) | {
         "runs.start": (runs.start, {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}, "key": "C"}),
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
@@ -74,14 +74,22 @@ def _surface(
         "jobs.add_job": (jobs.add_job, {"kind": "verify_runs"}),
         "jobs.cancel_job": (jobs.cancel_job, {"job_id": UUID(int=1)}),
         "jobs.cancel_jobs_of": (jobs.cancel_jobs_of, here),
-        "bundle.export": (lambda run_id, by, as_is: bundle.export(run_id, io.BytesIO(), by=by, as_is=as_is),
-                          {**here, "by": None, "as_is": False}),
-        "bundle.load": (lambda by: bundle.load(io.BytesIO(b"{}"), by=by), {"by": None}),
-        "export_receipt": (export_receipt, {"decision_id": UUID(int=1)}),
         "uploads.save_upload": (lambda name, by: uploads.save_upload(io.BytesIO(b"x"), name=name, by=by),
                                 {"name": "a.txt", "by": None}),
         "uploads.open_ref": (uploads.open_ref, {"ref": {"file": str(UUID(int=1))}}),
     }  # fmt: skip
+
+
+def _leaving(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """The same of what leaves the house and comes in."""
+    return {
+        "bundle.export": (
+            lambda run_id, by, as_is: bundle.export(run_id, io.BytesIO(), by=by, as_is=as_is),
+            {"run_id": run.id, "by": None, "as_is": False},
+        ),
+        "bundle.load": (lambda by: bundle.load(io.BytesIO(b"{}"), by=by), {"by": None}),
+        "export_receipt": (export_receipt, {"decision_id": UUID(int=1)}),
+    }
 
 
 def _travels(run: Run, other: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
