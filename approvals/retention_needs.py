@@ -23,7 +23,8 @@ def points_of_calls() -> "QuerySet[Any]":
     task = {name: OuterRef(name) for name in ("run_id", "line", "node", "visit", "index")}
     ran = Exists(TaskResult.objects.filter(outcome=Outcome.DONE, **task))
     going_on = Q(status=RequestStatus.APPLIED, kind="call", outcome__in=_NOT_RUN) & ~Q(run__status__in=ENDS) & ~Q(ran)
-    rows = ApprovalRequest.objects.filter(run=OuterRef("run_id"), prepared_from=OuterRef("id"))
+    # A fork that goes on with a proposal asks anew, and its request still names the checkpoint of its origin.
+    rows = ApprovalRequest.objects.filter(prepared_from=OuterRef("id"))
     found: QuerySet[Any] = rows.filter(Q(status__in=_UNDECIDED) | going_on)
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from approvals.models import Decision
+from approvals.models import ApprovalRequest, Decision
 from checkpoints import retention
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
@@ -63,6 +63,8 @@ def must_stay() -> set[Any]:
     found |= set(Pin.objects.values_list("checkpoint", flat=True)) | set(
         RunLine.objects.values_list("departure", flat=True)
     )
+    undecided = ApprovalRequest.objects.filter(status__in=["open", "settled"])
+    found |= set(undecided.values_list("prepared_from", flat=True))
     return found | set(Checkpoint.objects.filter(run__in=held).values_list("id", flat=True))
 
 

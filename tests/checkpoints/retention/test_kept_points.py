@@ -35,6 +35,26 @@ def test_the_point_that_a_run_waits_at_and_that_a_proposal_was_made_from_stay(pe
     assert seqs(run) == [run.head_seq]
 
 
+def test_what_a_fork_still_asks_about_stays_in_the_run_that_it_left(people: cast.People) -> None:
+    registered(claim("asked_twice"))
+    origin = runs.advance(runs.start("asked_twice", {}).id)
+    fork = runs.advance(runs.fork(origin.head, by=people.starter).id)
+    assert fork.status == "paused"
+    prepared = ApprovalRequest.objects.get(run=fork).prepared_from
+    assert prepared is not None
+    assert Checkpoint.objects.get(id=prepared).run_id == origin.id
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.sign_open(origin, rita, "approve")
+    assert runs.advance(origin.id).status == "completed"
+    pruned(policy("asked_twice", keep_last=1))
+    assert Checkpoint.objects.filter(id=prepared).exists()
+    run_actions.sign_open(fork, rita, "approve")
+    assert runs.advance(fork.id).status == "completed"
+    pruned(policy("asked_twice", keep_last=1))
+    assert not Checkpoint.objects.filter(id=prepared).exists()
+    assert faults() == []
+
+
 def test_superseded_lines_lose_what_is_old_and_keep_where_later_lines_left(people: cast.People) -> None:
     made = paid("two_lines", people)
     runs.rewind(made.id, f"{made.key}:at-1", allow_effects=["pay"], by=people.starter)
