@@ -14,8 +14,9 @@ from django.db.models import Q
 
 _ROWS = (
     "checkpoints.view_auditline", "checkpoints.view_bundleimport", "checkpoints.view_checkpoint",
-    "checkpoints.view_graphversion", "checkpoints.view_lateresult", "checkpoints.view_memorylanding",
-    "checkpoints.view_memoryrecord", "checkpoints.view_memorytrace", "checkpoints.view_pendingwrite",
+    "checkpoints.view_graphversion", "checkpoints.view_lateresult", "checkpoints.view_legalhold",
+    "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord", "checkpoints.view_memorytrace",
+    "checkpoints.view_pendingwrite", "checkpoints.view_pin", "checkpoints.view_retentionpolicy",
     "checkpoints.view_runevent", "checkpoints.view_runline", "checkpoints.view_taskresult", "checkpoints.view_upload",
     "checkpoints.view_worker", "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
 )  # fmt: skip

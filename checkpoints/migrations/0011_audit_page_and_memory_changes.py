@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checkpoints", "0007_writes_beside_other_texts"),
+        ("checkpoints", "0008_holds_pins_and_retention"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

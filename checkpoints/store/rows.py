@@ -150,7 +150,12 @@ class CheckpointStore:
         payload = Payload(state, document["diagnostics"], document["frontier"], versions, open_)
         protection = protection_of(origin) if origin else Protection()
         place = RunHeader(uuid7(), row.graph, row.version, row.fingerprint, 1, protection, self._backend)
-        return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
+        with transaction.atomic():
+            # Retention removes under this lock, and leaves alone what was forked.
+            list(Run.objects.select_for_update().filter(id=row.run_id).only("id"))
+            if _find(row.id) is None:
+                raise records.unknown(checkpoint)
+            return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
     def _save(self, run: UUID, state: State, about: About, id: UUID) -> Stored:
         before = _of(run).first()

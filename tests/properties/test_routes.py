@@ -25,7 +25,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from approvals import reviews
 from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
-from checkpoints.models import AuditLine, PendingWrite, Run
+from checkpoints import retention
+from checkpoints.models import AuditLine, PendingWrite, RetentionPolicy, Run
 from checkpoints.sealing import sealed_columns
 from orchestrator import runs
 from tests.properties.drawing import EXAMPLES, SEED
@@ -51,6 +52,7 @@ FORM = {
     "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
     "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
     "seen", "number", "review", "by", "how", "do", "token", "line", "mend", "ops", "sure", "a-", "c-", "s-", "allow-",
+    "typed", "graph", "keep_last", "age_failed", "whole_failed", "checkpoint",
 }  # fmt: skip
 """What pages and the admin read from forms."""
 ADMIN = {
@@ -160,6 +162,7 @@ def _cookies(user: User) -> dict[str, str]:
 def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
     request = ApprovalRequest.objects.filter(run=run).first()
     assert request is not None
+    rule = RetentionPolicy.objects.create(graph=run.graph, keep_last=1)
     return {
         "run": [str(run.id), run.key],
         "ref": [str(run.id), run.key],
@@ -176,6 +179,9 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "app_label": ["checkpoints"],
         "url": ["nowhere"],
         "write": [str(write)],
+        "policy": [str(rule.pk)],
+        "job": [str(retention.prune(rule, by=None).id)],
+        "act": ["pause"],
         "fork": [str(runs.fork_many(graph="page_claim", status="paused", by=run.started_by).id)],
     }
 
@@ -200,7 +206,7 @@ def test_every_parameter_of_every_address_is_tried() -> None:
 
 _KNOWN_NAMES = (
     "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url", "fork", "number", "format", "decision",
+    "url", "fork", "number", "format", "decision", "policy", "job", "act",
 )  # fmt: skip
 
 
