@@ -2,6 +2,7 @@
 
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
+from checkpoints.versions import live_fingerprints
 from orchestrator.discovery import newest_versions
 from orchestrator.engine import registry
 
@@ -14,11 +15,13 @@ def fingerprints() -> list[str]:
 def claimable() -> Claimable:
     """Runs of the registered versions, and all runs of a graph whose newest version anywhere is registered here.
 
-    During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs.
+    During a rolling deployment an old process thereby leaves new runs alone, and a new one judges an old run once no
+    live worker has its version any more.
     """
     ours = frozenset(fingerprints())
     newest = newest_versions({compiled.name for compiled in registry.all()})
-    return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
+    judged = frozenset(name for name, fingerprint in newest.items() if fingerprint in ours)
+    return Claimable(ours, judged, frozenset(live_fingerprints() - ours))
 
 
 def longest_task_seconds() -> float:

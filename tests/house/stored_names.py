@@ -4,7 +4,7 @@ STATUSES = {
     "checkpoints.Run.status": (
         "queued running paused waiting completed rejected failed cancelled unknown incompatible tampered"
     ),
-    "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual",
+    "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual version",
     "checkpoints.PendingWrite.reason": "proposal edit rebase texts",
     "checkpoints.TaskResult.outcome": "open done not_done failed unknown",
     "checkpoints.Job.status": "queued running done failed cancelled",
@@ -20,7 +20,7 @@ EVENTS = {
     *("effects_started", "task_failed", "task_unknown", "task_settled", "retry_planned", "warning"),
     *("checkpoint_saved", "checkpoint_kept", "memory_written", "memory_deleted"),
     *("request_opened", "approval_not_needed", "decision_signed", "write_rebased", "texts_changed", "request_settled"),
-    *("request_withdrawn", "gate_applied"),
+    *("request_withdrawn", "gate_applied", "version_changed"),
 }
 """Types of the lines of a run's log."""
 

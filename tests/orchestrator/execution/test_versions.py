@@ -1,22 +1,25 @@
 """A run is pinned to the graph that it was started with; another content under the same name stops it, by name."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
-from checkpoints.models import Run
+from checkpoints.models import Run, RunEvent, Worker
 from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
-from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, registry
+from orchestrator.engine import END, START, Append, Fact, Gate, Graph, Interval, Retry, Show, registry
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
-from tests.support.small_graphs import advanced, graph, registered, slice_of, started
+from tests.support.rows import a_worker
+from tests.support.small_graphs import Notes, Order, advanced, graph, registered, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,17 +34,19 @@ def _graph(*nodes: str) -> Graph:
 
 def test_a_run_whose_graph_is_registered_with_other_content_stops_as_incompatible_and_says_what_to_do() -> None:
     run = started(_graph("a"))
-    registered(_graph("a", "b"))
+    registered(_graph("b"))
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.INCOMPATIBLE, "incompatible_graph")
     error = stored_error(run)
     assert error is not None
-    assert "deploy the version" in error["message"]
+    assert "node `a`: was removed, and the run was about to go on there" in error["message"]
+    assert {one["what"] for one in error["changes"]} > {"node `a`", "node `b`", "edge `START>a`"}
+    assert verify_run(run.id) == []
 
 
 def test_an_incompatible_run_goes_on_where_its_graph_is_registered_again() -> None:
     run = started(_graph("a"))
-    registered(_graph("a", "b"))
+    registered(_graph("b"))
     runs.advance(run.id)
     registered(_graph("a"))
     runs.resume(run.id)
@@ -120,3 +125,223 @@ def test_a_runaway_goes_on_under_a_higher_limit() -> None:
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert verify_run(Run.objects.get().id) == []
+
+
+# Going on with another version
+
+
+class _Texts(BaseModel):
+    notes: Annotated[list[str], Append] = []
+    letter: str = ""
+    total: str = "none"
+    copy_to: str = "archive"
+
+
+class _Copied(Notes):
+    copy_to: str = "archive"
+
+
+def _paying(version: str, state: Any = Notes, *, guards: tuple[str, ...] = ("letter",), quorum: int = 1) -> Graph:
+    """fetch sets the total, people are asked at propose, send notes what it saw."""
+    made = Graph("paying", version=version, input=Order, state=state)
+    made.node("fetch")(lambda state, ctx: {"total": 3})
+    gate = Gate(reviewers=["group:claims"], quorum=quorum, writes={name: Show() for name in guards})
+    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
+    made.node("send")(lambda state, ctx: {"notes": [f"sent {state.letter} {state.total}"]})
+    join_in_a_row(made, "fetch", "propose", "send")
+    return made
+
+
+def _deployed(made: Graph) -> Graph:
+    """The process has this version and no other."""
+    registry.clear()
+    return registered(made)
+
+
+def _texts(state: Any) -> Any:
+    return {**state, "scratch": {**state["scratch"], "total": f"{state['scratch']['total']} euros"}}
+
+
+def _marked(state: Any) -> None:
+    state["scratch"]["total"] = f"{state['scratch']['total']}!"
+
+
+def _sources(run: Run) -> list[str]:
+    return [row.source for row in timeline.list_checkpoints(run.id)][::-1]
+
+
+def _told(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = read_value(RunEvent.objects.get(run=run, type="version_changed"), "payload")
+    return found
+
+
+def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_added(people: cast.People) -> None:
+    run = advanced(_paying("1"))
+    discovery.note_versions()
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    new = _deployed(_paying("2", _Copied))
+    run = runs.advance(run.id)
+    state = run_actions.state(run)
+    assert (run.status, state["notes"], state["copy_to"]) == (Status.COMPLETED, ["sent Dear 3"], "archive")
+    assert (run.version, run.fingerprint) == ("2", registry.current(new.name).fingerprint)
+    assert _sources(run) == ["input", "superstep", "superstep", "version", "settlement", "superstep"]
+    told = _told(run)
+    assert (told["version"], told["before"]["version"], told["migrations"]) == ("2", "1", [])
+    assert told["warnings"] == ["channel `copy_to`: is new, with the default archive"]
+    assert verify_run(run.id) == []
+
+
+def test_a_migration_brings_the_state_into_its_new_types_and_says_so(people: cast.People) -> None:
+    run = advanced(_paying("1"))
+    discovery.note_versions()
+    new = _paying("2", _Texts)
+    new.migration(from_version="1")(_texts)
+    _deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED, stored_error(run)
+    assert run_actions.state(run)["notes"] == ["sent Dear 3 euros"]
+    assert (_told(run)["migrations"], _told(run)["changed"]) == (["1 to 2"], ["copy_to", "total"])
+    assert "channel `total`: number became text" in _told(run)["warnings"]
+    assert verify_run(run.id) == []
+
+
+def test_steps_follow_each_other_to_the_version_that_is_here(people: cast.People) -> None:
+    run = advanced(_paying("1"))
+    discovery.note_versions()
+    new = _paying("3", _Texts)
+    new.migration(from_version="1", to_version="2")(_marked)
+    new.migration(from_version="2")(_texts)
+    _deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run_actions.state(run)["notes"], _told(run)["migrations"]) == (["sent Dear 3! euros"], ["1 to 2", "2 to 3"])
+
+
+def _raising(state: Any) -> Any:
+    raise KeyError("amount")
+
+
+NONSENSE: dict[str, Any] = {
+    "the migration from 1 to 2 failed: KeyError: 'amount'": _raising,
+    "the migration from 1 to 2 failed: TypeError": lambda state: 7,
+    "gave wrong; a state has scratch and artifacts": lambda state: {**state, "wrong": {}},
+    "nothing is no channel of scratch in version 2": lambda state: state["scratch"].update(nothing=1),
+    "the migration lost the channel letter": lambda state: {"scratch": {"notes": [], "total": "3"}},
+    "total": lambda state: None,
+}
+
+
+@pytest.mark.parametrize("said", NONSENSE)
+def test_a_migration_that_fails_or_returns_nonsense_leaves_the_run_as_it_was(said: str) -> None:
+    run = started(_paying("1"))
+    new = _paying("2", _Texts)
+    new.migration(from_version="1")(NONSENSE[said])
+    discovery.note_versions()
+    _deployed(new)
+    before = timeline.state_at(run.head)
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert (run.status, run.version, run.head_seq) == (Status.INCOMPATIBLE, "1", 0)
+    assert said in error["message"]
+    assert timeline.state_at(run.head) == before
+    assert verify_run(run.id) == []
+
+
+def test_what_a_migration_makes_of_a_guarded_channel_waits_for_signatures(people: cast.People) -> None:
+    run = started(_paying("1"))
+    discovery.note_versions()
+    new = _paying("2", _Texts, guards=("letter", "total"))
+    new.migration(from_version="1")(_texts)
+    _deployed(new)
+    run = runs.advance(run.id)
+    assert (run.status, run.at_node) == (Status.PAUSED, "$patch")
+    assert (_told(run)["changed"], _told(run)["held"]) == (["copy_to"], ["total"])
+    assert run_actions.state(run)["total"] == 0, "nothing counts before it is signed"
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert run_actions.state(run)["total"] == "0 euros"
+    assert verify_run(run.id) == []
+
+
+def test_a_rejected_migration_ends_the_run(people: cast.People) -> None:
+    run = started(_paying("1"))
+    discovery.note_versions()
+    new = _paying("2", _Texts, guards=("letter", "total"))
+    new.migration(from_version="1")(_texts)
+    _deployed(new)
+    runs.advance(run.id)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["reject"])
+    assert runs.advance(run.id).status == Status.REJECTED
+
+
+def test_what_people_are_asked_keeps_the_rule_under_which_it_was_asked(people: cast.People) -> None:
+    run = advanced(_paying("1"))
+    discovery.note_versions()
+    _deployed(_paying("2", quorum=2))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, run.version) == (Status.COMPLETED, "2")
+
+
+def test_a_value_that_waits_to_be_signed_is_not_migrated(people: cast.People) -> None:
+    run = advanced(_paying("1"))
+    discovery.note_versions()
+
+    class Number(Notes):
+        letter: int = 0  # type: ignore[assignment]
+
+    new = _paying("2", Number)
+    new.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
+    _deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert run.status == Status.INCOMPATIBLE
+    assert "channel `letter`: text became number, and a value of the old kind waits to be written" in error["message"]
+
+
+def test_a_failed_run_keeps_what_finished_in_its_open_superstep_when_the_version_changes() -> None:
+    calls: list[str] = []
+
+    def made(version: str, *, fails: bool, state: Any = Notes) -> Graph:
+        made = Graph("halves", version=version, input=Order, state=state)
+
+        def pay(state: Any, ctx: Any) -> Any:
+            calls.append(ctx.idempotency_key)
+            return {"notes": ["paid"]}
+
+        def call(state: Any, ctx: Any) -> Any:
+            if fails:
+                raise RuntimeError("no line")
+            return {"notes": ["called"]}
+
+        made.node("pay", effect="external")(pay)
+        made.node("call")(call)
+        for node in ("pay", "call"):
+            made.edge(START, node)
+            made.edge(node, END)
+        return made
+
+    run = advanced(made("1", fails=True))
+    assert run.status == Status.FAILED
+    discovery.note_versions()
+    _deployed(made("2", fails=False, state=_Copied))
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, run_actions.state(run)["notes"], len(calls)) == (Status.COMPLETED, ["paid", "called"], 1)
+    assert verify_run(run.id) == []
+
+
+def test_while_a_live_worker_has_the_version_of_a_run_nobody_else_judges_it() -> None:
+    run = started(_graph("a"))
+    old = registry.current("versioned").fingerprint
+    discovery.note_versions()
+    registered(_graph("b"))
+    worker = a_worker(fingerprints=[old])
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
+    assert runs.advance(run.id).status == Status.QUEUED
+    Worker.objects.filter(id=worker.id).update(stopped_at=worker.heartbeat_at)
+    assert len(leases.claim(worker=None, limit=9, only=claimable.claimable())) == 1
