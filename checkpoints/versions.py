@@ -42,14 +42,23 @@ def structure_of(fingerprint: str) -> dict[str, Any] | None:
     if (known := registry.find_graph(fingerprint)) is not None:
         return known.structure
     if fingerprint not in _structures:
-        rows = GraphVersion.objects.filter(fingerprint=fingerprint).values_list("structure", flat=True)
-        text = next((one for one in rows if digest(one.encode()) == fingerprint), None)
-        if text is None:
-            return None
-        if len(_structures) >= MOST_KEPT:
-            _structures.clear()
-        _structures[fingerprint] = json.loads(text)
-    return _structures[fingerprint]
+        read_structures([fingerprint])
+    return _structures.get(fingerprint)
+
+
+def is_noted(fingerprint: str) -> bool:
+    """Whether some process has written this version down. One query."""
+    return GraphVersion.objects.filter(fingerprint=fingerprint).exists()
+
+
+def read_structures(fingerprints: Collection[str]) -> None:
+    """Read what these versions declare, for `structure_of`. One query."""
+    if len(_structures) >= MOST_KEPT:
+        _structures.clear()
+    rows = GraphVersion.objects.filter(fingerprint__in=fingerprints).values_list("fingerprint", "structure")
+    for fingerprint, text in rows:
+        if digest(text.encode()) == fingerprint:
+            _structures[fingerprint] = json.loads(text)
 
 
 def judgement_of(

@@ -83,6 +83,6 @@ PATHS = {
 
 COMMANDS = {
     *("cancel_run", "create_token", "drain", "resume_run", "rotate_keys", "run_status", "settle_run", "start_run"),
-    *("up", "verify_runs", "worker"),
+    *("up", "verify_runs", "worker", "check_versions"),
 }
 """Commands of manage.py."""

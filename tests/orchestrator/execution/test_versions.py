@@ -1,9 +1,8 @@
 """A run is pinned to the graph that it was started with; another content under the same name stops it, by name."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
@@ -14,12 +13,13 @@ from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
-from orchestrator.engine import END, START, Append, Fact, Gate, Graph, Interval, Retry, Show, registry
+from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, registry
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
 from tests.support.rows import a_worker
 from tests.support.small_graphs import Notes, Order, advanced, graph, registered, slice_of, started
+from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -130,38 +130,6 @@ def test_a_runaway_goes_on_under_a_higher_limit() -> None:
 # Going on with another version
 
 
-class _Texts(BaseModel):
-    notes: Annotated[list[str], Append] = []
-    letter: str = ""
-    total: str = "none"
-    copy_to: str = "archive"
-
-
-class _Copied(Notes):
-    copy_to: str = "archive"
-
-
-def _paying(version: str, state: Any = Notes, *, guards: tuple[str, ...] = ("letter",), quorum: int = 1) -> Graph:
-    """fetch sets the total, people are asked at propose, send notes what it saw."""
-    made = Graph("paying", version=version, input=Order, state=state)
-    made.node("fetch")(lambda state, ctx: {"total": 3})
-    gate = Gate(reviewers=["group:claims"], quorum=quorum, writes={name: Show() for name in guards})
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
-    made.node("send")(lambda state, ctx: {"notes": [f"sent {state.letter} {state.total}"]})
-    join_in_a_row(made, "fetch", "propose", "send")
-    return made
-
-
-def _deployed(made: Graph) -> Graph:
-    """The process has this version and no other."""
-    registry.clear()
-    return registered(made)
-
-
-def _texts(state: Any) -> Any:
-    return {**state, "scratch": {**state["scratch"], "total": f"{state['scratch']['total']} euros"}}
-
-
 def _marked(state: Any) -> None:
     state["scratch"]["total"] = f"{state['scratch']['total']}!"
 
@@ -176,10 +144,10 @@ def _told(run: Run) -> dict[str, Any]:
 
 
 def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_added(people: cast.People) -> None:
-    run = advanced(_paying("1"))
+    run = advanced(paying("1"))
     discovery.note_versions()
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    new = _deployed(_paying("2", _Copied))
+    new = deployed(paying("2", Copied))
     run = runs.advance(run.id)
     state = run_actions.state(run)
     assert (run.status, state["notes"], state["copy_to"]) == (Status.COMPLETED, ["sent Dear 3"], "archive")
@@ -192,11 +160,10 @@ def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_a
 
 
 def test_a_migration_brings_the_state_into_its_new_types_and_says_so(people: cast.People) -> None:
-    run = advanced(_paying("1"))
-    discovery.note_versions()
-    new = _paying("2", _Texts)
-    new.migration(from_version="1")(_texts)
-    _deployed(new)
+    run = advanced(paying("1"))
+    new = paying("2", Texts)
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED, stored_error(run)
@@ -207,12 +174,11 @@ def test_a_migration_brings_the_state_into_its_new_types_and_says_so(people: cas
 
 
 def test_steps_follow_each_other_to_the_version_that_is_here(people: cast.People) -> None:
-    run = advanced(_paying("1"))
-    discovery.note_versions()
-    new = _paying("3", _Texts)
+    run = advanced(paying("1"))
+    new = paying("3", Texts)
     new.migration(from_version="1", to_version="2")(_marked)
-    new.migration(from_version="2")(_texts)
-    _deployed(new)
+    new.migration(from_version="2")(in_euros)
+    deployed(new)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     assert (run_actions.state(run)["notes"], _told(run)["migrations"]) == (["sent Dear 3! euros"], ["1 to 2", "2 to 3"])
@@ -234,11 +200,10 @@ NONSENSE: dict[str, Any] = {
 
 @pytest.mark.parametrize("said", NONSENSE)
 def test_a_migration_that_fails_or_returns_nonsense_leaves_the_run_as_it_was(said: str) -> None:
-    run = started(_paying("1"))
-    new = _paying("2", _Texts)
+    run = started(paying("1"))
+    new = paying("2", Texts)
     new.migration(from_version="1")(NONSENSE[said])
-    discovery.note_versions()
-    _deployed(new)
+    deployed(new)
     before = timeline.state_at(run.head)
     run = runs.advance(run.id)
     error = stored_error(run)
@@ -250,11 +215,10 @@ def test_a_migration_that_fails_or_returns_nonsense_leaves_the_run_as_it_was(sai
 
 
 def test_what_a_migration_makes_of_a_guarded_channel_waits_for_signatures(people: cast.People) -> None:
-    run = started(_paying("1"))
-    discovery.note_versions()
-    new = _paying("2", _Texts, guards=("letter", "total"))
-    new.migration(from_version="1")(_texts)
-    _deployed(new)
+    run = started(paying("1"))
+    new = paying("2", Texts, guards=("letter", "total"))
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
     run = runs.advance(run.id)
     assert (run.status, run.at_node) == (Status.PAUSED, "$patch")
     assert (_told(run)["changed"], _told(run)["held"]) == (["copy_to"], ["total"])
@@ -266,35 +230,33 @@ def test_what_a_migration_makes_of_a_guarded_channel_waits_for_signatures(people
 
 
 def test_a_rejected_migration_ends_the_run(people: cast.People) -> None:
-    run = started(_paying("1"))
-    discovery.note_versions()
-    new = _paying("2", _Texts, guards=("letter", "total"))
-    new.migration(from_version="1")(_texts)
-    _deployed(new)
+    run = started(paying("1"))
+    new = paying("2", Texts, guards=("letter", "total"))
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
     runs.advance(run.id)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["reject"])
     assert runs.advance(run.id).status == Status.REJECTED
 
 
 def test_what_people_are_asked_keeps_the_rule_under_which_it_was_asked(people: cast.People) -> None:
-    run = advanced(_paying("1"))
-    discovery.note_versions()
-    _deployed(_paying("2", quorum=2))
+    run = advanced(paying("1"))
+    deployed(paying("2", quorum=2))
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     assert (run.status, run.version) == (Status.COMPLETED, "2")
 
 
 def test_a_value_that_waits_to_be_signed_is_not_migrated(people: cast.People) -> None:
-    run = advanced(_paying("1"))
+    run = advanced(paying("1"))
     discovery.note_versions()
 
     class Number(Notes):
         letter: int = 0  # type: ignore[assignment]
 
-    new = _paying("2", Number)
+    new = paying("2", Number)
     new.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
-    _deployed(new)
+    deployed(new)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     error = stored_error(run)
@@ -327,8 +289,7 @@ def test_a_failed_run_keeps_what_finished_in_its_open_superstep_when_the_version
 
     run = advanced(made("1", fails=True))
     assert run.status == Status.FAILED
-    discovery.note_versions()
-    _deployed(made("2", fails=False, state=_Copied))
+    deployed(made("2", fails=False, state=Copied))
     runs.resume(run.id)
     run = runs.advance(run.id)
     assert (run.status, run_actions.state(run)["notes"], len(calls)) == (Status.COMPLETED, ["paid", "called"], 1)
