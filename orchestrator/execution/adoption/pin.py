@@ -45,7 +45,7 @@ def adopt_version(lease: Lease, head: Head, given: Any, target: Compiled) -> Hea
     written. `StaleLease` where the lease is lost.
     """
     at = pending_parts(head.payload.frontier, head.payload.open)
-    found = versions.judgement_of(lease, target, at, held=lambda: _reviewed(lease))
+    found = versions.judgement_of(lease, target, at, held=lambda: _under_way(lease))
     if not found.adopted:
         raise _refusal(lease, target, found)
     try:
@@ -55,8 +55,11 @@ def adopt_version(lease: Lease, head: Head, given: Any, target: Compiled) -> Hea
         raise _refusal(lease, target, found, because=error.message) from error
 
 
-def _reviewed(lease: Lease) -> set[str]:
-    return channels_under_review(Q(run=lease.id)).get(lease.id, set())
+def _under_way(lease: Lease) -> set[str]:
+    """Channels of values that wait to be written: people are asked about them, or a task that is cut off gave them."""
+    outputs = [entry.output for entry in journal.entries(lease).values() if entry.output]
+    recorded = {write["channel"] for output in outputs for write in output["writes"]}
+    return recorded | channels_under_review(Q(run=lease.id)).get(lease.id, set())
 
 
 def _commit(lease: Lease, head: Head, given: Any, target: Compiled, found: Judgement, change: StateChange) -> Head:

@@ -7,18 +7,22 @@ import pytest
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Run, RunEvent, Worker
 from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
-from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, registry
+from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, Task, registry
+from orchestrator.engine.errors import WrongStatus
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
 from tests.support.rows import a_worker
-from tests.support.small_graphs import Notes, Order, advanced, graph, registered, slice_of, started
+from tests.support.small_graphs import Notes, Order, advanced, graph, held, registered, slice_of, started
 from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -306,3 +310,56 @@ def test_while_a_live_worker_has_the_version_of_a_run_nobody_else_judges_it() ->
     assert runs.advance(run.id).status == Status.QUEUED
     Worker.objects.filter(id=worker.id).update(stopped_at=worker.heartbeat_at)
     assert len(leases.claim(worker=None, limit=9, only=claimable.claimable())) == 1
+
+
+def test_workers_go_forwards_only_and_a_steward_lets_a_run_go_back(people: cast.People) -> None:
+    deployed(paying("1"))
+    discovery.note_versions()
+    deployed(paying("2"))
+    run = started(paying("2"))
+    deployed(paying("1"))
+    assert runs.advance(run.id).status == Status.QUEUED
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
+    resumed = runs.resume(run.id, by=people.steward)
+    run.refresh_from_db()
+    assert (resumed.id, run.version, run.status) == (run.id, "1", Status.QUEUED)
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert verify_run(run.id) == []
+
+
+def test_a_steward_lets_no_run_go_back_whose_version_a_live_worker_has(people: cast.People) -> None:
+    deployed(paying("1"))
+    deployed(paying("2"))
+    run = started(paying("2"))
+    a_worker(fingerprints=[run.fingerprint])
+    deployed(paying("1"))
+    with pytest.raises(WrongStatus):
+        runs.resume(run.id, by=people.steward)
+    run.refresh_from_db()
+    assert run.version == "2"
+
+
+def test_what_waits_for_people_can_be_edited_where_another_version_takes_the_run(
+    people: cast.People,
+) -> None:
+    run = advanced(paying("1"))
+    deployed(paying("2", Copied))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), [("edit", "Hello")])
+    run = runs.advance(run.id)
+    assert run_actions.state(run)["letter"] == "Hello"
+
+
+def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() -> None:
+    made = paying("1", nodes=("fetch", "send"), effect="write")
+    run = started(made)
+    lease = held(run)
+    entry = Ending(Task("send", 1, 0), 1, "done", {"writes": [{"channel": "total", "value": 3, "label": None}]})
+    journal.write_intents(lease, [Intent(Task("send", 1, 0), 1, "write", "", 9.0)])
+    journal.write_results(lease, [entry])
+    leases.give_back(lease.id, lease.epoch)
+    new = paying("2", Texts, nodes=("fetch", "send"), effect="write")
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    error = stored_error(runs.advance(run.id))
+    assert error is not None
+    assert "a value of the old kind waits to be written" in error["message"]
