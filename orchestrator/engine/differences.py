@@ -165,12 +165,12 @@ def _of_channels(old: Structure, new: Structure) -> Iterator[Difference]:
             yield Difference(BREAKING, what, "was removed", migratable=True)
             continue
         own = new["channels"][name]
-        if said := type_change(before[name], after[name]):
-            yield Difference(BREAKING, what, said, migratable=True)
+        if retyped := type_change(before[name], after[name]):
+            yield Difference(BREAKING, what, retyped, migratable=True)
         for key, word in (("reducer", "reducer "), ("partition", "partition "), ("own", "a reducer of one's own: ")):
             if kept[key] != own[key]:
                 yield Difference(BREAKING, what, f"{word}{kept[key]} became {own[key]}", migratable=True)
-        if kept["default"] != own["default"]:
+        if kept["default"] != own["default"] and not retyped:
             yield Difference(WARNING, what, f"default {_value(kept['default'])} became {_value(own['default'])}")
     for name, own in new["channels"].items():
         if name not in old["channels"]:

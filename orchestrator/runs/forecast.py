@@ -76,7 +76,7 @@ class Group:
             "runs": self.number,
             **{weight: found.said(weight) for weight in WEIGHTS},
             "migrations": [step.name for step in found.steps],
-            "examples": self.examples,
+            "examples": sorted(self.examples),
         }
 
 

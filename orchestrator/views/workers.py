@@ -14,6 +14,8 @@ from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
+from checkpoints.versions import live_fingerprints
+from orchestrator.discovery import newest_versions
 
 SHOWN = 50
 
@@ -22,7 +24,9 @@ SHOWN = 50
 @require_safe
 @needs_role
 def workers_page(request: HttpRequest) -> HttpResponse:
-    """The workers heard of lately, how long the queue is, and the jobs. It names hosts and counts, no runs."""
+    """The workers heard of lately, how long the queue is, and the jobs. It names hosts, graphs and counts,
+    no runs.
+    """
     now = timezone.now()
     silent = now - timedelta(seconds=conf().lease_seconds)
     queued = Q(status=Status.QUEUED) & ~Q(due_at__gt=now)
@@ -39,8 +43,17 @@ def workers_page(request: HttpRequest) -> HttpResponse:
         "keys": _keys(),
         "last": workers[0].heartbeat_at if workers else None,
         "stuck": not alive and depth["queued"],
+        "nobody": _nobody_takes(queued) if alive and depth["queued"] else [],
     }
     return render(request, "orchestrator/workers.html", context, section="workers")
+
+
+def _nobody_takes(queued: Q) -> list[dict[str, Any]]:
+    """The queued runs that no live worker can work on or judge, as {graph, version, number}, at most so many."""
+    groups = Run.objects.filter(queued).order_by("graph", "version").values("graph", "version", "fingerprint")
+    rows = list(groups.annotate(number=Count("id")))
+    there, newest = live_fingerprints(), newest_versions({row["graph"] for row in rows})
+    return [row for row in rows if not there & {row["fingerprint"], newest.get(row["graph"], "")}][:SHOWN]
 
 
 def _jobs(now: datetime) -> list[Job]:

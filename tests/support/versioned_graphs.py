@@ -39,7 +39,7 @@ def paying(
     made = Graph("paying", version=version, input=Order, state=state, label=title or None)
     gate = Gate(reviewers=["group:claims"], quorum=quorum, writes={name: Show() for name in guards}, title=title)
     acts: dict[str, Any] = {
-        "fetch": lambda state, ctx: {"total": 3},
+        "fetch": lambda state, ctx: {"total": type(state.total)(3)},
         "propose": lambda state, ctx: {"letter": "Dear"},
         "send": lambda state, ctx: {"notes": [f"sent {state.letter} {state.total}"]},
     }
