@@ -48,7 +48,7 @@ def workers_page(request: HttpRequest) -> HttpResponse:
     return render(request, "orchestrator/workers.html", context, section="workers")
 
 
-def _nobody_takes(queued: Q) -> list[dict[str, Any]]:
+def _nobody_takes(queued: Q) -> list[Any]:
     """The queued runs that no live worker can work on or judge, as {graph, version, number}, at most so many."""
     groups = Run.objects.filter(queued).order_by("graph", "version").values("graph", "version", "fingerprint")
     rows = list(groups.annotate(number=Count("id")))

@@ -229,7 +229,8 @@ def test_what_a_migration_makes_of_a_guarded_channel_waits_for_signatures(people
     assert run_actions.state(run)["total"] == 0, "nothing counts before it is signed"
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
-    assert run_actions.state(run)["total"] == "0 euros"
+    (settled,) = [row for row in timeline.list_checkpoints(run.id) if row.source == "settlement"]
+    assert timeline.state_at(settled.id)["scratch"]["total"] == "0 euros"
     assert verify_run(run.id) == []
 
 
@@ -363,3 +364,20 @@ def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() 
     error = stored_error(runs.advance(run.id))
     assert error is not None
     assert "a value of the old kind waits to be written" in error["message"]
+
+
+def test_of_two_workers_with_old_and_new_code_each_takes_the_runs_of_its_version() -> None:
+    deployed(paying("1"))
+    old_run, ours = started(paying("1")), claimable.claimable()
+    old = a_worker(fingerprints=claimable.fingerprints())
+    deployed(paying("2"))
+    new_run, theirs = started(paying("2")), claimable.claimable()
+    a_worker(fingerprints=claimable.fingerprints())
+    discovery.note_versions()
+    theirs = claimable.claimable()
+    assert [one.id for one in leases.claim(worker=None, limit=9, only=theirs)] == [new_run.id]
+    assert [one.id for one in leases.claim(worker=None, limit=9, only=ours)] == [old_run.id]
+    Run.objects.update(status=Status.QUEUED)
+    Worker.objects.filter(id=old.id).update(draining=True)
+    found = leases.claim(worker=None, limit=9, only=claimable.claimable())
+    assert {one.id for one in found} == {old_run.id, new_run.id}, "the old one begins nothing new"
