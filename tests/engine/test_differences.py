@@ -73,7 +73,7 @@ class Reduced(State):
     amount: Annotated[int, Last] = 0
 
 
-class Moved(State):
+class Relocated(State):
     amount: Annotated[int, Artifact] = 0
 
 
@@ -111,7 +111,7 @@ class Real(State):
         (Text, (BREAKING, "channel `amount`: number became text")),
         (Fewer, (BREAKING, "channel `amount`: was removed")),
         (Reduced, (BREAKING, "channel `amount`: reducer Replace became Last")),
-        (Moved, (BREAKING, "channel `amount`: partition scratch became artifacts")),
+        (Relocated, (BREAKING, "channel `amount`: partition scratch became artifacts")),
         (Nested, (BREAKING, "channel `inner`: field payee: text became number")),
         (Choice, (BREAKING, "channel `kind`: one of a, b became one of a, c")),
         (Bounded, (BREAKING, "channel `amount`: maximum nothing became 10")),

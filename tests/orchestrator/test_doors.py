@@ -25,7 +25,10 @@ from tests.support.page_people import claim_graph, run
 __all__ = ["claim_graph", "run"]
 
 ROOT = Path(checkpoints.__file__).parents[1]
-OWN_WORDS = {"checkpoints/audit_log.py", "checkpoints/core/strict_json.py", "orchestrator/api/idempotency.py"}
+OWN_WORDS = {
+    *("checkpoints/audit_log.py", "checkpoints/core/strict_json.py", "orchestrator/api/idempotency.py"),
+    *("checkpoints/versions.py", "orchestrator/engine/pending_parts.py"),
+}
 """The one reader; and who reads back what he wrote himself."""
 JSON_DOORS = (
     "runs/",
