@@ -35,16 +35,20 @@ INSTALLATIONS = (
 LONG = (*SWEEPS, *INSTALLATIONS, "tests/bench", "tests/engine/test_random_graphs.py")
 """What `--sweep-short` runs."""
 ON_ONE_DATABASE = ("tests/engine", "tests/house", "tests/bench")
-PAGES = (
+FACES = (
+    "tests/approvals/api",
     "tests/approvals/forms",
     "tests/approvals/views",
     "tests/demo",
+    "tests/orchestrator/api",
     "tests/orchestrator/display",
     "tests/orchestrator/live",
     "tests/orchestrator/templatetags",
     "tests/orchestrator/views",
 )
-"""What people see: the same on either database but for its queries. On PostgreSQL it runs with the long ones."""
+"""What people and services see: the same on either database but for its queries. On PostgreSQL it runs with the long
+ones.
+"""
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
@@ -54,9 +58,9 @@ def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
     """By database, the options of the pass: which tests, and how many at once."""
     if sweeps:
         again = [path for path in LONG if not path.startswith(ON_ONE_DATABASE)]
-        return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *again, *PAGES)}
+        return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *again, *FACES)}
     quick = [f"--ignore={path}" for path in (BROWSER, *LONG)]
-    other = [f"--ignore={path}" for path in (*ON_ONE_DATABASE, *PAGES)]
+    other = [f"--ignore={path}" for path in (*ON_ONE_DATABASE, *FACES)]
     return {"sqlite": (*AT_ONCE, *quick), "postgresql": (*AT_ONCE, *quick, *other)}
 
 

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
-from checkpoints.models import MemoryTrace, Run, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, MemoryTrace, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue import leases, notify
 from checkpoints.verification import verify_run
@@ -146,15 +147,36 @@ def _forks(run: Run, by: User) -> bool:
     """Whoever sees the run completed forks it once from where it was asked, answers otherwise, and sees to the fork."""
     if run.status != Status.COMPLETED:
         return _signs_or_says_yes(run, by)
-    fork = Run.objects.filter(key=f"{run.key}-fork").first()
+    fork = _forks_of(run).first()
     if fork is None:
         runs.fork(f"{run.key}:at-1", key=f"{run.key}-fork", answers={"ask": {"letter": "otherwise"}}, by=by)
         return True
-    if fork.status in (Status.QUEUED, Status.RUNNING, Status.WAITING):
-        _time_passes(fork.key)
-        runs.advance(fork.id)
+    return _goes_on(fork) or _signs_or_says_yes(fork, by)
+
+
+def _replays(run: Run, by: User) -> bool:
+    """Whoever sees the run completed replays it once from its beginning, and sees to the replay."""
+    if run.status != Status.COMPLETED:
+        return _signs()(run, by)
+    replay = _forks_of(run).first()
+    if replay is None:
+        runs.replay(f"{run.key}:initial", by=by)
         return True
-    return _signs_or_says_yes(fork, by)
+    return _goes_on(replay)
+
+
+def _forks_of(run: Run) -> QuerySet[Run]:
+    """Its forks and replays."""
+    return Run.objects.filter(origin_checkpoint__in=Checkpoint.objects.filter(run=run.id).values("id"))
+
+
+def _goes_on(fork: Run) -> bool:
+    """A worker takes it where there is something to do."""
+    if fork.status not in (Status.QUEUED, Status.RUNNING, Status.WAITING):
+        return False
+    _time_passes(fork.key)
+    runs.advance(fork.id)
+    return True
 
 
 SCENARIOS = {
@@ -185,6 +207,7 @@ SCENARIOS = {
     "heartbeat": Scenario("c_reporting"),
     "rewound": Scenario("c_travel", _rewinds, counted={"paid": 2}),
     "forked": Scenario("c_travel", _forks, counted={"paid": 2}),
+    "replayed": Scenario("c_travel", _replays, counted={"paid": 1}),
 }
 
 
@@ -239,7 +262,7 @@ def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> No
         assert len(set(events)) == number, (what, events)
         assert what not in scenario.once or len(events) == number, (what, events)
     assert verify_run(run.id) == []
-    for fork in Run.objects.filter(key=f"{run.key}-fork"):
+    for fork in _forks_of(run):
         assert (fork.status, verify_run(fork.id)) == (scenario.end, [])
     assert not TaskResult.objects.filter(run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]).exists()
     assert not ApprovalRequest.objects.filter(run=run, status__in=["open", "settled"]).exists()
