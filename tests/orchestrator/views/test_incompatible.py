@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -118,3 +119,18 @@ def test_the_workers_page_names_the_runs_that_no_live_worker_can_take(people: Pe
     assert f"No live worker can take 1 run of {old.name}, version 2." in said
     a_worker(fingerprints=[run.fingerprint])
     assert 'data-test="nobody"' not in browse(people.steward).get(reverse("workers")).content.decode()
+
+
+def test_the_page_of_a_graph_says_what_changed_from_version_to_version(
+    people: People, browse: Browse, django_assert_max_num_queries: Any
+) -> None:
+    deployed(paying("1"))
+    deployed(paying("2", Texts))
+    deployed(paying("3", More))
+    discovery.note_versions()
+    client, address = browse(people.auditor), reverse("graph", args=["paying"])
+    client.get(address)
+    with django_assert_max_num_queries(10):
+        html = client.get(address).content.decode()
+    assert "Breaks runs that need it:</span> channel `total`: number became text" in html
+    assert "channel `more`: is new, with the default" in html
