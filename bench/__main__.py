@@ -18,7 +18,7 @@ from bench.places import SERVERS
 from bench.results import Results
 from bench.table import table, unsteady
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8")
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9")
 PEERS = {"langgraph": ("langgraph.checkpoint.sqlite", "langgraph.checkpoint.postgres"), "dbos": ("dbos",)}
 """Peer -> the modules without which it cannot take part."""
 

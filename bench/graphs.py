@@ -1,4 +1,4 @@
-"""The work of W1 to W8 as graphs; discovered like those of any app, so worker processes of the bench know them too.
+"""The work of W1 to W9 as graphs; discovered like those of any app, so worker processes of the bench know them too.
 
 Nodes call `watch.step`, so that a contender sees each step begin in its own process.
 """

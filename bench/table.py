@@ -1,7 +1,7 @@
 """The one table: targets with what was measured beside them, one line a row and database."""
 
 from bench.results import Results
-from bench.targets import LEFT_OUT, TARGETS
+from bench.targets import TARGETS
 
 STEADY = 2.0
 """How much the limit may move within a bench before its ratios are doubted aloud."""
@@ -13,10 +13,10 @@ def table(results: Results, *, markdown: bool = False) -> str:
     rows = _rows(results)
     if markdown:
         lines = [f"| {' | '.join(row)} |" for row in (rows[0], ("---",) * len(HEAD), *rows[1:])]
-        return "\n".join([*lines, "", LEFT_OUT])
+        return "\n".join(lines)
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", LEFT_OUT])
+    return "\n".join(lines)
 
 
 def unsteady(results: Results) -> list[str]:

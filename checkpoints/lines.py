@@ -4,13 +4,14 @@ Whatever asks "what happened on the way to this checkpoint" asks here. Reads onl
 A row that is not as it was written, or is gone, raises `TamperedRow`, or `WrongKey`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from checkpoints.models import Checkpoint, Run, RunLine
+from checkpoints.models.run_line import Travel
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
 from orchestrator.engine.errors import TamperedRow, WrongStatus
@@ -38,9 +39,9 @@ def ancestry(run_id: UUID, line: int) -> tuple[tuple[int, int | None], ...]:
     return tuple((one.line, one.last) for one in _own(run_id, line, _lines_of(run_id) if line > 1 else {}))
 
 
-def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
+def past(run_id: UUID, line: int, last: int | None = None, *, known: Run | None = None) -> list[Stretch]:
     """The way to checkpoint `last` of a line: the line itself, its ancestors, then those of the origins, each as far as
-    it counts, the newest first. A query an origin.
+    it counts, the newest first. A query an origin, and one that the first run was started, unless its row is `known`.
     """
     found: list[Stretch] = []
     for _ in range(FARTHEST):
@@ -48,16 +49,17 @@ def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
         found += _own(run_id, line, rows, last)
         origin = rows.get(1)
         if origin is None:
-            _require_started(run_id)
+            _require_started(run_id, known)
             return found
         run_id, line, last = origin.departure_run, origin.parent_line, origin.departure_seq
     raise WrongStatus(f"more than {FARTHEST} forks lie one behind the other before run {run_id}", run=str(run_id))
 
 
-def _require_started(run_id: UUID) -> None:
+def _require_started(run_id: UUID, known: Run | None) -> None:
     """Raise where a run without a row for its first line is a fork."""
-    origin = Run.objects.filter(id=run_id).values_list("origin_checkpoint", flat=True).first()
-    if origin is not None:
+    if known is None or known.id != run_id:
+        known = Run.objects.filter(id=run_id).only("id", "origin_checkpoint").first()
+    if known is not None and known.origin_checkpoint is not None:
         raise TamperedRow(f"the row of line 1 of run {run_id} is gone", run=str(run_id))
 
 
@@ -105,6 +107,19 @@ def line_row(run: Lined, number: int) -> RunLine | None:
 def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
     """The ids of the runs that were forked or replayed from a checkpoint of this one, as a subquery."""
     return RunLine.objects.filter(departure_run=run_id, number=1).order_by().values_list("run", flat=True)
+
+
+def forks_below(runs: Collection[UUID]) -> list[UUID]:
+    """The runs that were forked from these, and from those, and so on; no replays, which have no outside. One query a
+    generation, and one that finds no more.
+    """
+    found: dict[UUID, None] = {}
+    level: Collection[UUID] = runs
+    while level:
+        rows = RunLine.objects.filter(departure_run__in=level, number=1, travel=Travel.FORK).order_by("id")
+        level = [run for run in rows.values_list("run", flat=True) if run not in found and run not in runs]
+        found |= dict.fromkeys(level)
+    return [*found]
 
 
 def _lines_of(run_id: UUID) -> dict[int, RunLine]:

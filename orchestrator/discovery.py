@@ -11,6 +11,7 @@ from typing import Any
 from django.apps import apps
 from django.db import IntegrityError, transaction
 
+from checkpoints.conf import conf
 from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
 from checkpoints.versions import live_fingerprints
@@ -82,3 +83,8 @@ def judging_version(graph: str, pinned: str) -> Compiled | None:
 def is_ours(graph: str, fingerprint: str) -> bool:
     """Whether this process may take a run that is pinned to this: to work on it, or to judge whether it can go on."""
     return registry.find_graph(fingerprint) is not None or judging_version(graph, fingerprint) is not None
+
+
+def missing_secrets(compiled: Compiled) -> list[str]:
+    """The names of the secrets that a graph needs and this process has not: not in its settings, or empty there."""
+    return [name for name in compiled.graph.secrets if not conf().secrets.get(name)]

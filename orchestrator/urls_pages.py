@@ -3,7 +3,8 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import cancel, compare, graphs, home, run, runs, settle, start, workers
+from orchestrator.views import cancel, graphs, home, run, runs, settle, start, workers
+from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
 
 urlpatterns = [
@@ -19,7 +20,7 @@ urlpatterns = [
     path("runs/<str:ref>/cancel/", cancel.cancel_page, name="cancel"),
     path("runs/<str:ref>/settle/", settle.settle_page, name="settle"),
     path("checkpoints/<uuid:checkpoint>/go-on/", go_on_page, name="go_on"),
-    path("compare/", compare.compare_page, name="compare"),
+    path("compare/", compare_page, name="compare"),
     path("graphs/", graphs.catalogue, name="graphs"),
     path("graphs/<str:name>/", graphs.graph_page, name="graph"),
     path("graphs/<str:name>/start/", start.start_page, name="start"),

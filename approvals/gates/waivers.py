@@ -2,7 +2,7 @@
 the commit that lets the writes flow, so it outlives the log of its run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from typing import Any
@@ -14,12 +14,21 @@ from checkpoints.event_log import NewEvent
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
-from orchestrator.engine import Task, write_id
+from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.engine import Task, canonical, write_id
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.output import WriteValue
+from orchestrator.engine.output import Output, WriteValue
 
 VERDICT = "not_needed"
 LINE = "approval_not_needed"
+
+
+@frozen
+class Passed:
+    """What a task returned whose gate needed nobody, and the hash of what it saw."""
+
+    output: Output
+    input_hash: str
 
 
 @frozen
@@ -37,25 +46,39 @@ class NotNeeded:
 
 def prepare_not_needed(
     lease: Lease,
-    passed: Mapping[Task, Sequence[WriteValue]],
+    passed: Mapping[Task, Passed],
     state: Mapping[str, Mapping[str, Any]],
     *,
     first_seq: int,
     at: datetime,
 ) -> NotNeeded:
-    """The decisions on the writes of the tasks whose gates needed nobody, by the system. `state` is that before."""
+    """The decisions on the writes of the tasks whose gates needed nobody, by the system. `state` is that before. The
+    line says what the task saw and where it went, for a replay, which does not run it.
+    """
     made = NotNeeded()
     before = {name: value for partition in ("scratch", "artifacts") for name, value in state[partition].items()}
-    for offset, (task, writes) in enumerate(passed.items()):
+    for offset, (task, one) in enumerate(passed.items()):
         rows = [
             _decision(lease, task, position, write, before.get(write.channel), event_seq=first_seq + offset, at=at)
-            for position, write in enumerate(writes)
+            for position, write in enumerate(one.output.writes)
         ]
-        facts = {"decisions": [str(row.id) for row in rows]}
+        seen = {"superstep": lease.superstep + 1, "input_hash": one.input_hash}
+        facts = {"decisions": [str(row.id) for row in rows], **seen, **_ways(one.output, lease.protection)}
         made.events.append(NewEvent(LINE, facts, node=task.node, task=str(task)))
         made.decisions.extend(rows)
     sealed_rows.seal_and_encrypt(made.decisions, lease.protection)
     return made
+
+
+def _ways(output: Output, protection: Protection) -> dict[str, Any]:
+    """The goto of an output, and its sends by the hashes of what they carry: the frontier has that."""
+    sends = [[target, payload_hash(payload, protection)] for target, payload in output.sends]
+    return {**({"goto": list(output.goto)} if output.goto is not None else {}), **({"sends": sends} if sends else {})}
+
+
+def payload_hash(payload: Any, protection: Protection) -> str:
+    """What names the payload of a send in the log."""
+    return protection.digest(canonical.encode(payload))
 
 
 def _decision(

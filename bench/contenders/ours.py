@@ -8,6 +8,7 @@ from django.db import connection
 
 from bench import graphs
 from bench.contenders.here import Resumed, Stamps, milliseconds
+from bench.contenders.ours_forks import w9, w9_history
 from bench.contenders.ours_pages import w8_start, w8_view
 from bench.contenders.ours_workers import w6_cycle, w6_start, w7, workers_ready
 from bench.contenders.serve import last_words
@@ -18,7 +19,7 @@ from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
 from orchestrator.engine import canonical
 
-__all__ = ["w6_cycle", "w6_start", "w7", "w8_start", "w8_view", "workers_ready"]
+__all__ = ["w6_cycle", "w6_start", "w7", "w8_start", "w8_view", "w9", "w9_history", "workers_ready"]
 
 
 def close() -> None:

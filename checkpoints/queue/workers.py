@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from checkpoints.conf import conf
 from checkpoints.db.clock import db_in
 from checkpoints.models import Worker
@@ -17,8 +19,17 @@ class Silence:
 
 def any_alive() -> bool:
     """Whether a worker has given a sign of life within a lease, and is not about to stop. One query."""
+    return _alive().exists()
+
+
+def any_can_run(fingerprint: str) -> bool:
+    """Whether such a worker can run this version of a graph: it has its code and its secrets. One query."""
+    return any(fingerprint in known for known in _alive().values_list("fingerprints", flat=True))
+
+
+def _alive() -> "QuerySet[Worker]":
     since = db_in(-conf().lease_seconds)
-    return Worker.objects.filter(stopped_at=None, draining=False, heartbeat_at__gte=since).exists()
+    return Worker.objects.filter(stopped_at=None, draining=False, heartbeat_at__gte=since)
 
 
 def silence() -> Silence | None:

@@ -24,6 +24,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.AlreadyDecided: 409,
     errors.KeyConflict: 409,
     errors.IncompatibleGraph: 409,
+    errors.MissingSecrets: 409,
     errors.TamperedRow: 409,
     errors.WrongKey: 409,
     errors.MemoryConflict: 409,

@@ -127,7 +127,7 @@ class DivergedTask(serializers.Serializer[Any]):
     """A task of which no recorded outcome could be taken: its branch ended there."""
 
     task = serializers.CharField(help_text="node:visit:index")
-    why = serializers.CharField(help_text="other_input, or no_record.")
+    why = serializers.CharField(help_text="other_input, other_memory, or no_record.")
     path = serializers.CharField(required=False, allow_null=True, allow_blank=True, help_text="What it saw otherwise.")
 
 

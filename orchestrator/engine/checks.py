@@ -67,6 +67,8 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield "max_supersteps must be a whole number from 1"
     if not isinstance(graph.encrypted, bool):
         yield f"encrypted={graph.encrypted!r} is neither True nor False"
+    if isinstance(graph.secrets, str) or not all(isinstance(name, str) and name for name in graph.secrets):
+        yield f"secrets={graph.secrets!r} is no list of names"
 
 
 def faults_of_node(node: Node, known: Collection[str]) -> Iterator[str]:

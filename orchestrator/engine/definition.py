@@ -50,6 +50,7 @@ class Definition:
     label: str | None = None
     facts: Sequence[Fact] = ()
     encrypted: bool = False
+    secrets: Sequence[str] = ()
     on_save_error: str = "fail"
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
     max_supersteps: int = 1000

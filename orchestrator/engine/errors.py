@@ -96,6 +96,14 @@ class ConflictingWrites(_Named):
     code_of_class = "conflicting_writes"
 
 
+class MissingSecrets(_Named):
+    """The graph needs secrets that neither this process nor a live worker has. Put the values that are named into
+    COUNTERSIGN["SECRETS"] of the workers, start them anew, and try again.
+    """
+
+    code_of_class = "missing_secrets"
+
+
 class IncompatibleGraph(_Named):
     """The run was started with another form of its graph. Migrate it, deploy the old version too, or fork."""
 

@@ -14,7 +14,7 @@ from django.db import Error
 from approvals.gates.new_requests import Moment, NewRequests, ReachedGate, prepare_requests
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Rebasing, Settlement, rebase_writes, settle_gates
-from approvals.gates.waivers import NotNeeded, prepare_not_needed
+from approvals.gates.waivers import NotNeeded, Passed, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import ENDS, Status
@@ -153,7 +153,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     )
     new_tape = tape.extend(lease.tape, summary.tape_word(entries))
     run_update = RunUpdate(status, _place(session, step.frontier, after), new_tape)
-    passed = _not_needed(session, kept, at)
+    passed = _not_needed(session, worked, at)
     events = [*passed.events, *summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
     events += session.replay.events(kept) if session.replay is not None else []
     events += [*opening.events, *rebased.events, *_status_events(session, status, step.frontier)]
@@ -163,11 +163,13 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     return _Assembled(checkpoint, run_update, events, listing, inside, after, len(passed.decisions))
 
 
-def _not_needed(session: Session, kept: Mapping[Task, FinishedTask], at: datetime) -> NotNeeded:
+def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotNeeded:
     """What the system decides on tasks whose gates needed nobody."""
-    passed = {task: one.output.writes for task, one in kept.items() if one.passed and one.output}
-    if session.replay is not None:
-        passed = {}
+    found = {task: one.output for task, one in worked.kept.items() if one.passed and one.output}
+    if session.replay is not None or not found:
+        return NotNeeded()
+    starts = {start.task: start for start in worked.planned.starts}
+    passed = {task: Passed(output, worked.context.input_hash(starts[task])) for task, output in found.items()}
     first = ledger.first_event_seq(session.lease)
     return prepare_not_needed(session.lease, passed, session.head.payload.state, first_seq=first, at=at)
 

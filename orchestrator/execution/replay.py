@@ -10,12 +10,12 @@ from typing import Any
 
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.settlement import settled_of
-from approvals.gates.waivers import VERDICT
+from approvals.gates.waivers import VERDICT, payload_hash
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.diff import differences, written
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import reader
-from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf
+from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf, live_reads
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, RunLine, TaskResult
 from checkpoints.models.checkpoint import Source
@@ -35,6 +35,9 @@ from orchestrator.engine.reduce import Output, Settled, WriteValue
 from orchestrator.engine.trace import LIVE
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.open_superstep import FinishedTask
+
+OTHER_MEMORY = "other_memory"
+"""Why a task diverged that saw the same state, and would find something else in memory."""
 
 
 @frozen
@@ -77,7 +80,10 @@ class Replay:
         }
         known = asked | results
         wanted = outside | {task: start for task, start in gated.items() if task in asked}
-        return {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
+        found = {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
+        reused = [task for task, one in found.items() if one.diverged is None]
+        moved = self._other_memory(live_reads(self.origin, reused))
+        return found | {task: FinishedTask(diverged=facts) for task, facts in moved.items()}
 
     def _is_outside(self, node: str) -> bool:
         declared = self.graph.nodes[node]
@@ -139,38 +145,40 @@ class Replay:
         return found | self._passed([start for task, start in starts.items() if task not in found])
 
     def _passed(self, starts: Sequence[Start]) -> dict[Task, Recorded]:
-        """What human tasks proposed whose gates needed nobody. Their input is that of the superstep before; where they
-        may return a goto or sends, nothing says which.
+        """What human tasks proposed whose gates needed nobody: the line that says so tells what they saw and where they
+        went. Two queries.
         """
-        human = {str(start.task): start for start in starts if self._is_plainly_human(start.task.node)}
+        human = {str(start.task) for start in starts if self.graph.nodes[start.task.node].effect == HUMAN}
         if not human:
             return {}
         at = {"run": self.origin.id, "line": self.origin.line, "verdict": VERDICT}
         rows = list(Decision.objects.filter(**at, task__in=human).order_by("position"))
-        sealed_rows.verify_rows(rows, self.origin.protection)
+        lines = list(RunEvent.objects.filter(run=self.origin.id, seq__in={row.event_seq for row in rows}))
+        sealed_rows.verify_rows([*rows, *lines], self.origin.protection)
         found: dict[Task, Recorded] = {}
-        for name in {row.task for row in rows}:
-            mine = [row for row in rows if row.task == name]
-            writes = tuple(WriteValue(row.channel, read_value(row, "final_value")) for row in mine)
-            if (seen := self._input_before(human[name], mine[0].event_seq)) is not None:
-                found[Task.parse(name)] = Recorded(*seen, FinishedTask(Output(writes), passed=True))
+        for line in lines:
+            facts = read_value(line, "payload")
+            writes = [WriteValue(r.channel, read_value(r, "final_value")) for r in rows if r.event_seq == line.seq]
+            if (sends := self._sends(facts)) is not None:
+                goto = tuple(facts["goto"]) if "goto" in facts else None
+                finished = FinishedTask(Output(tuple(writes), goto, sends), passed=True)
+                found[Task.parse(line.task)] = Recorded(facts["input_hash"], facts["superstep"], finished)
         return found
 
-    def _is_plainly_human(self, node: str) -> bool:
-        declared = self.graph.nodes[node]
-        return declared.effect == HUMAN and not (declared.goto or declared.sends)
-
-    def _input_before(self, start: Start, event_seq: int) -> tuple[str, int] | None:
-        """The hash of what a task read, and its superstep, whose commit wrote that line; None where no row shows it."""
+    def _sends(self, facts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
+        """What a task sent on, as the frontier behind its superstep has it; None where no row shows that."""
+        wanted = facts.get("sends", [])
+        if not wanted:
+            return ()
         rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
-        own = rows.filter(event_seq__gte=event_seq).order_by("seq").values_list("seq", "superstep").first()
-        before = rows.filter(seq__lt=own[0]).order_by("-seq").values_list("id", "superstep").first() if own else None
-        document = reader.document_at(before[0]) if own and before and before[1] == own[1] - 1 else None
-        if document is None or own is None:
+        id = rows.filter(superstep=facts["superstep"]).order_by("seq").values_list("id", flat=True).first()
+        frontier = Frontier.from_json((reader.document_at(id) or {})["frontier"]) if id else Frontier()
+        payloads = [payload for _, carried in frontier.sends for payload in carried]
+        payloads += [sent for parts in frontier.waiting.values() for part in parts for _, sent in part.sends]
+        known = {payload_hash(payload, self.origin.protection): payload for payload in payloads}
+        if any(digest not in known for _, digest in wanted):
             return None
-        state = {name: document[name] for name in ("scratch", "artifacts")}
-        context = SuperstepContext(self.lease, self.graph, state, None, heart=None)  # type: ignore[arg-type]
-        return context.input_hash(start), own[1]
+        return tuple((target, known[digest]) for target, digest in wanted)
 
     def _with_ways(self, task: Task, superstep: int, output: Output) -> Output:
         """The output with the goto and the sends that the task returned: its visit carries them while it waits."""
@@ -191,9 +199,15 @@ class Replay:
         return replace(output, goto=goto, sends=tuple((target, payload) for target, payload in part["sends"]))
 
     def events(self, kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
-        """The line that says of which tasks of a superstep the recorded outcome was taken."""
+        """The line that says of which tasks of a superstep the recorded outcome was taken, and one for each task that
+        ran and found something else in memory than its origin did.
+        """
         reused = [str(task) for task, one in kept.items() if self._is_outside(task.node) and one.diverged is None]
-        return [NewEvent("results_reused", {"tasks": reused})] if reused else []
+        ran = [task for task, one in kept.items() if not self._is_outside(task.node) and _reads_live(one)]
+        then = live_reads(self.origin, ran)
+        moved = self._other_memory(then).items()
+        told = [NewEvent("task_diverged", why, node=task.node, task=str(task)) for task, why in moved]
+        return [NewEvent("results_reused", {"tasks": reused}), *told] if reused else told
 
     # Settlements
 
@@ -235,6 +249,15 @@ class Replay:
 
     # Memory
 
+    def _other_memory(self, reads: Mapping[Task, Sequence[tuple[Any, Any]]]) -> dict[Task, dict[str, Any]]:
+        """Of these tasks with what they asked memory and found: those that would find something else now, with why."""
+        now = OverlaidShelf(Shelf(self.lease.protection), self.overlay)
+        places = {
+            task: next(filter(None, (now.differs(asked, found) for asked, found in calls)), None)
+            for task, calls in reads.items()
+        }
+        return {task: {"why": OTHER_MEMORY, "path": path} for task, path in places.items() if path}
+
     def memory_of(self, task: Task) -> Memory:
         """The memory of a task of the replay: what its origin saw, and what the replay itself remembers."""
         mode, live = self.graph.memory_mode(task.node), Shelf(self.lease.protection)
@@ -242,6 +265,11 @@ class Replay:
         origin: Any = self.origin
         shelf = overlaid if mode == LIVE else RecordedShelf(origin, task, mode, overlaid)
         return Memory(shelf, mode=mode, run=self.lease.id, node=task.node)
+
+
+def _reads_live(one: FinishedTask) -> bool:
+    """Whether a task that ran asked memory in live mode."""
+    return one.output is not None and any(read["mode"] == LIVE for read in one.output.reads)
 
 
 def _proposed(row: PendingWrite) -> WriteValue:

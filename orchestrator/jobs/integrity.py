@@ -21,6 +21,7 @@ from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, audit, verify_run
 from orchestrator.engine.errors import TamperedRow, UnknownThing
+from orchestrator.runs.bulk_fork import bulk_fork_faults
 from orchestrator.tokens import token_faults
 
 BATCH = 20
@@ -74,14 +75,14 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
     """What belongs to the installation. A job that is interrupted begins this part anew, and names nothing twice."""
     if wanted.runs or wanted.graph or wanted.since:
         return
-    for fault in chain(audit(), _tokens()):
+    for fault in chain(audit(), _of_installation()):
         if fault is not None:
             _note(result, fault)
         yield result
 
 
-def _tokens() -> Iterator[Fault]:
-    for one in token_faults():
+def _of_installation() -> Iterator[Fault]:
+    for one in chain(token_faults(), bulk_fork_faults()):
         yield Fault("", "", one.row.partition(" ")[0], one.row, one.reason, one.code)
 
 

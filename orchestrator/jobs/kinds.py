@@ -31,6 +31,7 @@ KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
     bulk_fork.KIND: bulk_fork.fork_job,
     "rotate_keys": integrity.rotate_job,
+    "sweep_bulk_forks": bulk_fork.old_bulk_forks,
     "sweep_jobs": retention.jobs_that_ended,
     "sweep_payloads": retention.payloads_without_a_row,
     "verify_runs": integrity.verify_job,
@@ -38,7 +39,9 @@ KINDS: dict[str, Kind] = {
 """Our own kinds by name."""
 
 MINUTE, DAY = 60.0, 86_400.0
-STANDING: dict[str, float] = {"anchor_heads": MINUTE, "sweep_jobs": DAY, "sweep_payloads": DAY}
+STANDING: dict[str, float] = {
+    "anchor_heads": MINUTE, "sweep_bulk_forks": DAY, "sweep_jobs": DAY, "sweep_payloads": DAY,
+}  # fmt: skip
 """Jobs that every installation has one of, and the seconds between two of their turns."""
 FIRST_TURN = 3600.0
 """Seconds until a standing job's first turn, at most."""

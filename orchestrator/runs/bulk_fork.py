@@ -16,15 +16,19 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from checkpoints import audit_log, timeline
+from checkpoints import audit_log, retention, timeline
 from checkpoints.conf import conf, keyring
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
 from checkpoints.core.status import Status
+from checkpoints.db.clock import db_in
+from checkpoints.db.pages import pages
 from checkpoints.models import Checkpoint, Job, Run
+from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
@@ -254,6 +258,29 @@ def _key_of(bulk: UUID, origin: UUID) -> str:
     """The key of a fork: the same each time that this job forks this run, so that no two can be made."""
     tail = canonical.digest(canonical.framed(bulk, origin))[:16]
     return f"{get(origin).key[: LONGEST_KEY - 1 - len(tail)]}~{tail}"
+
+
+def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
+    """The kind `sweep_bulk_forks`: remove bulk forks whose jobs ended as long ago as jobs are kept, with what is said
+    of each run, in batches. The runs that they made stay.
+    """
+    removed, since = int(lease.place or 0), db_in(-retention.KEPT_DAYS * 86_400)
+    kept = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gte=since), kind=KIND)
+    old = BulkFork.objects.filter(at__lt=since).exclude(id__in=kept.values("id")).order_by("at")
+    while (bulk := old.only("id").first()) is not None:
+        rows = list(bulk.results.order_by("id").values_list("id", flat=True)[: retention.BATCH])
+        if rows:
+            BulkForkResult.objects.filter(id__in=rows).delete()
+        else:
+            bulk.delete()
+            removed += 1
+        yield Step(removed, note="old bulk forks removed", place=removed)
+
+
+def bulk_fork_faults() -> Iterator[SealFault]:
+    """The bulk forks that are not as they were sealed."""
+    for page in pages(BulkFork.objects.all(), "id"):
+        yield from filter(None, (fault_of(row, Protection(row.encrypted)) for row in page))
 
 
 def counts_of(bulk: BulkFork) -> dict[str, int]:

@@ -54,8 +54,6 @@ class Effect:
 
     task: Task
     effect: str
-    run: UUID
-    line: int
     certain: bool
 
     def reaches(self, runs: Collection[str], lands: Collection[str]) -> bool:
@@ -76,7 +74,7 @@ class Departure:
     @cached_property
     def stretches(self) -> list[Stretch]:
         """The way to it, through older lines and origins."""
-        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq)
+        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq, known=self.run)
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -130,38 +128,45 @@ def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
 
 
 def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]:
-    """What tasks of the point's run, or of a run that it comes from, did that is not on the way to the point; in the
-    order in which it was begun. Three queries a run. `fenced`: whoever works on the point's run is stopped by what is
-    planned, so an atomic write that is under way in it does not happen.
+    """What was done that is not on the way to the point, in the order in which it was begun: by the point's run and
+    the runs that it comes from, and by all other forks of them, of which only what lies ahead of the point counts.
+    Three queries, and one for each generation of forks. `fenced`: whoever works on the point's run is stopped by what
+    is planned, so an atomic write that is under way in it does not happen.
     """
-    found: list[Effect] = []
-    for run in dict.fromkeys(one.run for one in point.stretches):
-        way = lines.within([one for one in point.stretches if one.run == run])
-        found += _journaled(point.graph, run, way, fenced=fenced and run == point.run.id)
-        landed = MemoryLanding.objects.filter(run=run).exclude(way).order_by("id")
-        tasks = dict.fromkeys(landed.values_list("node", "visit", "index", "line"))
-        found += [Effect(Task(n, v, i), MEMORY, run, line, certain=True) for n, v, i, line in tasks]
-    return found
+    own = {one.run for one in point.stretches}
+    family, way = [*own, *lines.forks_below(own)], lines.within(point.stretches)
+    landed = MemoryLanding.objects.filter(run__in=family).exclude(way).order_by("id")
+    tasks = dict.fromkeys(landed.values_list("run", "node", "visit", "index"))
+    again = _journaled(point, family, way, fenced=fenced)
+    again += [(run, Effect(Task(n, v, i), MEMORY, certain=True)) for run, n, v, i in tasks]
+    return [effect for run, effect in again if run in own or _is_ahead(point, effect.task)]
 
 
-def _journaled(graph: Compiled, run: UUID, way: Any, *, fenced: bool) -> list[Effect]:
-    elsewhere = TaskResult.objects.filter(run=run).exclude(way, seq__isnull=False).order_by("id")
-    _require_not_done(run, elsewhere)
+def _is_ahead(point: Departure, task: Task) -> bool:
+    """Whether this very task may still come, or be settled, behind the point."""
+    waits = point.frontier.gated() | point.open.asked
+    return task in waits or task.visit > point.frontier.visits.get(task.node, 0)
+
+
+def _journaled(point: Departure, runs: Collection[UUID], way: Any, *, fenced: bool) -> list[tuple[UUID, Effect]]:
+    elsewhere = TaskResult.objects.filter(run__in=runs).exclude(way, seq__isnull=False).order_by("id")
+    _require_not_done(elsewhere)
     acted = elsewhere.exclude(outcome=Outcome.NOT_DONE)
-    found: dict[tuple[Task, int], Effect] = {}
-    for node, visit, index, line, effect, outcome in acted.values_list(
-        "node", "visit", "index", "line", "effect", "outcome"
+    found: dict[tuple[UUID, int, Task], Effect] = {}
+    for run, line, node, visit, index, effect, outcome in acted.values_list(
+        "run", "line", "node", "visit", "index", "effect", "outcome"
     ):
-        declared, certain = graph.nodes.get(node), outcome == Outcome.DONE
-        if declared is not None and declared.atomic and (outcome == Outcome.FAILED or (fenced and not certain)):
+        declared, certain = point.graph.nodes.get(node), outcome == Outcome.DONE
+        stopped = fenced and run == point.run.id and not certain
+        if declared is not None and declared.atomic and (outcome == Outcome.FAILED or stopped):
             continue  # its transaction was rolled back, or will be
-        key = Task(node, visit, index), line
+        key = run, line, Task(node, visit, index)
         if certain or key not in found:
-            found[key] = Effect(key[0], effect, run, line, certain=certain)
-    return list(found.values())
+            found[key] = Effect(key[2], effect, certain=certain)
+    return [(run, effect) for (run, _, _), effect in found.items()]
 
 
-def _require_not_done(run: UUID, rows: Any) -> None:
+def _require_not_done(rows: Any) -> None:
     """What says that nothing happened must prove it: it is what keeps an effect off the plan."""
     own = [field.attname for field in TaskResult._meta.concrete_fields]
     said = rows.filter(outcome=Outcome.NOT_DONE).select_related("run")

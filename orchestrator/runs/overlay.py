@@ -41,26 +41,35 @@ class Overlay:
     given: Any = None
 
 
-def lay_over(point: Departure, patch: Patch, *, by: str = "") -> Overlay:
-    """The point's state with a patch over it, made by the person of that name.
+def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True) -> Overlay:
+    """The point's state with a patch over it, made by the person of that name. What another version of the graph makes
+    of a value is a patch as well. Without `asks` nothing waits for signatures: for a replay, which has nobody to ask.
 
     Raises `InvalidValue` naming path, rule and value, and `PayloadTooLarge`.
     """
-    before = _whole(point)
-    after = _checked(point, before, patch) if patch else before
+    fitted = _whole(point)
+    before = {part: {**fitted[part], **point.state[part]} for part in PARTITIONS}
+    after = _checked(point, fitted, patch) if patch else fitted
     names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
-    guarded = guard_of_each(point.stretches, point.graph, names)
+    guarded = guard_of_each(point.stretches, point.graph, names) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
     gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
-    held = [_held(after, gate, guarded, Task(PATCH, number, n), by=by) for n, gate in enumerate(gates)]
+    of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
+    patched = {gate for name, gate in guarded.items() if name in of_person}
+    reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
+    held = [_held(after, gate, guarded, Task(PATCH, number, n), reasons[n]) for n, gate in enumerate(gates)]
     given = {part: {n: after[part][n] for n in names if n in after[part]} for part in PARTITIONS} if names else None
     change = Change(tuple(sorted(names)), guarded, tuple(one.task for one in held))
     return Overlay(state, change, tuple(held), given)
 
 
+def _reading(point: Departure) -> str:
+    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was signed"
+
+
 def _whole(point: Departure) -> State:
     """The point's state with each channel of its graph: new ones at their defaults; in another version of the graph
-    each value must fit its type still. Raises `InvalidValue`.
+    each value as its type has it there. Raises `InvalidValue` for one that does not fit.
     """
     graph, fresh = point.graph, point.graph.fresh_state()
     state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
@@ -117,11 +126,11 @@ def _differs(before: State, after: State, part: str, name: str) -> bool:
     return canonical.encode(before[part].get(name)) != canonical.encode(after[part][name])
 
 
-def _held(after: State, gate: str, guarded: Mapping[str, str], task: Task, *, by: str) -> HeldTask:
+def _held(after: State, gate: str, guarded: Mapping[str, str], task: Task, reason: str) -> HeldTask:
     values = {**after["scratch"], **after["artifacts"]}
     names = [name for name, node in guarded.items() if node == gate]
     writes = [HeldWrite(task, n, name, values[name], f"Patch: {name}") for n, name in enumerate(names)]
-    why = f"{by or 'The system'} set this by a patch, so it needs the signatures that the gate of {gate} asks for"
+    why = f"{reason}, so it needs the signatures that the gate of {gate} asks for"
     return HeldTask(task, tuple(writes), gate, why)
 
 

@@ -39,6 +39,7 @@ from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.answers import Answers, check_answers, sign_answers
 from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
+from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, make_plan
 
@@ -86,13 +87,15 @@ def plan(
     """What a fork, replay or rewind from this checkpoint would do; nothing is written.
 
     Raises as the verb does: `UnknownThing`, `InvalidValue`, `PayloadTooLarge`, `TamperedRow`, `WrongKey`,
-    `IncompatibleGraph`.
+    `IncompatibleGraph`, `MissingSecrets`.
     """
     if how not in Travel.values:
         raise InvalidValue(f"how is one of {', '.join(Travel.values)}", path="how")
     point = load_departure(checkpoint)
-    overlay, asked = lay_over(point, patch), held_tasks_at(point) if how != Travel.REPLAY else []
+    outside = how != Travel.REPLAY
+    overlay, asked = lay_over(point, patch, asks=outside), held_tasks_at(point) if outside else []
     check_answers(answers, asked)
+    require_secrets(point.graph)
     return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
@@ -134,7 +137,7 @@ def fork(
     Effects that happened already stop it before their nodes, unless `allow_effects` names them. `answers` decide at
     once what people were asked at that point: each counts as a signature of `by`. Raises, having changed nothing,
     `UnknownThing`, `InvalidValue` (patch, answer or key, naming the place), `PayloadTooLarge`, `NotAReviewer` (with an
-    audit line), `KeyConflict`, `IncompatibleGraph`, `TamperedRow`, `WrongKey`, `SaveFailed`.
+    audit line), `KeyConflict`, `IncompatibleGraph`, `MissingSecrets`, `TamperedRow`, `WrongKey`, `SaveFailed`.
     """
     wanted = Wanted(Travel.FORK, patch, answers, allow_effects, reason, by)
     checked_key(key)
@@ -190,8 +193,9 @@ def replay(
     point = load_departure(checkpoint)
     with locked(point.run.id, by=by):
         _require_there(point)
-        new = replace(_new_line(point, lay_over(point, None), [], wanted), stops=())
-        run = _forked(point, lay_over(point, None), [], new, Place(_new_id(id), None, Status.QUEUED))
+        overlay = lay_over(point, None, asks=False)
+        new = replace(_new_line(point, overlay, [], wanted), stops=())
+        run = _forked(point, overlay, [], new, Place(_new_id(id), None, Status.QUEUED))
     run.refresh_from_db()
     return run
 
@@ -199,7 +203,8 @@ def replay(
 def replay_report(run_id: UUID | str) -> dict[str, Any]:
     """What a replay came to: {run, origin, status, reused: [task], diverged: [{task, why, path}]}, in order.
 
-    `why` is other_input, with the first path that the task saw otherwise, or no_record. Raises `UnknownThing`, and
+    `why` is other_input or other_memory, with the first path that the task saw otherwise, or no_record. A task that ran
+    on other memory went on; of all others the branch ended. Raises `UnknownThing`, and
     `InvalidValue` for a run that is no replay.
     """
     run = get(run_id)
@@ -321,6 +326,7 @@ def _new_line(
     *,
     seq: int | None = None,
 ) -> NewLine:
+    require_secrets(point.graph)
     allowed = checked_nodes(point.graph, wanted.allow_effects)
     stops = [*plan_departure(point, overlay, asked, wanted.travel, allowed).stops, *more]
     source = _SOURCES.get(Travel(wanted.travel), Source.REWIND)

@@ -26,6 +26,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
+from checkpoints.models.run import CLAIMABLE
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
 from checkpoints.sealing.sealed_columns import read_value
@@ -51,6 +52,7 @@ from orchestrator.execution import cancellation, diagnostics, loop
 from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes, version_choice
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.keys import checked_key, get
+from orchestrator.runs.needed_secrets import graph_of, require_own_secrets, require_secrets
 from orchestrator.runs.overlay import Patch
 
 MOST_PRIORITY = 1000
@@ -80,7 +82,8 @@ def start(
 
     Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority or time, naming the place),
     `KeyConflict` (the key has another graph or input), `WrongKey` (the graph is encrypted, and there is no key),
-    `UnknownBackend` (the settings do not know where its payloads go), `SaveFailed`.
+    `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the settings do not know where its payloads
+    go), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
     again = Again(resume_failed, restart, allow_effects)
@@ -140,6 +143,7 @@ def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     try:
         with transaction.atomic():
             opened = ledger.create_run(run, payload=payload, input_json=staged, actor=name_of(asked.by))
+            require_secrets(compiled)  # a run that is there already is found all the same
     except IntegrityError:
         return _same(asked, run, staged), False
     # The row has the database's own time; to read it back would cost a query each start.
@@ -181,11 +185,14 @@ def advance(run_id: UUID | str) -> Run:
     """Claim the run and work on it here and now, until it is paused, ended, stopped or waits. For commands and tests.
 
     Does nothing while another lease is live; takes over an expired one. Like a worker it leaves alone what this process
-    has no version for, unless it has the graph's newest and can say that the run's is gone. Raises `UnknownThing`, and
-    `OpenTransaction` inside a transaction of the caller, before anything is claimed.
+    has no version for, unless it has the graph's newest and can say that the run's is gone. Raises `UnknownThing`,
+    `MissingSecrets` where this process lacks what the graph needs, and `OpenTransaction` inside a transaction of the
+    caller, before anything is claimed.
     """
     refuse_open_transaction("runs.advance")
     run = get(run_id)
+    if run.status in CLAIMABLE:
+        require_own_secrets(run)
     while is_ours(run.graph, run.fingerprint) and (claim := leases.claim_one(run.id)):
         loop.run_slice(claim.id, claim.epoch)
     return get(run.id)
@@ -206,8 +213,8 @@ def resume(
     What its open superstep kept is used; only tasks without a result run. With a `patch` it goes on from its newest
     checkpoint on a new line; the patch obeys the rules of a fork's. An id of a checkpoint names its run, where it is
     the newest. A fork that a store made gets its row here. Raises `WrongStatus` for any other status: a run that waits
-    for people goes on by their signatures alone; `InvalidValue` (patch, nodes), `TamperedRow` or `WrongKey`, naming
-    the first fault.
+    for people goes on by their signatures alone; `InvalidValue` (patch, nodes), `MissingSecrets`, `TamperedRow` or
+    `WrongKey`, naming the first fault.
     """
     check_person(by, "by")
     allow_effects = travel.checked_names(allow_effects)
@@ -226,6 +233,8 @@ def resume(
         resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
         only = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
         locked_run.requeue_run(run, events=[*allowed, resumed], only=only)
+        if (graph := graph_of(run)) is not None:
+            require_secrets(graph)
     if stranded:
         version_choice.adopt_current(run)
     return run

@@ -25,6 +25,7 @@ from orchestrator.engine.errors import (
     Forbidden,
     InvalidValue,
     KeyConflict,
+    MissingSecrets,
     PayloadTooLarge,
     WrongKey,
 )
@@ -159,7 +160,7 @@ def _refused(form: StartForm, error: CountersignError) -> int:
     if isinstance(error, Forbidden):
         form.message = "You may not start runs."
         return 403
-    if isinstance(error, WrongKey):
+    if isinstance(error, WrongKey | MissingSecrets):
         form.message = error.message
         return 409
     if isinstance(error, InvalidValue) and error.facts.get("path") == "key":

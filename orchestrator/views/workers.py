@@ -14,8 +14,8 @@ from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
-from checkpoints.versions import live_fingerprints
 from orchestrator.discovery import newest_versions
+from orchestrator.engine import registry
 
 SHOWN = 50
 
@@ -43,17 +43,25 @@ def workers_page(request: HttpRequest) -> HttpResponse:
         "keys": _keys(),
         "last": workers[0].heartbeat_at if workers else None,
         "stuck": not alive and depth["queued"],
-        "nobody": _nobody_takes(queued) if alive and depth["queued"] else [],
+        "left": _left(queued, [w for w in alive if not w.draining]) if alive and depth["queued"] else [],
     }
     return render(request, "orchestrator/workers.html", context, section="workers")
 
 
-def _nobody_takes(queued: Q) -> list[Any]:
-    """The queued runs that no live worker can work on or judge, as {graph, version, number}, at most so many."""
-    groups = Run.objects.filter(queued).order_by("graph", "version").values("graph", "version", "fingerprint")
-    rows = list(groups.annotate(number=Count("id")))
-    there, newest = live_fingerprints(), newest_versions({row["graph"] for row in rows})
-    return [row for row in rows if not there & {row["fingerprint"], newest.get(row["graph"], "")}][:SHOWN]
+def _left(queued: Q, alive: list[Worker]) -> list[dict[str, Any]]:
+    """The versions of graphs whose queued runs no live worker takes, with the secrets that they need. Two queries."""
+    known = {fingerprint for worker in alive for fingerprint in worker.fingerprints}
+    rows = Run.objects.filter(queued).exclude(fingerprint__in=known).order_by("graph", "version")
+    found = list(rows.values("graph", "version", "fingerprint").annotate(runs=Count("id"))[:SHOWN])
+    # Who has the newest version of a graph judges the runs of those that are gone.
+    newest = newest_versions({one["graph"] for one in found}) if found else {}
+    left = [one for one in found if newest.get(one["graph"]) not in known]
+    return [{**one, "secrets": _secrets(one["fingerprint"])} for one in left]
+
+
+def _secrets(fingerprint: str) -> list[str]:
+    graph = registry.find_graph(fingerprint)
+    return list(graph.graph.secrets) if graph else []
 
 
 def _jobs(now: datetime) -> list[Job]:

@@ -3,25 +3,33 @@
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
 from checkpoints.versions import live_fingerprints
-from orchestrator.discovery import newest_versions
+from orchestrator.discovery import missing_secrets, newest_versions
 from orchestrator.engine import registry
+from orchestrator.engine.compile import Compiled
 
 
 def fingerprints() -> list[str]:
-    """Of all registered versions, sorted."""
-    return sorted({compiled.fingerprint for compiled in registry.all()})
+    """Of all registered versions whose secrets are here, sorted."""
+    return sorted({compiled.fingerprint for compiled in registry.all() if not missing_secrets(compiled)})
 
 
 def claimable() -> Claimable:
     """Runs of the registered versions, and all runs of a graph whose newest version anywhere is registered here.
 
     During a rolling deployment an old process thereby leaves new runs alone, and a new one judges an old run once no
-    live worker has its version any more.
+    live worker has its version any more. Where secrets of any version of a graph are not here, its runs are left to a
+    worker that has them.
     """
     ours = frozenset(fingerprints())
-    newest = newest_versions({compiled.name for compiled in registry.all()})
-    judged = frozenset(name for name, fingerprint in newest.items() if fingerprint in ours)
+    names = {compiled.name for compiled in registry.all()} - {compiled.name for compiled, _ in without_secrets()}
+    judged = frozenset(name for name, fingerprint in newest_versions(names).items() if fingerprint in ours)
     return Claimable(ours, judged, frozenset(live_fingerprints() - ours))
+
+
+def without_secrets() -> list[tuple[Compiled, list[str]]]:
+    """The registered versions that this process must not run, with the names of the secrets that it has not."""
+    found = [(compiled, missing_secrets(compiled)) for compiled in registry.all()]
+    return [(compiled, names) for compiled, names in found if names]
 
 
 def longest_task_seconds() -> float:

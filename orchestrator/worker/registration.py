@@ -8,6 +8,8 @@ import socket
 import time
 from uuid import UUID
 
+import structlog
+
 from checkpoints.db.clock import db_now
 from checkpoints.db.statements import update_returning
 from checkpoints.models import Worker
@@ -18,6 +20,8 @@ from orchestrator.worker import claimable
 from orchestrator.worker.shared_state import SharedState
 
 BEAT_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
 
 
 class Registration:
@@ -46,6 +50,8 @@ class Registration:
 
     def _appear(self) -> None:
         discovery.note_versions()
+        for compiled, missing in claimable.without_secrets():
+            log.warning("secrets_missing", graph=compiled.name, version=compiled.version, secrets=missing)
         kinds.ensure_standing()
         # The sentinel's process stands for the cluster: when it ends, all others are killed.
         sentinel = os.getppid()

@@ -20,7 +20,8 @@ EVENTS = {
     *("effects_started", "task_failed", "task_unknown", "task_settled", "retry_planned", "warning"),
     *("checkpoint_saved", "checkpoint_kept", "memory_written", "memory_deleted"),
     *("request_opened", "approval_not_needed", "decision_signed", "write_rebased", "texts_changed", "request_settled"),
-    *("request_withdrawn", "gate_applied", "version_changed"),
+    *("request_withdrawn", "gate_applied", "history_removed", "line_begun", "effects_allowed", "results_reused"),
+    *("task_diverged", "version_changed"),
 }
 """Types of the lines of a run's log."""
 
@@ -30,13 +31,13 @@ AUDIT = {
 }
 """Kinds of the lines of the audit log."""
 
-JOBS = {"fork_runs", "rotate_keys", "sweep_jobs", "sweep_payloads", "verify_runs"}
+JOBS = {"fork_runs", "rotate_keys", "sweep_bulk_forks", "sweep_jobs", "sweep_payloads", "verify_runs"}
 
 CODES = {
     *("already_decided", "conflicting_writes", "forbidden", "incompatible_graph", "invalid_graph", "invalid_value"),
     *("key_conflict", "memory_conflict", "not_a_reviewer", "payload_lost", "payload_taken", "payload_too_large"),
     *("payloads_unavailable", "refused", "runaway", "save_failed", "stale_lease", "stale_proposal", "tampered_row"),
-    *("unknown_backend", "unknown_thing", "wrong_key", "wrong_status"),
+    *("unknown_backend", "unknown_thing", "wrong_key", "wrong_status", "missing_secrets"),
 }
 """Codes of refusals, which rows keep and the API answers."""
 

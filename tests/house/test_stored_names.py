@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 
 from checkpoints.conf import Conf
 from checkpoints.core.status import Status
+from checkpoints.verification.removed_history import KIND as HISTORY_REMOVED
 from orchestrator.engine import errors
 from orchestrator.jobs import kinds
 from orchestrator.roles import ROLES
@@ -112,7 +113,8 @@ def test_every_type_of_a_line_in_the_log_is_still_written(old: sqlite3.Connectio
     known = {kind for (kind,) in old.execute("SELECT DISTINCT type FROM checkpoints_runevent")}
     assert known - stored_names.EVENTS == set()
     ends = {f"run_{status}" for status in Status}
-    assert stored_names.EVENTS - ends - _words_beside("NewEvent(") == set()
+    # Whoever removes rows writes that line; until something here does, verification is what knows it.
+    assert stored_names.EVENTS - ends - _words_beside("NewEvent(") - {HISTORY_REMOVED} == set()
 
 
 def test_every_kind_of_a_line_in_the_audit_log_is_still_written() -> None:

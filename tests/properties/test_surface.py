@@ -55,6 +55,7 @@ def _surface(
         "reviews.decide": (reviews.decide, {"request_id": run.requests.get().id, "decisions": [receipt_of], "by": by}),
         "timeline.list_checkpoints": (timeline.list_checkpoints, here),
         "timeline.get_checkpoint": (timeline.get_checkpoint, {"id_or_alias": run.head}),
+        "timeline.open_checkpoint": (timeline.open_checkpoint, there),
         "timeline.state_at": (timeline.state_at, there),
         "timeline.head_state": (timeline.head_state, here),
         "timeline.diff": (timeline.diff, {"a": run.head, "b": run.head}),

@@ -46,4 +46,5 @@ def _report_text(report: dict[str, Any], options: dict[str, Any]) -> str:
 def _why(diverged: dict[str, Any]) -> str:
     path = f" at {diverged['path']}" if diverged.get("path") else ""
     words = {"other_input": f"its input is another one{path}", "no_record": "nothing was recorded of it"}
+    words |= {"other_memory": f"memory is not what it was{path}"}
     return words.get(str(diverged.get("why")), str(diverged.get("why")))

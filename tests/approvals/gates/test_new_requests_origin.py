@@ -108,7 +108,7 @@ def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(way: 
     assert (again.input_hash, again.prepared_from) == (asked.input_hash, asked.prepared_from)
 
 
-def test_only_tasks_that_people_are_asked_about_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_proposals_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
     hash_of = SuperstepContext.input_hash
 
@@ -126,7 +126,7 @@ def test_only_tasks_that_people_are_asked_about_are_hashed_for_it(monkeypatch: p
     for source, target in ((START, "a"), ("a", "waved"), ("waved", "asked"), ("asked", END)):
         made.edge(source, target)
     assert advanced(made).status == "paused"
-    assert hashed == ["asked"]
+    assert hashed == ["waved", "asked"]
 
 
 def test_the_same_task_may_ask_again_under_the_next_number_alone() -> None:

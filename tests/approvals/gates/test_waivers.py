@@ -62,7 +62,9 @@ def test_it_is_a_decision_by_the_system_on_each_write_with_what_was_and_what_cam
     ]
     line = RunEvent.objects.get(run=passed.id, seq=payout.event_seq)
     assert (line.type, line.task) == ("approval_not_needed", "propose:1:0")
-    assert read_value(line, "payload") == {"decisions": [str(payout.id), str(letter.id)]}
+    told = read_value(line, "payload")
+    assert (told["decisions"], told["superstep"], len(told["input_hash"])) == ([str(payout.id), str(letter.id)], 1, 64)
+    assert set(told) == {"decisions", "superstep", "input_hash"}, "no value stands in the log"
     assert passed.decisions == 2
     assert verify_run(passed.id) == []
 

@@ -11,7 +11,7 @@ from checkpoints.journal import results
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, Run, TaskResult
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Show, Task, Write
+from orchestrator.engine import END, START, Command, Gate, Graph, Send, Show, Task, Write
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from tests.support import cast, run_actions
 from tests.support.paid_claims import PAID, claim, paid
@@ -148,6 +148,45 @@ def test_a_gate_that_needed_nobody_needs_nobody_again(people: cast.People) -> No
     run = advanced(made)
     PAID.append("the node would propose something else now")
     assert run_actions.state(replayed(run))["letter"] == "l0"
+
+
+def test_a_gate_that_needed_nobody_is_replayed_where_no_row_was_kept_before_it(people: cast.People) -> None:
+    made = graph("passed_unkept", checkpoints="none")
+    gate = Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: False)
+    made.node("first")(lambda state, ctx: {"notes": ["first"]})
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("letter", f"l{len(PAID)}")])
+    for source, target in ((START, "first"), ("first", "ask"), ("ask", END)):
+        made.edge(source, target)
+    PAID.clear()
+    run = advanced(made)
+    assert not Checkpoint.objects.filter(run=run.id, kept=True, superstep=1).exists()
+    PAID.append("the node would propose something else now")
+    again = replayed(run)
+    assert (run_actions.state(again)["letter"], runs.replay_report(again.id)["diverged"]) == ("l0", [])
+
+
+def test_a_gate_that_needed_nobody_is_replayed_with_its_goto_and_its_sends(people: cast.People) -> None:
+    """plan sends to ask twice; ask goes to end, and sends to leaf."""
+    made = graph("passed_ways")
+    gate = Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: False)
+    PAID.clear()
+
+    def ask(state: Any, ctx: Any) -> Command:
+        sent = [Send("leaf", {"n": n, "of": ctx.payload, "at": len(PAID)}) for n in (1, 2, 1)]
+        return Command(update={"notes": [f"l{len(PAID)}"]}, goto="end" if ctx.payload == 1 else None, send=sent)
+
+    made.node("plan", sends="ask")(lambda state, ctx: [Send("ask", 1), Send("ask", 2)])
+    made.node("ask", effect="human", gate=gate, goto="end", sends="leaf")(ask)
+    made.node("leaf")(lambda state, ctx: {"notes": ["{n} {of} {at}".format(**ctx.payload)]})
+    made.node("end")(lambda state, ctx: {"notes": ["end"]})
+    for source, target in ((START, "plan"), ("leaf", END), ("end", END)):
+        made.edge(source, target)
+    run = advanced(made)
+    state = run_actions.state(run)
+    assert (run.status, state["notes"].count("end"), len(state["notes"])) == (Status.COMPLETED, 1, 9)
+    PAID.append("the node would send something else now")
+    again = replayed(run)
+    assert (run_actions.state(again), runs.replay_report(again.id)["diverged"]) == (state, [])
 
 
 def test_a_replay_is_not_made_live(people: cast.People) -> None:

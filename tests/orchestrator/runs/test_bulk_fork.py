@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
+from checkpoints import retention
 from checkpoints.db.rows import new_row
 from checkpoints.models import AuditLine, Job, Run, RunLine
 from checkpoints.queue import jobs
@@ -14,7 +15,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import InvalidValue, PayloadsUnavailable, PayloadTooLarge, TamperedRow, UnknownThing
-from orchestrator.jobs import kinds
+from orchestrator.jobs import integrity, kinds
 from orchestrator.models import BulkFork, BulkForkResult
 from orchestrator.runs import bulk_fork, travel
 from tests.support import run_actions
@@ -230,3 +231,36 @@ def test_the_runs_of_a_graph_are_found_by_an_index_and_one_without_a_checkpoint_
     kinds.advance(job.id)
     assert bulk_fork.counts_of(BulkFork.objects.get()) == {"total": 7, "forked": 0, "refused": 7, "waiting": 0}
     assert {row.code for row in BulkForkResult.objects.all()} == {"unknown_thing"}, "they have no checkpoint"
+
+
+def test_bulk_forks_go_when_their_jobs_do_and_their_runs_stay(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed(3)
+    monkeypatch.setattr(retention, "BATCH", 2)
+    old, new, waiting = (runs.fork_many(graph="breaking", patch=PATCH, by=people.steward) for _ in range(3))
+    for job in (old, new):
+        kinds.advance(job.id)
+    long_ago = datetime.now(UTC) - timedelta(days=31)
+    BulkFork.objects.update(at=long_ago)
+    Job.objects.filter(id=old.id).update(ended_at=long_ago)
+    made = Run.objects.count()
+    assert kinds.advance(jobs.add_job("sweep_bulk_forks")).error_code == ""
+    assert {*BulkFork.objects.values_list("id", flat=True)} == {new.id, waiting.id}
+    assert not BulkForkResult.objects.filter(bulk=old.id).exists()
+    assert BulkForkResult.objects.filter(bulk=new.id).count() == 3
+    # A job that was swept before leaves nothing behind either.
+    Job.objects.filter(id=new.id).delete()
+    kinds.advance(jobs.add_job("sweep_bulk_forks"))
+    assert [*BulkFork.objects.values_list("id", flat=True)] == [waiting.id]
+    assert Run.objects.count() == made
+
+
+def test_a_bulk_fork_that_was_changed_is_named_by_the_verification_of_everything(people: People) -> None:
+    failed(1)
+    job = runs.fork_many(graph="breaking", patch=PATCH, by=people.steward)
+    kinds.advance(job.id)
+    result = integrity.Verified()
+    assert [one.failed for one in integrity.verify_runs(integrity.Wanted(), result)][-1:] in ([], [0])
+    BulkFork.objects.update(by=people.starter)
+    result = integrity.Verified()
+    list(integrity.verify_runs(integrity.Wanted(), result))
+    assert [(one["table"], one["code"]) for one in result.bad] == [("orchestrator_bulkfork", "tampered_row")]

@@ -18,6 +18,7 @@ from orchestrator import runs
 from tests.support import cast, run_actions
 from tests.support.page_forms import fields_of
 from tests.support.paid_claims import PAID, claim, paid, rows_of
+from tests.support.rows import a_checkpoint
 from tests.support.small_graphs import advanced
 
 Browse = Callable[[User], Client]
@@ -245,8 +246,13 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(people: cast.People,
         fields = fields_of(client.get(path).content.decode())
     with CaptureQueriesContext(connection) as fragment:
         client.post(path, {**fields, "do": "check"}, headers={"X-Fragment": "1"})
-    # Four for the session, the person and his rights, four for the bar of the page; the plan itself reads five things.
-    assert (len(page), len(fragment)) == (16, 12)
+    for seq in range(run.head_seq + 1, run.head_seq + 40):
+        a_checkpoint(run, seq, scratch={"notes": ["x"]})
+    with CaptureQueriesContext(connection) as longer:
+        client.get(path)
+    # Four for the session, the person and his rights, four for the bar of the page. The plan itself reads seven things:
+    # the checkpoint with run and state, its line, the forks, three of what was done elsewhere, and what is around.
+    assert (len(page), len(fragment), len(longer)) == (4 + 4 + 7, 4 + 7, 4 + 4 + 7)
 
 
 def test_a_replay_takes_nothing_and_touches_nothing(people: cast.People, browse: Browse) -> None:

@@ -1,0 +1,51 @@
+"""W9 through the public API: forks from the middle of histories, and bare starts, each with its first step."""
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import connection
+
+from checkpoints.models import Checkpoint, Run
+from orchestrator import runs
+
+
+def w9_history(steps: int) -> dict[str, Any]:
+    """A run that took so many supersteps."""
+    run = runs.advance(runs.start("bench_w1", {"steps": steps}).id)
+    assert (run.status, run.superstep) == ("completed", steps), (run.status, run.superstep)
+    return {"run": str(run.id)}
+
+
+def w9(short: str, long: str, times: int) -> dict[str, Any]:
+    """Milliseconds of a fork from the middle of the short history, of the long one, and of a bare start."""
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    acts: dict[str, Callable[[], Run]] = {"short": _forks(short), "long": _forks(long), "start": _started}
+    took: dict[str, list[float]] = {name: [] for name in acts}
+    for _ in range(times):
+        for name, act in acts.items():
+            begun = time.perf_counter()
+            run = runs.advance(act().id)
+            took[name].append(1000 * (time.perf_counter() - begun))
+            assert run.status == "completed", run.status
+    return {name: median(found) for name, found in took.items()}
+
+
+def _forks(history: str) -> Callable[[], Run]:
+    """What forks a history from its middle, patched so that one step is left."""
+    run = runs.get(UUID(history))
+    middle = Checkpoint.objects.get(run=run.id, seq=run.superstep // 2)
+
+    def fork() -> Run:
+        made = runs.fork(middle.id, patch={"scratch": {"number": run.superstep - 1}}, key=f"fork-{uuid4()}")
+        assert made.superstep == middle.superstep, "the fork began elsewhere"
+        return made
+
+    return fork
+
+
+def _started() -> Run:
+    return runs.start("bench_w1", {"steps": 1})

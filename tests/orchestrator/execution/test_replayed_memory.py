@@ -1,0 +1,126 @@
+"""Replays and memory: what a task read is compared with what it would find now, and named where that is another."""
+
+from typing import Any
+
+import pytest
+
+from checkpoints.core.status import Status
+from checkpoints.models import MemoryTrace, Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph, Write
+from tests.support import cast, run_actions
+from tests.support.small_graphs import graph, registered
+from tests.support.statements import counted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PLACE = "what is known"
+WORDS = {"now": "blue"}
+
+
+def remember(content: str, key: str = "k") -> None:
+    """A run that remembers this."""
+    made = graph("remembering")
+    made.node("keep")(lambda state, ctx: ctx.memory.put(key, content, PLACE))
+    made.edge(START, "keep")
+    made.edge("keep", END)
+    assert runs.advance(runs.start(registered(made).name, {}).id).status == Status.COMPLETED
+
+
+def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> Graph:
+    """look (of that effect) reads memory, beside it other (pure) -> END"""
+    made = graph(f"reading_{effect}_{mode}_{how}", memory=mode)
+
+    def look(state: Any, ctx: Any) -> Any:
+        found = ctx.memory.get("k", PLACE) if how == "get" else next(iter(ctx.memory.search("blue", PLACE, 3)), None)
+        return [Write("letter", str(found.content if found else None))]
+
+    made.node("look", effect=effect, **more)(look)
+    made.node("other")(lambda state, ctx: {"notes": ["other"]})
+    for name in ("look", "other"):
+        made.edge(START, name)
+        made.edge(name, END)
+    return registered(made)
+
+
+def origin_of(made: Graph) -> Run:
+    return runs.advance(runs.start(made.name, {}).id)
+
+
+def replayed(run: Run) -> tuple[Run, list[dict[str, Any]]]:
+    made = runs.advance(runs.replay(f"{run.key}:initial").id)
+    assert (made.status, list(verify_run(made.id))) == (Status.COMPLETED, [])
+    diverged: list[dict[str, Any]] = runs.replay_report(made.id)["diverged"]
+    return made, diverged
+
+
+@pytest.mark.parametrize("how", ["get", "search"])
+def test_a_recorded_outcome_is_not_taken_where_the_task_would_find_something_else_in_memory(how: str) -> None:
+    remember("blue")
+    run = origin_of(reading("external", how=how, idempotent=True))
+    made, diverged = replayed(run)
+    assert (run_actions.state(made)["letter"], diverged) == ("blue", [])
+    remember("blue and red")
+    made, diverged = replayed(run)
+    place = f"memory.{PLACE}.k" if how == "get" else f"memory.{PLACE}"
+    assert diverged == [{"task": "look:1:0", "why": "other_memory", "path": place}]
+    assert (run_actions.state(made)["letter"], run_actions.state(made)["notes"]) == ("", ["other"])
+
+
+@pytest.mark.parametrize("effect", ["pure", "read"])
+def test_a_task_that_runs_again_on_other_memory_is_named_and_goes_on(effect: str) -> None:
+    remember("blue")
+    run = origin_of(reading(effect))
+    assert replayed(run)[1] == []
+    remember("red")
+    made, diverged = replayed(run)
+    assert diverged == [{"task": "look:1:0", "why": "other_memory", "path": f"memory.{PLACE}.k"}]
+    assert run_actions.state(made)["letter"] == "red"
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "journaled"])
+def test_in_the_other_modes_a_task_sees_what_it_saw(mode: str) -> None:
+    remember("blue")
+    kept = [origin_of(reading("external", mode, idempotent=True)), origin_of(reading("pure", mode))]
+    remember("red")
+    for run in kept:
+        made, diverged = replayed(run)
+        assert (run_actions.state(made)["letter"], diverged) == ("blue", [])
+
+
+def test_a_proposal_is_compared_as_well(people: cast.People) -> None:
+    remember("blue")
+    run = origin_of(reading("human", gate=Gate(reviewers=["group:claims"])))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert replayed(run)[1] == []
+    MemoryTrace.objects.filter(key="k").delete()
+    assert [one["why"] for one in replayed(run)[1]] == ["other_memory"]
+
+
+def test_what_the_replay_itself_remembers_otherwise_counts() -> None:
+    WORDS["now"] = "blue"
+    made = graph("own_memory")
+    made.node("keep")(lambda state, ctx: ctx.memory.put("own", WORDS["now"], PLACE))
+
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": [ctx.memory.get("own", PLACE).content]}
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    for source, target in ((START, "keep"), ("keep", "pay"), ("pay", END)):
+        made.edge(source, target)
+    run = origin_of(registered(made))
+    assert replayed(run)[1] == []
+    WORDS["now"] = "red"
+    assert replayed(run)[1] == [{"task": "pay:1:0", "why": "other_memory", "path": f"memory.{PLACE}.own"}]
+
+
+def test_a_replay_without_memory_asks_nothing_of_it() -> None:
+    made = graph("no_memory")
+    made.node("look")(lambda state, ctx: {"notes": ["looked"]})
+    made.edge(START, "look")
+    made.edge("look", END)
+    replay = runs.replay(f"{origin_of(registered(made)).key}:initial")
+    with counted() as sent:
+        runs.advance(replay.id)
+    assert not [one for one in sent if "memoryrecord" in one]

@@ -1,0 +1,167 @@
+"""A graph that declares secrets runs where they are, and nowhere else: verbs, workers, and what people read of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client as Browser
+
+from approvals.models import ApprovalRequest
+from checkpoints.core.status import Status
+from checkpoints.db.clock import db_now
+from checkpoints.models import Checkpoint, Run, RunEvent, RunLine, Worker
+from checkpoints.queue.leases import RUNS
+from orchestrator import runs
+from orchestrator.discovery import note_version
+from orchestrator.engine import Graph, registry
+from orchestrator.engine.errors import InvalidGraph, MissingSecrets
+from orchestrator.worker import claimable
+from tests.support import cast, run_actions
+from tests.support.api_people import Client
+from tests.support.paid_claims import claim
+from tests.support.small_graphs import graph, registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NAME = "with_secrets"
+
+
+def give(settings: Any, **secrets: str) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": secrets}
+
+
+@pytest.fixture
+def needy() -> Graph:
+    made = claim(NAME)
+    made.secrets = ["bank_token", "seal"]
+    return registered(made)
+
+
+@pytest.fixture
+def run(needy: Graph, settings: Any, people: cast.People) -> Run:
+    """A run that waits for its people, begun where the secrets were; they are gone since."""
+    give(settings, bank_token="t-1", seal="s-1")
+    run = runs.advance(runs.start(NAME, {}, key="needy").id)
+    give(settings, bank_token="", other="x")
+    return run
+
+
+def worker(*fingerprints: str, **more: Any) -> Worker:
+    now = {"started_at": db_now(), "heartbeat_at": db_now()}
+    about = {"host": "h", "pid_space": "p", "pid": 1, "slots": 1}
+    return Worker.objects.create(**{**now, **about, "fingerprints": list(fingerprints), **more})
+
+
+def counted() -> list[int]:
+    return [model.objects.count() for model in (Run, Checkpoint, RunEvent, RunLine, ApprovalRequest)]
+
+
+def signed_in(person: Any) -> Browser:
+    browser = Browser()
+    browser.force_login(person)
+    return browser
+
+
+VERBS: dict[str, Callable[[Run, Any], Any]] = {
+    "start": lambda run, by: runs.start(NAME, {}, key="another", by=by),
+    "resume": lambda run, by: runs.resume(runs.get(run.id).id, by=by),
+    "resume_patched": lambda run, by: runs.resume(run.id, patch={"scratch": {"letter": "x"}}, by=by),
+    "fork": lambda run, by: runs.fork(f"{run.key}:step-1", by=by),
+    "fork_paused": lambda run, by: runs.fork(f"{run.key}:step-1", start=False, by=by),
+    "plan": lambda run, by: runs.plan(f"{run.key}:step-1"),
+    "replay": lambda run, by: runs.replay(f"{run.key}:initial", by=by),
+    "rewind": lambda run, by: runs.rewind(run.id, f"{run.key}:step-1", by=by),
+    "restart": lambda run, by: runs.start(NAME, {}, key=run.key, restart=True, by=by),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_that_makes_a_graph_run_is_refused_by_name_without_its_secrets_and_changes_nothing(
+    verb: str, run: Run, people: cast.People
+) -> None:
+    if verb == "resume":
+        Run.objects.filter(id=run.id).update(status=Status.FAILED)
+    before = counted()
+    with pytest.raises(
+        MissingSecrets, match=f"graph {NAME} needs the secrets bank_token, seal, and neither"
+    ) as refused:
+        VERBS[verb](run, people.starter)
+    assert refused.value.facts == {"graph": NAME, "secrets": ["bank_token", "seal"]}
+    assert counted() == before
+    assert Run.objects.get(id=run.id).line == 1
+
+
+def test_a_run_that_is_there_is_found_under_its_key_all_the_same(run: Run, people: cast.People) -> None:
+    assert runs.start(NAME, {}, key=run.key).id == run.id
+
+
+def test_a_live_worker_that_has_them_is_enough_and_one_that_is_gone_or_leaves_is_not(run: Run) -> None:
+    worker(run.fingerprint, stopped_at=db_now())
+    worker(run.fingerprint, draining=True)
+    worker("another")
+    with pytest.raises(MissingSecrets):
+        runs.fork(f"{run.key}:step-1")
+    worker(run.fingerprint)
+    assert runs.fork(f"{run.key}:step-1").status == Status.QUEUED
+
+
+def test_a_worker_without_them_takes_no_run_and_does_not_say_that_it_could(
+    needy: Graph, settings: Any, run: Run, people: cast.People
+) -> None:
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert Run.objects.get(id=run.id).status == Status.QUEUED
+    assert run.fingerprint not in claimable.fingerprints()
+    can = claimable.claimable()
+    assert NAME not in can.graphs
+    assert RUNS.claim(worker=None, limit=5, only=can) == []
+    with pytest.raises(MissingSecrets, match="this process does not have them"):
+        runs.advance(run.id)
+    assert Run.objects.get(id=run.id).status == Status.QUEUED
+    give(settings, bank_token="t-1", seal="s-1")
+    assert run.fingerprint in claimable.fingerprints()
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_who_lacks_the_secrets_of_one_version_judges_no_runs_of_the_graph(run: Run) -> None:
+    """Else it would take a run that is pinned to that version because it has the newest one."""
+    newer = claim(NAME)
+    newer.version, newer.current = "2", True
+    newest = registry.register(newer)
+    note_version(newest)
+    can = claimable.claimable()
+    assert newest.fingerprint in can.fingerprints
+    assert NAME not in can.graphs
+
+
+def test_the_api_the_command_and_the_page_say_what_is_missing(run: Run, people: cast.People) -> None:
+    browser = signed_in(people.starter)
+    answer = Client(people.starter, scopes=["steer"]).post(f"checkpoints/{run.key}:step-1/fork/", {})
+    assert (answer.status_code, answer.json()["code"]) == (409, "missing_secrets")
+    assert answer.json()["secrets"] == ["bank_token", "seal"]
+    with pytest.raises(CommandError, match=r"COUNTERSIGN\['SECRETS'\].*\[missing_secrets\]"):
+        call_command("fork_run", f"{run.key}:step-1")
+    left = Checkpoint.objects.get(run=run.id, seq=1)
+    page = browser.get(f"/checkpoints/{left.id}/go-on/").content.decode()
+    assert "Fix 1 problem to fork" in page
+    assert "needs the secrets bank_token, seal" in page
+    before = counted()
+    posted = browser.post(f"/graphs/{NAME}/start/", {"mode": "form", "i.folder": ""})
+    assert posted.status_code == 409
+    assert "needs the secrets bank_token, seal" in posted.content.decode()
+    assert counted() == before
+
+
+def test_the_page_of_the_workers_names_the_graph_whose_runs_nobody_can_take(run: Run, people: cast.People) -> None:
+    browser = signed_in(people.starter)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    worker("another")
+    page = browser.get("/workers/").content.decode()
+    assert f"1 of <code>{NAME}</code> version 1, which needs the secrets <code>bank_token</code>" in page
+    worker(run.fingerprint)
+    assert "No live worker can take" not in browser.get("/workers/").content.decode()
+
+
+@pytest.mark.parametrize("wrong", ["bank_token", [""], [7]])
+def test_secrets_are_a_list_of_names(wrong: Any) -> None:
+    with pytest.raises(InvalidGraph, match="is no list of names"):
+        registered(graph("wrong_secrets", secrets=wrong))
