@@ -66,7 +66,7 @@ def create_departed_run(
     with transaction.atomic():
         at = timezone.now()
         run.created_at, run.input, run.status = at, pack_json(input_json), status
-        run.superstep = new.checkpoint.superstep
+        run.superstep, run.pending = new.checkpoint.superstep, new.checkpoint.payload.pending
         header, first = RunHeader.of(run), uuid7()
         change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
         actor = new.by.get_username() if new.by else ""
@@ -108,7 +108,7 @@ def begin_line(
     row.save(force_insert=True)
     event_log.insert_events(lines)
     _insert_line(run, new, number=run.line, at=at)
-    _take_head(run, row, end, status=status)
+    _take_head(run, row, end, status=status, pending=new.checkpoint.payload.pending)
     inside()
     notify.notify_workers()
     return lines[len(kept)].seq
@@ -145,7 +145,7 @@ def _insert_line(run: Run, new: NewLine, *, number: int, at: datetime) -> None:
     row.save(force_insert=True)
 
 
-def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str) -> None:
+def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str, pending: str) -> None:
     """The run's row stands at the first checkpoint of its new line, as if nothing had come behind it."""
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
     sealed = run_row.seal_columns(run, head=row.id, head_hash=row.content_hash, decisions=run.decisions, **log)
@@ -159,6 +159,7 @@ def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str) -> None:
         **free,
         **nothing,
         superstep=row.superstep,
+        pending=pending,
         tape=tape.extend(run.tape, tape.BACK),
         status=status,
         due_at=db_now() if status == Status.QUEUED else None,

@@ -38,13 +38,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimable:
-    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has."""
+    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has,
+    without the fingerprints that it leaves to others.
+    """
 
     fingerprints: frozenset[str]
     graphs: frozenset[str]
+    left: frozenset[str] = frozenset()
 
     def condition(self) -> Q:
-        return Q(fingerprint__in=sorted(self.fingerprints)) | Q(graph__in=sorted(self.graphs))
+        judged = Q(graph__in=sorted(self.graphs))
+        if self.left:
+            judged &= ~Q(fingerprint__in=sorted(self.left))
+        return Q(fingerprint__in=sorted(self.fingerprints)) | judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,17 +10,17 @@ from datetime import datetime
 from typing import Any
 
 from approvals.gates.guarded_channels import guard_of_each
-from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, prepare_requests
+from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
 from checkpoints.conf import conf
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task, canonical
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
-from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.engine.held_patch import PATCH, hold_patch
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
-from orchestrator.engine.requests import is_applied_as_one, reads_proposal
+from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import memory as execution_memory
 from orchestrator.runs.departure import Departure, HeldTask, State
 from orchestrator.runs.travel_plan import Change
@@ -55,7 +55,7 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
     guarded = _guards(point, names) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
-    gates, number = list(dict.fromkeys(guarded.values())), _next_number(point.frontier)
+    gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
     patched = {gate for name, gate in guarded.items() if name in of_person}
     reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
@@ -106,11 +106,6 @@ def _whole(point: Departure) -> State:
             if not (value is None and graph.channels[name].lax_none):
                 values[name] = graph.channels[name].stage(value, limit=conf().max_value_bytes)
     return state
-
-
-def _next_number(frontier: Frontier) -> int:
-    """Patches are numbered; one that waits at the point already keeps its number."""
-    return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
 
 
 def _checked(point: Departure, before: State, patch: Patch) -> State:
@@ -210,12 +205,7 @@ def stage_requests(
 def _reached(point: Departure, one: HeldTask) -> ReachedGate:
     gate: Gate = point.graph.nodes[one.guard].gate or Gate()
     if one.task.node == PATCH:
-        channels = [write.channel for write in one.writes]
-        # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-        gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
-        # A fact that reads what the patch sets would tell the old value once somebody edits it.
-        gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
-        return ReachedGate(gate, one.why, all_or_nothing=True)
+        return patch_gate(gate, [write.channel for write in one.writes], one.why)
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]
     whole = whole or is_applied_as_one(point.graph, one.task.node, channels)

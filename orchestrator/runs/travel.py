@@ -281,7 +281,8 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     if (first := lines.line_row(run, 1)) is not None and first.travel == Travel.REPLAY:
         raise WrongStatus(f"run {run.key} is a replay, which has no outside; fork it instead", status=run.status)
     if point.graph.fingerprint != run.fingerprint:
-        message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
+        there = f"and the checkpoint would go on with version {point.graph.version}"
+        message = f"run {run.key} is pinned to version {run.version} of {run.graph}, {there}; fork it instead"
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
     check_answers(wanted.answers, asked)

@@ -5,7 +5,7 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.gates import guarded_channels
-from checkpoints import audit_log
+from checkpoints import audit_log, versions
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db.clock import db_now
@@ -86,7 +86,7 @@ def _not_unknown(run: Run, task: Task) -> CountersignError:
 
 
 def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
-    compiled = registry.by_fingerprint(run.fingerprint)
+    compiled = versions.graph_for(run) or registry.by_fingerprint(run.fingerprint)
     given = output_of(compiled, row.node, output, limit=conf().max_value_bytes)
     gates = guarded_channels.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
     if len(gates) > 1:

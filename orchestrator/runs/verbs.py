@@ -49,7 +49,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
-from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes
+from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes, version_choice
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.keys import checked_key, get
 from orchestrator.runs.needed_secrets import graph_of, require_own_secrets, require_secrets
@@ -209,7 +209,8 @@ def resume(
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """Queue again a run that failed, one that stopped before an effect that needs a yes (`allow_effects` gives it), a
-    fork that was made paused, one that is incompatible but whose graph is here now, or a tampered one that verifies.
+    fork that was made paused, one that is incompatible or queued and whose version no live worker has, or a tampered
+    one that verifies. Of a graph that is here in another version it goes on with that, if it can, be it an older one.
 
     What its open superstep kept is used; only tasks without a result run. With a `patch` it goes on from its newest
     checkpoint on a new line; the patch obeys the rules of a fork's. An id of a checkpoint names its run, where it is
@@ -230,11 +231,15 @@ def resume(
         allowed = [*_started(run, by=by), *_allowed(run, allow_effects, by=by)]
         if run.status == Status.PAUSED and not allowed:
             _require_waits_for_nobody(run)
+        stranded = version_choice.is_stranded(run)
         resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
-        locked_run.requeue_run(run, events=[*allowed, resumed], only=_RESUMABLE)
+        only = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
+        locked_run.requeue_run(run, events=[*allowed, resumed], only=only)
         audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
         if (graph := graph_of(run)) is not None:
             require_secrets(graph)
+    if stranded:
+        version_choice.adopt_current(run)
     return run
 
 

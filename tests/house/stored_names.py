@@ -4,7 +4,7 @@ STATUSES = {
     "checkpoints.Run.status": (
         "queued running paused waiting completed rejected failed cancelled unknown incompatible tampered"
     ),
-    "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual",
+    "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual version",
     "checkpoints.PendingWrite.reason": "proposal edit rebase texts",
     "checkpoints.TaskResult.outcome": "open done not_done failed unknown",
     "checkpoints.Job.status": "queued running done failed cancelled",
@@ -21,7 +21,7 @@ EVENTS = {
     *("checkpoint_saved", "checkpoint_kept", "memory_written", "memory_deleted"),
     *("request_opened", "approval_not_needed", "decision_signed", "write_rebased", "texts_changed", "request_settled"),
     *("request_withdrawn", "gate_applied", "history_removed", "line_begun", "effects_allowed", "results_reused"),
-    "task_diverged",
+    *("task_diverged", "version_changed"),
 }
 """Types of the lines of a run's log."""
 
@@ -102,6 +102,6 @@ PATHS = {
 
 COMMANDS = {
     *("cancel_run", "create_token", "drain", "resume_run", "rotate_keys", "run_status", "settle_run", "start_run"),
-    *("prune_runs", "up", "verify_runs", "worker"),
+    *("check_versions", "prune_runs", "up", "verify_runs", "worker"),
 }
 """Commands of manage.py."""
