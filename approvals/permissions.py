@@ -111,6 +111,24 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
     return run
 
 
+def visible_named(user: Any, refs: Sequence[str]) -> dict[str, Run]:
+    """The runs of these ids or keys that this user may see, by what they were asked for. One query."""
+    ids = {ref: found for ref in refs if (found := _uuid_in(ref))}
+    keys = [ref for ref in refs if ref not in ids and is_storable(ref)]
+    if not ids and not keys:
+        return {}
+    named = visible_among(user, Run.objects.filter(Q(id__in=ids.values()) | Q(key__in=keys)))
+    rows = list(named.select_related("started_by", "on_behalf_of"))
+    return {ref: run for ref in refs for run in rows if run.id == ids.get(ref) or (ref in keys and run.key == ref)}
+
+
+def _uuid_in(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
     """Whether this user is one who may sign this request, judged anew at each call. Reads `request.run`.
 
@@ -127,6 +145,8 @@ def closed(request: ApprovalRequest) -> str:
     """Why nobody can sign this request now; empty while it is open. Reads `request.run`."""
     if request.status != RequestStatus.OPEN:
         return "Nothing is left to decide in this request."
+    if request.run.imported:
+        return "The run was imported, so nothing can be decided in it."
     if request.run.status in CLOSED_TO_DECISIONS:
         return f"The run is {request.run.status}, so nothing can be decided in it."
     return ""

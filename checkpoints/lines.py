@@ -40,9 +40,9 @@ def ancestry(run_id: UUID, line: int) -> tuple[tuple[int, int | None], ...]:
     return tuple((one.line, one.last) for one in _own(run_id, line, _lines_of(run_id) if line > 1 else {}))
 
 
-def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
+def past(run_id: UUID, line: int, last: int | None = None, *, known: Run | None = None) -> list[Stretch]:
     """The way to checkpoint `last` of a line: the line itself, its ancestors, then those of the origins, each as far as
-    it counts, the newest first. A query an origin.
+    it counts, the newest first. A query an origin, and one that the first run was started, unless its row is `known`.
     """
     found: list[Stretch] = []
     for _ in range(FARTHEST):
@@ -50,16 +50,17 @@ def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
         found += _own(run_id, line, rows, last)
         origin = rows.get(1)
         if origin is None:
-            _require_started(run_id)
+            _require_started(run_id, known)
             return found
         run_id, line, last = origin.departure_run, origin.parent_line, origin.departure_seq
     raise WrongStatus(f"more than {FARTHEST} forks lie one behind the other before run {run_id}", run=str(run_id))
 
 
-def _require_started(run_id: UUID) -> None:
+def _require_started(run_id: UUID, known: Run | None) -> None:
     """Raise where a run without a row for its first line is a fork."""
-    origin = Run.objects.filter(id=run_id).values_list("origin_checkpoint", flat=True).first()
-    if origin is not None:
+    if known is None or known.id != run_id:
+        known = Run.objects.filter(id=run_id).only("id", "origin_checkpoint").first()
+    if known is not None and known.origin_checkpoint is not None:
         raise TamperedRow(f"the row of line 1 of run {run_id} is gone", run=str(run_id))
 
 

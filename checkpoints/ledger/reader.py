@@ -26,9 +26,12 @@ def range_of(checkpoint: UUID) -> list[Checkpoint]:
     return db_rows.fetch_rows(Checkpoint, names, _range_sql(), [checkpoint])
 
 
-def range_with_run(checkpoint: UUID) -> tuple[list[Checkpoint], Run | None]:
-    """`range_of` with the run's row, without what lists show of it; None where there are no rows. One query."""
-    return db_rows.fetch_range(Checkpoint, _CHAINED, Run, run_row.SEALED, _range_sql(run_row.SEALED), [checkpoint])
+def range_with_run(checkpoint: UUID, more: tuple[str, ...] = ()) -> tuple[list[Checkpoint], Run | None]:
+    """`range_of` with the run's row: what its seal covers, and `more` of its columns; None where there are no rows. One
+    query.
+    """
+    names = (*run_row.SEALED, *more)
+    return db_rows.fetch_range(Checkpoint, _CHAINED, Run, names, _range_sql(names), [checkpoint])
 
 
 def ranges_of(checkpoints: Sequence[UUID]) -> dict[UUID, list[Checkpoint]]:

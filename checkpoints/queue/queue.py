@@ -38,19 +38,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimable:
-    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has, of
-    these all but the fingerprints that it must leave to others.
+    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has,
+    without the fingerprints that it leaves to others.
     """
 
     fingerprints: frozenset[str]
     graphs: frozenset[str]
-    others: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
 
     def condition(self) -> Q:
-        of_graphs = Q(graph__in=sorted(self.graphs))
-        if self.others:
-            of_graphs &= ~Q(fingerprint__in=sorted(self.others))
-        return Q(fingerprint__in=sorted(self.fingerprints)) | of_graphs
+        judged = Q(graph__in=sorted(self.graphs))
+        if self.left:
+            judged &= ~Q(fingerprint__in=sorted(self.left))
+        return Q(fingerprint__in=sorted(self.fingerprints)) | judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,6 +63,7 @@ def lines_behind(runs: Sequence[Run], among: Among) -> Known:
     """
     known: Known = {}
     wanted = {run.id for run in runs if run.origin_checkpoint is not None or run.line > 1}
+    began = {run.id for run in runs} - wanted
     for _ in range(FARTHEST):
         if not wanted:
             break
@@ -73,7 +74,7 @@ def lines_behind(runs: Sequence[Run], among: Among) -> Known:
         for row in rows.defer(*(f"run__{name}" for name in ("input", "error", "progress"))):
             sealed_rows.verify_row(row, protection_of(row.run))
             known[row.run_id][row.number] = row
-        wanted = {lines[1].departure_run for lines in known.values() if 1 in lines} - known.keys()
+        wanted = {lines[1].departure_run for lines in known.values() if 1 in lines} - known.keys() - began
     return known
 
 

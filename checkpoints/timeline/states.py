@@ -30,6 +30,7 @@ from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThi
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _BY_ADDRESS = ("node", "visit", "index", "position")
 _LISTED = tuple(f.attname for f in Checkpoint._meta.concrete_fields if f.attname not in ("change", "snapshot"))
+_SHOWN_OF_RUN = ("label", "status", "origin_checkpoint")
 _LAST = 2**31 - 1
 """No seq is greater."""
 _WITHOUT_WRITES = frozenset({"held", "rejected", "error", "diverged", "failed", "unknown", "later"})
@@ -98,6 +99,15 @@ def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
     if found is None:
         raise unknown_thing("checkpoint", id_or_alias)
     return found
+
+
+def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
+    """The kept checkpoint of that id with its run and its payload, proven. One query. Raises `UnknownThing`,
+    `TamperedRow`, `WrongKey`.
+    """
+    read = _read(uuid_of(checkpoint_id, "checkpoint"), more=_SHOWN_OF_RUN)
+    read.row.run, read.row.__dict__["document"] = read.run, read.document
+    return read.row
 
 
 def find_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
@@ -242,9 +252,9 @@ class _Read:
         return {name: self.input() if name == "input" else self.document[name] for name in PARTITIONS}
 
 
-def _read(checkpoint_id: UUID, *, kept: bool = True) -> _Read:
+def _read(checkpoint_id: UUID, *, kept: bool = True, more: tuple[str, ...] = ()) -> _Read:
     """One query. Raises `UnknownThing`; `TamperedRow` and `WrongKey` where the rows are not as they were sealed."""
-    rows, run = reader.range_with_run(checkpoint_id)
+    rows, run = reader.range_with_run(checkpoint_id, more)
     if run is None or (kept and not rows[-1].kept):
         raise UnknownThing(f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id))
     return _Read(rows[-1], run, reader.proven(rows, sealed_rows.protection_of(run)))

@@ -29,6 +29,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.MemoryConflict: 409,
     errors.OpenTransaction: 409,
     errors.PayloadTooLarge: 413,
+    errors.InvalidBundle: 422,
     errors.InvalidValue: 422,
     errors.InvalidGraph: 422,
     errors.ConflictingWrites: 422,

@@ -31,11 +31,23 @@ def faults_of_graph(graph: Definition) -> Iterator[str]:
             yield f"{role} must be a pydantic model class"
     yield from graph.faults
     yield from _faults_of_policies(graph)
+    yield from _faults_of_migrations(graph)
     if not graph.nodes:
         yield "there is no node"
     for name, times in Counter(node.name for node in graph.nodes).items():
         if times > 1:
             yield f"node {name} is declared {times} times"
+
+
+def _faults_of_migrations(graph: Definition) -> Iterator[str]:
+    steps = Counter((step.start, step.end) for step in graph.migrations)
+    for (start, end), times in steps.items():
+        if not (isinstance(start, str) and start and isinstance(end, str) and end):
+            yield f"a migration leads from {start!r} to {end!r}; versions are text"
+        elif start == end:
+            yield f"a migration leads from version {start} to itself"
+        elif times > 1:
+            yield f"{times} migrations lead from version {start} to {end}"
 
 
 def _faults_of_policies(graph: Definition) -> Iterator[str]:

@@ -58,6 +58,7 @@ class Definition:
     edges: list[Edge] = field(default_factory=list, init=False, repr=False)
     branches: list[Branch] = field(default_factory=list, init=False, repr=False)
     faults: list[str] = field(default_factory=list, init=False, repr=False)
+    migrations: list[Any] = field(default_factory=list, init=False, repr=False)
     frozen: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:

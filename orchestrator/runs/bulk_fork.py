@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from checkpoints import audit_log, retention, timeline
+from checkpoints import audit_log, timeline
 from checkpoints.conf import conf, keyring
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
@@ -27,6 +27,7 @@ from checkpoints.models import Checkpoint, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.retention import standing_jobs
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
@@ -271,11 +272,11 @@ def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
     """The kind `sweep_bulk_forks`: remove bulk forks whose jobs ended as long ago as jobs are kept, with what is said
     of each run, in batches. The runs that they made stay.
     """
-    removed, since = int(lease.place or 0), db_in(-retention.KEPT_DAYS * 86_400)
+    removed, since = int(lease.place or 0), db_in(-standing_jobs.KEPT_DAYS * 86_400)
     kept = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gte=since), kind=KIND)
     old = BulkFork.objects.filter(at__lt=since).exclude(id__in=kept.values("id")).order_by("at")
     while (bulk := old.only("id").first()) is not None:
-        rows = list(bulk.results.order_by("id").values_list("id", flat=True)[: retention.BATCH])
+        rows = list(bulk.results.order_by("id").values_list("id", flat=True)[: standing_jobs.BATCH])
         if rows:
             BulkForkResult.objects.filter(id__in=rows).delete()
         else:

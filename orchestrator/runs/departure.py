@@ -36,6 +36,7 @@ from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 
 State = dict[str, dict[str, Any]]
 MEMORY = "memory"
+_OUTSIDE = ("write", "external")
 """The effect of what landed in memory."""
 
 
@@ -79,7 +80,7 @@ class Departure:
     @cached_property
     def stretches(self) -> list[Stretch]:
         """The way to it, through older lines and origins."""
-        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq)
+        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq, known=self.run)
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -122,6 +123,12 @@ class Departure:
             return channel.stage(value, limit=conf().max_value_bytes)
         except (InvalidValue, PayloadTooLarge) as error:
             raise type(error)(f"{task} wrote to {error.message}", **{**error.facts, "path": path}) from error
+
+    @property
+    def has_whole_way(self) -> bool:
+        """Whether all runs that it comes from are here. One query."""
+        runs = {one.run for one in self.stretches}
+        return Run.objects.filter(id__in=runs).count() == len(runs)
 
     @property
     def state(self) -> State:
@@ -180,6 +187,14 @@ def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]
     for runs in lines.in_parts(lines.forks_below(own)):
         found += _done_by_others(point, runs, way)
     return found
+
+
+def effects_unknown_here(point: Departure) -> list[Effect]:
+    """Every write and external node of the graph of an imported run: what it did where it comes from, nobody here can
+    tell, so each needs a yes.
+    """
+    nodes = point.graph.nodes.values()
+    return [Effect(Task(node.name, 1, 0), node.effect, certain=False) for node in nodes if node.effect in _OUTSIDE]
 
 
 def _journaled(point: Departure, runs: Collection[UUID], way: Q, *, fenced: bool) -> list[Effect]:

@@ -24,7 +24,9 @@ SHOWN = 50
 @require_safe
 @needs_role
 def workers_page(request: HttpRequest) -> HttpResponse:
-    """The workers heard of lately, how long the queue is, and the jobs. It names hosts and counts, no runs."""
+    """The workers heard of lately, how long the queue is, and the jobs. It names hosts, graphs and counts,
+    no runs.
+    """
     now = timezone.now()
     silent = now - timedelta(seconds=conf().lease_seconds)
     queued = Q(status=Status.QUEUED) & ~Q(due_at__gt=now)

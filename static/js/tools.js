@@ -4,4 +4,4 @@
 export const announce = (text) => { document.getElementById('announce').textContent = text; };
 
 export const typing = (event) => event.metaKey || event.ctrlKey || event.altKey
-  || Boolean(event.target.closest?.('input:not([type=radio]):not([type=checkbox]),textarea,select,[contenteditable]'));
+  || Boolean((event.composedPath()[0] ?? event.target).closest?.('input:not([type=radio]):not([type=checkbox]),textarea,select,[contenteditable]'));

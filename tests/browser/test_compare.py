@@ -67,3 +67,28 @@ def test_the_watched_path_is_followed_by_keys(people: People, browse: Browse) ->
     window.page.wait_for_url("**at=0&path=scratch.notes")
     window.page.keyboard.press("]")
     window.page.wait_for_url("**at=1&path=scratch.notes")
+
+
+def test_compare_of_a_run_with_its_fork_finds_the_split_point_and_gives_a_reason_for_each_difference(
+    people: People, browse: Browse
+) -> None:
+    a, b = pair(people)
+    window = browse(people.starter)
+    window.open(f"/compare/?a={a.id}&b={b.id}")
+    page = window.page
+    assert page.inner_text("#split") == "They split after checkpoint 1"
+    found = page.locator("[data-test=difference]").all()
+    assert len(found) == 2
+    assert [one.locator(".whyd").inner_text() for one in found] == ["patched in B", "patched in B"]
+    page.click("nav a:has-text('Path')")
+    assert page.inner_text(".subtabs [aria-current]") == "Path"
+    assert "0 Fork" in page.inner_text("[data-test=difference]")
+    page.click("[role=switch]")
+    assert page.get_attribute("[role=switch]", "aria-checked") == "false"
+    with page.expect_download() as given:
+        page.click("a:has-text('Export as JSON')")
+    assert given.value.suggested_filename == "compare-a-b.json"
+    page.fill("input[name=c]", a.key)
+    page.click("button:has-text('Add a third')")
+    page.wait_for_url("**&c=**")
+    assert window.complaints == []

@@ -42,7 +42,9 @@ def words_of_plan(page: Any) -> dict[str, str]:
 
 def type_json(page: Any, state: dict[str, Any]) -> None:
     page.click("label:has(input[name=mode][value=json])")
-    page.fill("#json", json.dumps(state))
+    page.click(".json-editor .cm-content")
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(json.dumps(state))
 
 
 def made_by(page: Any) -> Run:

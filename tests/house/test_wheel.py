@@ -19,9 +19,9 @@ def test_the_wheel_holds_every_module_the_licences_and_nothing_else(wheel: Path)
         (facts,) = [archive.read(name).decode() for name in names if name.endswith("dist-info/METADATA")]
     assert {name for name in names if name.endswith(".py")} == host.our_modules()
     assert {name.partition("licenses/")[2] for name in names if "/licenses/" in name} == {
-        "LICENSE", "NOTICE", "static/fonts/OFL.txt",
+        "LICENSE", "NOTICE", "static/fonts/OFL.txt", "static/vendor/MIT.txt",
     }  # fmt: skip
-    assert "License-Expression: Apache-2.0 AND OFL-1.1" in facts.splitlines()
+    assert "License-Expression: Apache-2.0 AND OFL-1.1 AND MIT" in facts.splitlines()
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "orchestrator", "approvals", "checkpoints", "django_countersign",
     }  # fmt: skip

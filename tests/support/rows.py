@@ -1,5 +1,6 @@
 """Rows of runs made by hand, for tests of what is read: small, and stating what the test asserts on."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -15,6 +16,7 @@ from checkpoints.models.fields import task_columns
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.timeline import snapshot_of
 from orchestrator.engine import Task, canonical
 from tests.support.forging import rewrite
 
@@ -80,6 +82,31 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
     made.save(force_insert=True)
     sealed(run, head=made.id, head_seq=seq)
     return made
+
+
+def many_checkpoints(run: Run, last: int, state_of: Callable[[int], dict[str, Any]], nodes: Sequence[str]) -> None:
+    """The checkpoints behind the run's last one up to seq `last`, in one insert. Each has the scratch that `state_of`
+    gives for its seq, and lists one of the nodes, in turn.
+    """
+    begun = Checkpoint.objects.get(run=run, seq=run.head_seq)
+    document, parent, made = snapshot_of(begun), begun.id, []
+    for seq in range(run.head_seq + 1, last + 1):
+        node = nodes[seq % len(nodes)]
+        entry = {"node": node, "visit": seq, "effect": "pure", "outcome": "ok", "tasks": 1, "ms": 1}
+        payload = {**document, "scratch": {**document["scratch"], **state_of(seq)}}
+        payload["frontier"] = {**document["frontier"], "visits": {node: seq}}
+        full = canonical.dumps(payload)
+        row = Checkpoint(
+            id=uuid4(), run=run, seq=seq, anchor=seq, superstep=seq, line=1, source="superstep", parent=parent,
+            created_at=START + timedelta(seconds=seq), graph=run.graph, version=run.version, event_seq=seq,
+            fingerprint=run.fingerprint, nodes=[entry], changed=[*state_of(seq)], snapshot_hash=canonical.digest(full),
+            stored_size=len(full), state_size=len(full),
+        )  # fmt: skip
+        sealed_rows.seal(row, protection_of(run))
+        row.snapshot, parent = codec.pack(full), row.id
+        made.append(row)
+    Checkpoint.objects.bulk_create(made, batch_size=500)
+    sealed(run, head=made[-1].id, head_seq=last)
 
 
 def an_event(run: Run, seq: int, **columns: Any) -> RunEvent:

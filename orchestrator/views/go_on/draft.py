@@ -25,9 +25,12 @@ from orchestrator.runs.overlay import Overlay, lay_over
 from orchestrator.runs.travel import LONGEST_REASON, plan_departure
 from orchestrator.runs.travel_plan import Plan
 from orchestrator.views.go_on.answer_choices import Answers, answer_choices
+from orchestrator.views.go_on.moved_patch import moved_patch
+from orchestrator.views.go_on.other_starts import AROUND, harmless_changes, starts_around
 from orchestrator.views.go_on.patch_form import PatchForm, Problem, fresh_form, mended_form, posted_form
+from orchestrator.views.go_on.patch_lines import Hit, PatchLine, hits, patch_lines
 from orchestrator.views.go_on.plan_lines import Allowable, PlanTold, allowables, plan_told
-from orchestrator.views.run_timeline import Column, name_of, timeline_columns
+from orchestrator.views.run_timeline import Column, name_of
 
 WAYS = {
     Travel.FORK: (
@@ -51,7 +54,9 @@ WAYS = {
 }
 """Name, icon, and what it does, in a sentence and a half."""
 MOST_PROBLEMS = 10
-AROUND = 60
+EVERYTHING = "*"
+"""What is reset where no path is."""
+LONGEST_WORD = 200
 
 
 @dataclass(slots=True)
@@ -73,6 +78,18 @@ class GoOnDraft:
     key: str = ""
     reason: str = ""
     message: str = ""
+    fallen: list[Problem] = field(default_factory=list)
+    find: str = ""
+
+    @property
+    def lines(self) -> list[PatchLine]:
+        """What the patch changes, value by value."""
+        return patch_lines(self.point, self.patch or {})
+
+    @property
+    def found(self) -> list[Hit]:
+        """Where the word stands that is searched."""
+        return hits(self.point.state, self.find)
 
     @property
     def run(self) -> Run:
@@ -89,8 +106,18 @@ class GoOnDraft:
     @property
     def starts(self) -> list[tuple[Column, UUID]]:
         """The checkpoints around, as columns of the tape, with their ids."""
-        columns = timeline_columns(self.run, self.rows[::-1], self.at, newest=self.rows[-1].seq, tab="")
-        return list(zip(columns, [row.id for row in self.rows], strict=True))
+        return starts_around(self.run, self.rows, self.at)
+
+    @property
+    def harmless(self) -> list[str]:
+        """What the graph that goes on has otherwise than the one of the checkpoint; nothing where it is the same."""
+        same = self.point.graph.fingerprint == self.at.fingerprint
+        return [] if same else harmless_changes(self.point.graph, self.at)
+
+    @property
+    def other_version(self) -> str:
+        """The version that goes on in the place of the checkpoint's."""
+        return "" if self.point.graph.fingerprint == self.at.fingerprint else self.point.graph.version
 
     @property
     def fault(self) -> SealFault | None:
@@ -151,13 +178,16 @@ class GoOnDraft:
         return following.exists()
 
 
-def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str) -> GoOnDraft:
-    """The draft as it was posted; without a post, one in which nothing is changed. About nine queries, whatever the
-    run's length.
+def draft_of(
+    point: Departure, user: Any, posted: Mapping[str, str], *, how: str, moved_from: Departure | None = None
+) -> GoOnDraft:
+    """The draft as it was posted, at this point or at the one that it was moved from; without a post, one in which
+    nothing is changed. Six queries, whatever the run's length; two more where the point asked people, and one an
+    origin.
     """
     how = how if how in {*WAYS} else str(Travel.FORK)
     changes = how != Travel.REPLAY
-    form = posted_form(point, posted) if posted and changes else fresh_form(point)
+    form, fallen = _form_of(point, posted, moved_from) if changes else (fresh_form(point), [])
     patch, problems = _sound_part(point, form)
     if (mended := _mended(point, form, problems, posted.get("mend", ""))) is not None:
         form = mended
@@ -174,7 +204,7 @@ def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str
     draft = GoOnDraft(
         point, how, form, answers, overlay, plan,
         plan_told(point.graph, plan, visited=point.frontier.visited, ran=ran),
-        boxes, rows[::-1], patch or None, sorted({*names} & {box.node for box in boxes}), problems,
+        boxes, rows, patch or None, sorted({*names} & {box.node for box in boxes}), problems, fallen=fallen,
     )  # fmt: skip
     _read_words(draft, posted)
     try:
@@ -182,6 +212,25 @@ def draft_of(point: Departure, user: Any, posted: Mapping[str, str], *, how: str
     except MissingSecrets as error:
         draft.problems.append(Problem("secrets", error.message))
     return draft
+
+
+def _form_of(
+    point: Departure, posted: Mapping[str, str], moved_from: Departure | None
+) -> tuple[PatchForm, list[Problem]]:
+    """The form, and what of it fell away on the way from another point, or where one value or all are reset."""
+    if not posted:
+        return fresh_form(point), []
+    if moved_from is None and not posted.get("reset"):
+        return posted_form(point, posted), []
+    moved_from = moved_from or point
+    typed = posted_form(moved_from, posted)
+    if posted.get("reset") == EVERYTHING:
+        form = fresh_form(point)
+        form.mode = typed.mode
+        return form, []
+    patch, problems = _sound_part(moved_from, typed)
+    moved = moved_patch(moved_from, patch, point, mode=typed.mode, leave_out=posted.get("reset", ""))
+    return moved.form, [*(one for one in problems if one.path != posted.get("reset")), *moved.fallen]
 
 
 def _sound_part(point: Departure, form: PatchForm) -> tuple[dict[str, Any], list[Problem]]:
@@ -239,6 +288,7 @@ def _mended(point: Departure, form: PatchForm, problems: Sequence[Problem], want
 
 def _read_words(draft: GoOnDraft, posted: Mapping[str, str]) -> None:
     """Name and reason, and what is wrong with them and with the answers."""
+    draft.find = posted.get("find", "").strip()[:LONGEST_WORD]
     draft.key, draft.reason = posted.get("key", "").strip()[: LONGEST_KEY + 1], posted.get("reason", "").strip()
     for one in draft.answers.wrong:
         draft.problems.append(Problem(f"answers.{one.key}", one.error))

@@ -14,7 +14,16 @@ from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.views.page import carried, error_page, may_post, opens_payloads, read_number, render, single_fields
+from approvals.views.page import (
+    carried,
+    error_page,
+    may_post,
+    opens_payloads,
+    read_number,
+    render,
+    single_fields,
+    visible_run,
+)
 from checkpoints import timeline
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Checkpoint, Run
@@ -27,12 +36,17 @@ from orchestrator.engine.errors import (
     IncompatibleGraph,
     InvalidValue,
     PayloadTooLarge,
+    TamperedRow,
     UnknownThing,
+    WrongKey,
     WrongStatus,
 )
 from orchestrator.runs.departure import departure_at
 from orchestrator.views.go_on.draft import GoOnDraft, draft_of
+from orchestrator.views.go_on.other_starts import OtherStart, broken_start, gone_start, is_mismatch, mismatched_start
+from orchestrator.views.go_on.patch_form import Problem
 
+CANNOT = "This checkpoint cannot be gone on from here"
 SALT = "countersign.go_on"
 """What the token of a page is signed for. It names the run that a fork becomes, so that one page makes one fork."""
 
@@ -41,21 +55,29 @@ SALT = "countersign.go_on"
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()
 @opens_payloads
-def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
-    """The page; posted, it is checked, or done."""
-    row = _visible(request.user, checkpoint)
-    may = may_post(request, row.run, "steer_run", refusal="refused_travel")
+def go_on_page(request: HttpRequest, checkpoint: str) -> HttpResponse:
+    """The page; posted, it is checked, or done. Where nothing can go on from there, what can be done instead."""
+    broken: CountersignError | None = None
     try:
-        point = departure_at(row)
-    except (IncompatibleGraph, UnknownThing) as error:
-        text = f"{error.message}. Register that version again, or a migration; nothing was changed."
-        return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
+        row = timeline.open_checkpoint(_id_of_checkpoint(checkpoint))
+    except UnknownThing as error:
+        return _gone(request, error)
+    except (TamperedRow, WrongKey) as error:
+        row, broken = timeline.get_checkpoint(checkpoint), error
+    _require_visible(request.user, row)
+    may = may_post(request, row.run, "steer_run", refusal="refused_travel")
+    if broken is not None:
+        return _instead(request, broken_start(row, broken))
     posted = request.POST.dict() if request.method == "POST" else {}
     try:
-        draft = draft_of(point, request.user, posted, how=posted.get("how") or request.GET.get("how", ""))
-    except (WrongStatus, InvalidValue, PayloadTooLarge) as error:
+        draft = _draft(request, row, posted)
+    except UnknownThing as error:
+        return _instead(request, mismatched_start(row, error))
+    except (IncompatibleGraph, WrongStatus, InvalidValue, PayloadTooLarge) as error:
+        if is_mismatch(error, row):
+            return _instead(request, mismatched_start(row, error))
         text = f"{error.message}. Nothing was changed."
-        return error_page(request, "This checkpoint cannot be gone on from here", text, status=409)
+        return error_page(request, CANNOT, text, status=409)
     if request.method != "POST" or not may:
         return _shown(request, draft, may, status=403 if request.method == "POST" else 200)
     asked = _does(posted, draft)
@@ -64,21 +86,60 @@ def go_on_page(request: HttpRequest, checkpoint: UUID) -> HttpResponse:
     return _act(request, draft, posted)
 
 
+def _require_visible(user: Any, row: Checkpoint) -> None:
+    if not (permissions.may(user, "view_run") or permissions.may_see_run(user, row.run)):
+        raise Http404(f"there is no checkpoint {row.id}")
+
+
+def _id_of_checkpoint(id_or_alias: str) -> UUID:
+    """The id that an address names. An id costs no query. Raises `UnknownThing`."""
+    try:
+        return UUID(id_or_alias)
+    except ValueError:
+        return timeline.get_checkpoint(id_or_alias).id
+
+
+def _gone(request: HttpRequest, error: UnknownThing) -> HttpResponse:
+    """Where the checkpoint was removed since the page was opened, which said its run and number."""
+    given = request.POST if request.method == "POST" else request.GET
+    ref, seq = given.get("run", ""), read_number(given.get("seq", ""))
+    if not ref or seq is None:
+        raise Http404(error.message) from error
+    run = visible_run(request.user, ref)
+    may_post(request, run, "steer_run", refusal="refused_travel")
+    if seq > run.head_seq or Checkpoint.objects.filter(run=run.id, seq=seq, kept=True).exists():
+        raise Http404(error.message) from error
+    return _instead(request, gone_start(run, seq), status=410)
+
+
+def _instead(request: HttpRequest, found: OtherStart, *, status: int = 409) -> HttpResponse:
+    how = request.POST.get("how") or request.GET.get("how", "")
+    context = {"page": found, "cannot": CANNOT, "how": how if how in Travel.values else str(Travel.FORK)}
+    return render(request, "orchestrator/go_on_instead.html", context, section="runs", status=status)
+
+
+def _draft(request: HttpRequest, row: Checkpoint, posted: dict[str, str]) -> GoOnDraft:
+    point, how = departure_at(row), posted.get("how") or request.GET.get("how", "")
+    old = posted.get("moved", "")
+    if not old or old == str(row.id):
+        return draft_of(point, request.user, posted, how=how)
+    try:
+        typed_at = timeline.open_checkpoint(UUID(old))
+        moved_from = departure_at(typed_at) if typed_at.run_id == row.run_id else None
+    except (ValueError, CountersignError):
+        moved_from = None
+    if moved_from is None:
+        draft = draft_of(point, request.user, {}, how=how)
+        draft.fallen.append(Problem("patch", "The checkpoint at which it was typed cannot be opened any more."))
+        return draft
+    return draft_of(point, request.user, posted, how=how, moved_from=moved_from)
+
+
 def _does(posted: Mapping[str, str], draft: GoOnDraft) -> bool:
     """Whether the button that was pressed does something; not where it spoke of another way than the one chosen."""
     if posted.get("shown", draft.how) != draft.how:
         return False
     return posted.get("do") == "go" or (posted.get("do") == "paused" and draft.how == Travel.FORK)
-
-
-def _visible(user: Any, checkpoint: UUID) -> Checkpoint:
-    try:
-        row = timeline.get_checkpoint(checkpoint)
-    except UnknownThing as error:
-        raise Http404(error.message) from error
-    if not (permissions.may(user, "view_run") or permissions.may_see_run(user, row.run)):
-        raise Http404(f"there is no checkpoint {checkpoint}")
-    return row
 
 
 def _shown(request: HttpRequest, draft: GoOnDraft, may: bool, *, status: int = 200) -> HttpResponse:

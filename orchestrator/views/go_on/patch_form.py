@@ -57,12 +57,15 @@ class Folded:
 
 @dataclass(slots=True)
 class PatchForm:
-    """What was typed, or what there is to type over; `patch` is what it comes to."""
+    """What was typed, or what there is to type over; `patch` is what it comes to. `text` is the JSON that is typed,
+    `before` that of the point.
+    """
 
     mode: str = "form"
     drawn: dict[str, Control] = field(default_factory=dict)
     folded: list[Folded] = field(default_factory=list)
     text: str = ""
+    before: str = ""
     operations: str = "[]"
     patch: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -79,16 +82,18 @@ def fresh_form(point: Departure) -> PatchForm:
 
 def _form_over(point: Departure, state: State) -> PatchForm:
     shown = {part: dict[str, Any]() for part in PARTITIONS}
+    before = {part: dict[str, Any]() for part in PARTITIONS}
     form = PatchForm()
     for name, channel in point.graph.channels.items():
-        size = len(canonical.encode(point.state[channel.partition].get(name, channel.default)))
+        old = point.state[channel.partition].get(name, channel.default)
+        size = len(canonical.encode(old))
         value = state[channel.partition].get(name, channel.default)
         if size > FOLDED:
             form.folded.append(Folded(f"{channel.partition}.{name}", size))
         else:
-            shown[channel.partition][name] = value
+            shown[channel.partition][name], before[channel.partition][name] = value, old
             form.drawn[name] = _control(channel, value)
-    form.text = escaped(indented(shown))
+    form.text, form.before = escaped(indented(shown)), escaped(indented(before))
     return form
 
 
@@ -228,18 +233,31 @@ def mended_form(form: PatchForm, point: Departure, problem: Problem) -> PatchFor
     after = patched(point.state, form.patch)
     keys = _keys_of(problem, after)
     _put(after, keys, problem.mend[0])
-    found = _form_over(point, after)
-    found.mode, found.operations = form.mode, form.operations
+    found = form_of_change(point, after)
+    found.mode = form.mode
+    found.operations = escaped(indented(list(_operations(found.patch)))) if form.mode == "ops" else form.operations
     unread = [one for one in form.problems if one.channel in form.drawn and one.channel != problem.channel]
     found.drawn |= {one.channel: form.drawn[one.channel] for one in unread}
     found.problems = unread
+    return found
+
+
+def form_of_change(point: Departure, after: State) -> PatchForm:
+    """The form as if this state had been typed over the point's."""
+    found = _form_over(point, after)
     for part in PARTITIONS:
         for name in dict.fromkeys([*after[part], *point.state[part]]):
             value = after[part].get(name, reading.ABSENT)
             if not _same(value, point.state[part].get(name, reading.ABSENT)) and name in point.graph.channels:
                 _set(found.patch, point.graph.channels[name], value)
-    if form.mode == "ops":
-        found.operations = escaped(indented(list(_operations(found.patch))))
+    return found
+
+
+def form_of_operations(point: Departure, operations: list[dict[str, Any]]) -> PatchForm:
+    """The form as if these operations on the whole state had been typed."""
+    found = fresh_form(point)
+    found.mode, found.operations = "ops", escaped(indented(operations))
+    _read_operations(found, point, {})
     return found
 
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from checkpoints import retention
 from checkpoints.db.rows import new_row
 from checkpoints.models import AuditLine, Job, Run, RunLine
 from checkpoints.queue import jobs
+from checkpoints.retention import standing_jobs
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, registry
@@ -249,7 +249,7 @@ def test_the_runs_of_a_graph_are_found_by_an_index_and_one_without_a_checkpoint_
 
 def test_bulk_forks_go_when_their_jobs_do_and_their_runs_stay(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     failed(3)
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(standing_jobs, "BATCH", 2)
     old, new, waiting = (runs.fork_many(graph="breaking", patch=PATCH, by=people.steward) for _ in range(3))
     for job in (old, new):
         kinds.advance(job.id)

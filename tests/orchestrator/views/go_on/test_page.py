@@ -18,6 +18,7 @@ from orchestrator import runs
 from tests.support import cast, run_actions
 from tests.support.page_forms import fields_of
 from tests.support.paid_claims import PAID, claim, paid, rows_of
+from tests.support.rows import a_checkpoint
 from tests.support.small_graphs import advanced
 
 Browse = Callable[[User], Client]
@@ -245,8 +246,13 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(people: cast.People,
         fields = fields_of(client.get(path).content.decode())
     with CaptureQueriesContext(connection) as fragment:
         client.post(path, {**fields, "do": "check"}, headers={"X-Fragment": "1"})
-    # Four for the session, the person and his rights, four for the bar of the page; the plan itself reads six things.
-    assert (len(page), len(fragment)) == (17, 13)
+    for seq in range(run.head_seq + 1, run.head_seq + 40):
+        a_checkpoint(run, seq, scratch={"notes": ["x"]})
+    with CaptureQueriesContext(connection) as longer:
+        client.get(path)
+    # Four for the session, the person and his rights, four for the bar of the page. The plan itself reads seven things:
+    # the checkpoint with run and state, its line, the forks, three of what was done elsewhere, and what is around.
+    assert (len(page), len(fragment), len(longer)) == (4 + 4 + 7, 4 + 7, 4 + 4 + 7)
 
 
 def test_a_replay_takes_nothing_and_touches_nothing(people: cast.People, browse: Browse) -> None:
@@ -335,3 +341,15 @@ def test_odd_operations_are_a_problem(people: cast.People, browse: Browse) -> No
     run = paid("odd_operations", people)
     answer = posted(browse(people.starter), run, 1, mode="ops", ops='{"scratch": [3]}')
     assert (answer.status_code, "1 problem" in words(answer.content.decode())) == (200, True)
+
+
+def test_the_page_takes_an_alias_where_it_takes_an_id(people: cast.People, browse: Browse) -> None:
+    run = paid("by_alias", people)
+    client = browse(people.starter)
+    by_id = words(client.get(url(run, 1)).content.decode())
+    for alias in ("at-1", "step-1", "line-1:step-1"):
+        assert words(client.get(f"/checkpoints/{run.key}:{alias}/go-on/").content.decode()) == by_id
+    assert client.get(f"/checkpoints/{run.key}:initial/go-on/").status_code == 200
+    for wrong in (f"{run.key}:step-99", f"{run.key}:", "nothing", "a:b:c"):
+        assert client.get(f"/checkpoints/{wrong}/go-on/").status_code == 404
+    assert browse(people.nobody).get(f"/checkpoints/{run.key}:initial/go-on/").status_code == 404

@@ -32,10 +32,11 @@ def test_a_run_and_its_fork_say_where_they_split_and_why_they_differ(
 ) -> None:
     answer = page_of(browse(people.starter), a=run.id, b=fork.key)
     page, html = answer.context["page"], answer.content.decode()
-    assert page["said"] == "They split after checkpoint 1"
+    assert page["pairs"][0]["said"] == "They split after checkpoint 1"
     assert "patched in B" in html
-    assert [row["leaf"] for group in page["groups"] for row in group["rows"]] == ["notes[0]"]
-    assert [[column.get("name", column.get("missing")) for column in lane["columns"]] for lane in page["lanes"]] == [
+    assert [row["leaf"] for group in page["pairs"][0]["groups"] for row in group["rows"]] == ["notes[0]"]
+    lanes = page["pairs"][0]["lanes"]
+    assert [[column.get("name", column.get("missing")) for column in lane["columns"]] for lane in lanes] == [
         ["not on this path", "propose"],
         ["Fork", "propose"],
     ]
@@ -47,15 +48,15 @@ def test_two_runs_that_are_the_same_say_up_to_where(claim_graph: None, people: P
     a, b = claims.paused("CLM-1", people.starter), claims.paused("CLM-2", people.starter)
     client = browse(people.starter)
     page = page_of(client, a=a.id, b=b.id).context["page"]
-    assert page["said"] == "They split after checkpoint 0", "their inputs differ, and so what they read"
+    assert page["pairs"][0]["said"] == "They split after checkpoint 0", "their inputs differ, and so what they read"
     same = runs.advance(forks.forked(a, 1, by=people.starter).id)
     page = page_of(client, a=a.id, b=same.id).context["page"]
-    assert page["said"] == "These runs are the same to their ends, checkpoint 2 of A, 1 of B"
+    assert page["pairs"][0]["said"] == "These runs are the same to their ends, checkpoint 2 of A, 1 of B"
     claims.decide_all(same, by=people.reviewer)
     runs.advance(same.id)
     page = page_of(client, a=a.id, b=same.id).context["page"]
-    assert page["said"] == "These runs are the same up to 2 of A, 1 of B, where A stands"
-    assert [column.get("missing") for column in page["lanes"][0]["columns"]] == ["not yet", "not yet"]
+    assert page["pairs"][0]["said"] == "These runs are the same up to 2 of A, 1 of B, where A stands"
+    assert [column.get("missing") for column in page["pairs"][0]["lanes"][0]["columns"]] == ["not yet", "not yet"]
 
 
 def test_of_long_runs_it_is_said_that_not_all_was_laid_side_by_side(
@@ -64,8 +65,8 @@ def test_of_long_runs_it_is_said_that_not_all_was_laid_side_by_side(
     same = runs.advance(forks.forked(run, 1, by=people.starter).id)
     monkeypatch.setattr("checkpoints.timeline.alignment.MOST_ROWS", 2)
     page = page_of(browse(people.starter), a=run.id, b=same.id).context["page"]
-    assert page["cut_rows"]
-    assert page["said"] == "These runs are the same at least up to checkpoint 1"
+    assert page["pairs"][0]["cut_rows"]
+    assert page["pairs"][0]["said"] == "These runs are the same at least up to checkpoint 1"
 
 
 def test_states_at_two_checkpoints_are_compared_by_the_address(
@@ -73,9 +74,9 @@ def test_states_at_two_checkpoints_are_compared_by_the_address(
 ) -> None:
     client = browse(people.starter)
     page = page_of(client, a=run.id, b=fork.id, at=2, with_at=1).context["page"]
-    assert page["at"] == (2, 1)
+    assert page["pairs"][0]["at"] == (2, 1)
     assert page["now"]
-    assert [column.get("here") for column in page["lanes"][0]["columns"]] == [None, True]
+    assert [column.get("here") for column in page["pairs"][0]["lanes"][0]["columns"]] == [None, True]
     for query in ({"at": 2}, {"at": "x", "with_at": 1}, {"at": 99, "with_at": 1}, {"at": "9" * 5000, "with_at": 1}):
         assert page_of(client, a=run.id, b=fork.id, **query).status_code == 404
 
@@ -108,11 +109,13 @@ def test_the_page_costs_the_same_with_more_checkpoints_and_more_runs(
 ) -> None:
     client = browse(people.starter)
     counts = []
-    for first, last in ((2, 4), (4, 40)):
+    for first, last in ((2, 5), (5, 50)):
         for seq in range(first + 1, last + 1):
             a_checkpoint(run, seq, scratch={"notes": ["x"]})
         forks.forked(run, 1, by=people.starter)
-        with django_assert_max_num_queries(18) as seen:
+        # Four for the session, the person and his rights, four for the bar of the page. The comparison itself reads
+        # the runs, their lines, their checkpoints, the states that are compared, and the calls that were made.
+        with django_assert_max_num_queries(4 + 4 + 5) as seen:
             assert page_of(client, a=run.id, b=fork.id).status_code == 200
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]
@@ -154,3 +157,61 @@ def test_the_run_page_leads_from_one_checkpoint_that_set_a_path_to_the_next(
     assert watched["next"] == ""
     for path in ("a..b", "x" * 5000, "nothing.there"):
         assert client.get(url, {"path": path}).status_code == 200
+
+
+def test_a_third_run_stands_beside_the_first_too(run: Run, fork: Run, people: People, browse: Browse) -> None:
+    client = browse(people.starter)
+    third = forks.forked(run, 1, {"scratch": {"count": 7}}, by=people.starter)
+    answer = page_of(client, a=run.id, b=fork.id, c=third.key)
+    page, html = answer.context["page"], answer.content.decode()
+    assert [side["letter"] for side in page["sides"]] == ["A", "B", "C"]
+    assert [pair["letter"] for pair in page["pairs"]] == ["B", "C"]
+    found = [[row["leaf"] for group in pair["groups"] for row in group["rows"]] for pair in page["pairs"]]
+    assert found == [["notes[0]"], ["count"]]
+    assert "patched in C" in html
+    assert "Add a third" not in html
+    assert "Add a third" in page_of(client, a=run.id, b=fork.id).content.decode()
+    for c in (run.id, fork.key):
+        assert len(page_of(client, a=run.id, b=fork.id, c=c).context["page"]["pairs"]) == 1
+    assert page_of(client, a=run.id, b=fork.id, c=missing()).status_code == 404
+
+
+def test_path_writes_and_node_results_are_compared_behind_the_split(
+    run: Run, fork: Run, people: People, browse: Browse
+) -> None:
+    client = browse(people.starter)
+    claims.decide_all(fork, by=people.reviewer)
+    runs.advance(fork.id)
+
+    def rows(tab: str, **query: Any) -> list[tuple[Any, ...]]:
+        page = page_of(client, a=run.id, b=fork.id, tab=tab, **query).context["page"]
+        return [(row["name"], row["a"], row["b"]) for row in page["pairs"][0]["rows"]]
+
+    assert rows("path") == [("Fork", None, "0 Fork"), ("settlement", None, "2 settlement"), ("pay", None, "3 pay")]
+    assert ("propose", "2 propose", "1 propose") in rows("path", all=1)
+    assert rows("writes") == []
+    assert [name for name, a, b in rows("writes", all=1) if a == b] == [
+        "propose: payout", "propose: letter", "propose: count",
+    ]  # fmt: skip
+    assert [(name, a) for name, a, _ in rows("results")] == [("pay:1:0", None)]
+    assert page_of(client, a=run.id, b=fork.id, tab="nonsense").context["page"]["tab"] == "state"
+
+
+def test_what_is_the_same_is_shown_where_it_is_asked_for(run: Run, fork: Run, people: People, browse: Browse) -> None:
+    client = browse(people.starter)
+    html = page_of(client, a=run.id, b=fork.id).content.decode()
+    assert 'aria-checked="true"' in html
+    assert "the same</td>" not in html
+    page = page_of(client, a=run.id, b=fork.id, all=1, at=2, with_at=1)
+    scratch = page.context["page"]["pairs"][0]["groups"][1]
+    assert ("count", "0") in [(row["leaf"], row["a"]) for row in scratch["same"]]
+    assert "notes" not in [row["leaf"] for row in scratch["same"]]
+
+
+def test_the_comparison_can_be_taken_along_as_json(run: Run, fork: Run, people: People, browse: Browse) -> None:
+    client = browse(people.starter)
+    for query in ({}, {"at": 2, "with_at": 1}):
+        page = page_of(client, a=run.id, b=fork.id, **query).context["page"]["pairs"][0]
+        given = client.get(page["export"])
+        assert given.status_code == 200
+        assert [one["path"] for one in given.json()["differences"]] == ["notes[0]"]

@@ -1,0 +1,1 @@
+"""The page on which two or three runs stand beside each other."""

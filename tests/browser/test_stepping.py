@@ -1,0 +1,197 @@
+"""Stepping through the past of a run, of a long one too. Tests are named after the promises."""
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.utils.html import strip_tags
+
+from checkpoints import timeline
+from checkpoints.core.state_paths import parsed_path
+from checkpoints.models import Checkpoint, Run
+from orchestrator.engine.patch import apply
+from tests.browser.conftest import Page
+from tests.support import claims, rows
+from tests.support.cast import People
+from tests.support.forging import tamper
+from tests.support.long_runs import finished, long_graph
+from tests.support.paid_claims import paid
+
+Browse = Callable[..., Page]
+LAST = 10_000
+STEPS = int(os.environ.get("COUNTERSIGN_STEPS", "20"))
+"""Checkpoints at which the change is laid over the parent's state; in the sweep 100."""
+
+
+@pytest.fixture
+def long(site: str, people: People) -> Run:
+    """A run with 10,000 checkpoints behind its first."""
+    run = claims.paused("CLM-LONG", people.starter)
+    rows.many_checkpoints(run, LAST, lambda seq: {"count": seq}, ["read", "propose"])
+    for seq in range(4200, 4230):
+        rows.an_event(run, seq)
+    Run.objects.filter(id=run.id).update(status="completed")
+    return run
+
+
+def test_stepping_changes_number_graph_diff_facts_events_and_url_together_at_10000_checkpoints(
+    long: Run, people: People, browse: Browse
+) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/?at=4212")
+    page = window.page
+
+    def shown() -> dict[str, Any]:
+        return {
+            "number": page.input_value("input[name=at]"),
+            "graph": page.inner_text("#stage h2"),
+            "here": page.locator(".g .n.here text").all_inner_texts(),
+            "diff": page.inner_text("[data-test=changed] tr:has-text('count') .a"),
+            "facts": page.inner_text("section:has(#cp) dl code >> nth=0"),
+            "events": page.inner_text("section:has(#ev) .xs"),
+            "url": page.url.split("?")[1],
+        }
+
+    before, asked = shown(), []
+    page.on("request", lambda request: asked.append(request.url))
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("h2:text-is('Graph at checkpoint 4213')")
+    page.wait_for_url("**at=4213")
+    after = shown()
+    assert [url for url in asked if "/runs/" in url] == [f"{window.site}/runs/{long.id}/?at=4213"]
+    assert (after["number"], after["diff"], after["url"]) == ("4213", "4213", "at=4213")
+    assert after["facts"] == f"{long.key}:at-4213"
+    assert {name for name in before if before[name] != after[name]} >= {
+        "number", "graph", "diff", "facts", "events", "url",
+    }  # fmt: skip
+    assert window.complaints == []
+
+
+def test_with_10000_checkpoints_the_dom_has_at_most_2500_nodes_and_a_screen_reader_hears_where_it_is(
+    long: Run, people: People, browse: Browse
+) -> None:
+    window = browse(people.starter)
+    for query in ("?at=4211", "", "?at=0"):
+        window.open(f"/runs/{long.id}/{query}")
+        assert window.page.evaluate("document.querySelectorAll('*').length") <= 2500
+    window.open(f"/runs/{long.id}/?at=4211")
+    page = window.page
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#announce:has-text('Checkpoint 4,212 of 10,000')", state="attached")
+    assert page.get_attribute("#announce", "aria-live") == "polite"
+    assert page.evaluate("document.querySelectorAll('*').length") <= 2500
+    heard = page.get_attribute(".tape [aria-current]", "aria-label")
+    assert str(heard).startswith("Checkpoint 4,212 of 10,000")
+
+
+def parts_of(html: str) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """(partition, path, before, after) of each row of the tab of what changed."""
+    partition = ""
+    for row in html.split('data-test="changed"')[1].split("</table>")[0].split("<tr class=")[1:]:
+        if row.startswith('"part"'):
+            partition = strip_tags(row.split('colspan="4">')[1].split("<small>")[0]).strip()
+            continue
+        path = strip_tags(row.split('class="sr">')[1].split("</span>", 1)[1].split("</td>")[0])
+        cells = [row.split(f'<td class="{name}">')[1].split("</td>")[0] for name in ("b", "a")]
+        before, after = (None if 'class="nil"' in one else plain(strip_tags(one)) for one in cells)
+        yield partition, path, before, after
+
+
+def plain(text: str) -> str:
+    return text.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
+
+
+def applied(state: Any, path: str, after: str | None) -> Any:
+    keys = "/".join(str(key) for key in parsed_path(f"scratch.{path}").parts)
+    operation: dict[str, Any] = {"op": "remove", "path": f"/{keys}"}
+    if after is not None:
+        operation = {"op": "add", "path": f"/{keys}", "value": json.loads(after)}
+        if keys.rpartition("/")[2].isdigit() and is_there(state, keys.split("/")):
+            operation["op"] = "replace"
+    return apply(state, [operation])
+
+
+def is_there(state: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if isinstance(state, list):
+            if int(key) >= len(state):
+                return False
+            state = state[int(key)]
+        elif key in state:
+            state = state[key]
+        else:
+            return False
+    return True
+
+
+def test_the_diff_against_the_parent_applied_to_the_parent_state_gives_the_state_shown_for_100_random_checkpoints(
+    people: People, browse: Browse
+) -> None:
+    run = finished(long_graph(max(15, STEPS // 2)))
+    seqs = random.Random(run.head_seq).sample(range(1, run.head_seq + 1), min(STEPS, run.head_seq))
+    window = browse(people.steward)
+    window.open("/runs/")
+    for seq in seqs:
+        fetch = "url => fetch(url, {headers: {'X-Fragment': '1'}}).then(answer => answer.text())"
+        html = window.page.evaluate(fetch, f"/runs/{run.id}/?at={seq}")
+        row = Checkpoint.objects.get(run=run, seq=seq)
+        assert row.parent is not None
+        state, now = timeline.state_at(row.parent), timeline.state_at(row.id)
+        changes = list(parts_of(html))
+        # From the end of lists, so that what is removed does not move the rest.
+        for partition, path, _, after in [
+            *(one for one in changes if one[3] is not None),
+            *reversed([one for one in changes if one[3] is None]),
+        ]:
+            state[partition] = applied(state[partition], path, after)
+        for partition in ("scratch", "artifacts"):
+            assert state[partition] == now[partition], (seq, partition)
+
+
+def test_stop_only_where_path_changes_visits_exactly_the_checkpoints_in_which_that_path_differs_from_its_parent(
+    people: People, browse: Browse
+) -> None:
+    run = finished(long_graph(12))
+    states = [timeline.state_at(timeline.get_checkpoint(f"{run.key}:at-{seq}").id) for seq in range(run.head_seq + 1)]
+    amounts = [state["scratch"]["case"].get("amount") for state in states]
+    wanted = [seq for seq in range(1, len(amounts)) if amounts[seq] != amounts[seq - 1]]
+    window = browse(people.steward)
+    window.open(f"/runs/{run.id}/?at=0&path=scratch.case.amount")
+    page, visited = window.page, []
+    while page.locator("[data-step=next-change]").count():
+        page.keyboard.press("]")
+        page.wait_for_selector(f"[data-test=watched] [aria-current]:text-is('{wanted[len(visited)]}')")
+        visited.append(int(page.input_value("input[name=at]")))
+    assert visited == wanted
+    back = []
+    while page.locator("[data-step=prev-change]").count() and len(back) < len(wanted):
+        here = page.input_value("input[name=at]")
+        page.keyboard.press("[")
+        page.wait_for_selector(f".transport input[name=at]:not([value='{here}'])")
+        back.append(int(page.input_value("input[name=at]")))
+    assert [seq for seq in back if seq] == wanted[-2::-1]
+    assert window.complaints == []
+
+
+def test_a_checkpoint_whose_row_was_altered_shows_tampered_with_the_first_bad_one_and_offers_no_resume(
+    people: People, browse: Browse
+) -> None:
+    run = paid("altered", people)
+    bad = timeline.get_checkpoint(f"{run.key}:at-2")
+    tamper(bad, superstep=7)
+    window = browse(people.starter)
+    window.open(f"/runs/{run.id}/?at=2")
+    page = window.page
+    marked = page.locator(".cplist li:has([data-test=tampered])")
+    assert [text.split()[0] for text in marked.all_inner_texts()] == ["2"]
+    assert "tampered" in page.inner_text("section:has(#cp) header")
+    assert str(bad.id) in page.inner_text("[data-test=refused]")
+    for way in ("Fork from 2", "Replay from 2", "Rewind to 2", "Resume"):
+        assert page.locator(f"text={way}").count() == 0
+    page.click("[data-test=no-way-on] a")
+    assert "cannot be gone on from here" in page.inner_text("h1")
+    page.click("[data-test=ways] a >> nth=0")
+    assert "Go on from checkpoint 1" in page.inner_text("h1")
