@@ -1,6 +1,6 @@
 """A graph that declares secrets runs where they are, and nowhere else: verbs, workers, and what people read of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -123,10 +123,10 @@ def test_a_worker_without_them_takes_no_run_and_does_not_say_that_it_could(
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def newer_version() -> str:
-    """The fingerprint of version 2, the current one, which needs no secrets."""
+def newer_version(version: str = "2", secrets: Sequence[str] = ()) -> str:
+    """The fingerprint of this version, the current one."""
     made = claim(NAME)
-    made.version, made.current = "2", True
+    made.version, made.current, made.secrets = version, True, secrets
     newest = registry.register(made)
     note_version(newest)
     return newest.fingerprint
@@ -221,8 +221,13 @@ def test_a_process_without_them_leaves_alone_what_another_has_in_hand_and_judges
     gone = runs.start(NAME, {}, key="gone")
     registry.clear()
     registered(needy)
-    newer_version()
-    assert runs.advance(gone.id).status == Status.INCOMPATIBLE
+    newer_version("2", ["bank_token"])
+    with pytest.raises(MissingSecrets):
+        runs.advance(gone.id)
+    registry.clear()
+    registered(needy)
+    newest = newer_version("3")
+    assert runs.advance(gone.id).fingerprint == newest
 
 
 def test_secrets_may_be_given_in_any_order_and_once(people: cast.People) -> None:
