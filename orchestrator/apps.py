@@ -16,12 +16,13 @@ class OrchestratorConfig(AppConfig):
     def ready(self) -> None:
         from checkpoints import erasure
         from checkpoints.conf import keyring
-        from orchestrator import checks, database_file, discovery
+        from orchestrator import account_changes, checks, database_file, discovery
         from orchestrator import erasure as orchestrator_erasure
         from orchestrator.roles import make_roles
 
         erasure.SWEEPS.extend(orchestrator_erasure.SWEEPS)
         connection_created.connect(database_file.keep_private)
+        account_changes.connect()
         post_migrate.connect(make_roles, sender=self)
         post_migrate.connect(discovery.forget_noted, sender=self)
         for check in (

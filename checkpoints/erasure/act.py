@@ -84,7 +84,7 @@ def _read(record: ErasureRecord) -> ErasureRecord:
 
 def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, by: Any, held: Held) -> ErasureRecord:
     """The record and the job. From here on nothing departs from the run any more."""
-    run = locked_run.lock_run(one.run.id)
+    run = locked_run.lock_run(one.run.id, also_imported=True)
     plan.require_erasable(run, held)
     now = plan.inherited_of(run)
     if forks and one is wanted and {i.run.id for i in now} != {i.run.id for i in wanted.inherited}:
@@ -182,7 +182,7 @@ def _keep_files(record: ErasureRecord) -> None:
 def _end(record: ErasureRecord, eraser: Eraser) -> None:
     """The run's own row, the record's last words, and the line in the log: one transaction."""
     with transaction.atomic():
-        run = locked_run.lock_run(record.run)
+        run = locked_run.lock_run(record.run, also_imported=True)
         data_keys.read_use_again(run.id)
         record.refresh_from_db()
         if record.ended_at is not None:

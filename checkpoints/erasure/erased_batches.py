@@ -45,7 +45,7 @@ def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any =
     """
     while True:
         with transaction.atomic():
-            run = locked_run.lock_run(record.run)
+            run = locked_run.lock_run(record.run, also_imported=True)
             data_keys.read_use_again(run.id)
             rows = place.rows(run.id).order_by("pk")
             page = (rows if after is None else rows.filter(pk__gt=after))[: 1 if place.shared else BATCH]
@@ -146,7 +146,7 @@ def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None =
     while True:
         replaced: list[tuple[Checkpoint, str, bytes]] = []
         with transaction.atomic():
-            run = locked_run.lock_run(record.run)
+            run = locked_run.lock_run(record.run, also_imported=True)
             data_keys.read_use_again(run.id)
             rows = Checkpoint.objects.filter(run=run.id).order_by("-seq")
             page = list((rows if after is None else rows.filter(seq__lt=after))[:CHECKPOINTS])

@@ -107,13 +107,13 @@ def _of_line(row: RunLine, eraser: Eraser) -> Values:
 
 
 KEPT_FACTS = frozenset({
-    "accept_risk", "after", "attempt", "before", "cancel_at", "change", "channel", "checkpoint", "checkpoints",
-    "code", "count", "decisions", "deleted", "departure", "departure_run", "departure_seq", "due_in_ms", "edge",
-    "effect", "events", "first", "graph", "happened", "hash", "index", "input_hash", "kept", "key", "last", "line",
-    "made_on", "n", "namespace", "node", "nodes", "origin", "outcome", "patched", "reads", "record", "request",
-    "requests", "revision", "rows", "rows_hash", "snapshots", "source", "started_at", "stopped_before", "stops",
-    "superstep", "tasks", "ties", "travel", "type", "verdict", "version", "visit", "waiting", "was", "write",
-    "writes",
+    "accept_risk", "after", "attempt", "before", "bundle", "cancel_at", "change", "channel", "checkpoint",
+    "checkpoints", "code", "count", "decisions", "deleted", "departure", "departure_run", "departure_seq", "did",
+    "due_in_ms", "edge", "effect", "events", "first", "graph", "happened", "hash", "index", "input_hash", "kept",
+    "key", "last", "line", "made_on", "n", "namespace", "node", "nodes", "origin", "outcome", "patched", "reads",
+    "record", "request", "requests", "revision", "rows", "rows_hash", "snapshots", "source", "started_at",
+    "stopped_before", "stops", "superstep", "tasks", "ties", "travel", "type", "verdict", "version", "visit",
+    "waiting", "was", "write", "writes",
 })  # fmt: skip
 """What lines of a log say by id, name, number, time or hash. All else that they say may hold a value, and is erased."""
 STARTED = "run_started"

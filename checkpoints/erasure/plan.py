@@ -96,7 +96,8 @@ def checked_paths(paths: Any) -> tuple[StatePath, ...]:
 
 def require_erasable(run: Run, held: Held) -> None:
     """Raise where a run must stay as it is now. Asked again under its lock."""
-    if run.status not in ENDS:
+    # An imported run goes on nowhere, whatever it was doing when it was exported.
+    if run.status not in ENDS and not run.imported:
         message = f"run {run.key} is {run.status} and can still go on; cancel it first"
         raise WrongStatus(message, run=str(run.id), status=run.status)
     if held([run.id]):

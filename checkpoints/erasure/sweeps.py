@@ -4,12 +4,14 @@ be begun again at any moment and finds what is left to do. Other floors add thei
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from django.core.files.storage import default_storage
 
 from checkpoints import payloads, uploads
+from checkpoints.conf import conf
 from checkpoints.core.eraser import Eraser
 from checkpoints.core.tombstone import TEXT
 from checkpoints.models import ErasureRecord, Job, Run, Upload
@@ -92,7 +94,19 @@ def _delete(backend: payloads.PayloadBackend, names: list[str]) -> None:
         backend.delete(name, b"")
 
 
+def _archives(run: Run) -> list[str]:
+    """The bundles of a run that stand in the folder in which retention archives runs, by name."""
+    folder = conf().archive_folder
+    return sorted(path.name for path in Path(folder).glob(f"{run.id}-*.bundle")) if folder else []
+
+
+def _note_archives(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
+    """An archived bundle is signed as a whole, so nothing in it can be erased; the record names it."""
+    record.kept_files = sorted({*record.kept_files, *_archives(run)})
+
+
 SWEEPS: list[Sweep] = [
+    Sweep("archived bundles", lambda run: len(_archives(run)), _note_archives),
     Sweep("uploaded files", lambda run: len(_references(run)), _erase_files),
     Sweep("jobs", lambda run: Job.objects.filter(run=run.id).exclude(error="").count(), _erase_jobs),
 ]

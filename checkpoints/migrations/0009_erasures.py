@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0008_holds_pins_and_retention'),
+        ('checkpoints', '0010_versions'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
                 ('reason', models.TextField(blank=True, default='', help_text='It stays: nothing that is to be erased stands in it.')),
                 ('paths', models.JSONField(default=list, help_text='Of the state, as they were given; none for all values.')),
                 ('inherited', models.JSONField(default=list, help_text='[{run, key, how, erased}]: runs that came of this one and have values of it.')),
-                ('kept_files', models.JSONField(default=list, help_text='Ids of uploads that stayed, for other runs name them.')),
+                ('kept_files', models.JSONField(default=list, help_text='What stayed: ids of uploads that other runs name, and names of archived bundles.')),
                 ('words', models.BinaryField(default=b'', help_text='Packed canonical JSON: texts to be found, while it goes on; empty where it has ended.')),
                 ('rows', models.IntegerField(default=0, help_text='How many rows of `ErasedRow` tell of it; known when it has ended.')),
                 ('rows_hash', models.CharField(blank=True, default='', help_text='Over the seals of these, in order.', max_length=64)),

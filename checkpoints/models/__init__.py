@@ -1,6 +1,7 @@
 """The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
 
 from checkpoints.models.audit_line import AuditLine
+from checkpoints.models.bundle_import import BundleImport
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.erasure import ErasedRow, ErasureRecord
 from checkpoints.models.graph_version import GraphVersion
@@ -18,7 +19,7 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult", "LegalHold",
-    "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent",
-    "RunKey", "RunLine", "TaskResult", "Upload", "Worker",
+    "AuditLine", "BundleImport", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult",
+    "LegalHold", "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run",
+    "RunEvent", "RunKey", "RunLine", "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

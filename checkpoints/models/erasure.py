@@ -25,7 +25,9 @@ class ErasureRecord(Sealed):
     inherited = models.JSONField(
         default=list, help_text="[{run, key, how, erased}]: runs that came of this one and have values of it."
     )
-    kept_files = models.JSONField(default=list, help_text="Ids of uploads that stayed, for other runs name them.")
+    kept_files = models.JSONField(
+        default=list, help_text="What stayed: ids of uploads that other runs name, and names of archived bundles."
+    )
     words = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: texts to be found, while it goes on; empty where it has ended."
     )

@@ -88,7 +88,8 @@ def is_under_own_key(rows: "QuerySet[Any]", columns: Sequence[str], run: UUID) -
     for column in columns:
         wanted |= Q(**{f"{column}_head": head})
     heads = {f"{column}_head": Substr(column, 1, len(head), output_field=BinaryField()) for column in columns}
-    return rows.alias(**heads).filter(wanted).exists()
+    found: bool = rows.alias(**heads).filter(wanted).exists()
+    return found
 
 
 def destroy_data_key(run: UUID) -> None:

@@ -33,7 +33,14 @@ from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import AWAY, CountersignError, InvalidValue, PayloadTooLarge, UnknownThing
+from orchestrator.engine.errors import (
+    AWAY,
+    CountersignError,
+    InvalidValue,
+    MissingSecrets,
+    PayloadTooLarge,
+    UnknownThing,
+)
 from orchestrator.engine.patch import PARTITIONS, json_of
 from orchestrator.models import BulkFork, BulkForkResult
 from orchestrator.runs import travel
@@ -232,7 +239,7 @@ def _fork_one(bulk: BulkFork, wanted: WantedForks, pk: int) -> bool:
         try:
             row.checkpoint = row.checkpoint or last_good(row.origin) or _nowhere(row.origin)
             row.fork = _forked(bulk, wanted, row).id
-        except AWAY:
+        except (*AWAY, MissingSecrets):
             raise  # the job is tried again, from this run on
         except CountersignError as error:
             row.code = error.code
@@ -279,7 +286,7 @@ def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
 
 
 def bulk_fork_faults() -> Iterator[SealFault]:
-    """The bulk forks that are not as they were sealed."""
+    """The bulk forks whose orders are not as they were sealed. What became of each run has no seal; its fork has."""
     for page in pages(BulkFork.objects.all(), "id"):
         yield from filter(None, (fault_of(row, Protection(row.encrypted)) for row in page))
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from approvals.gates.new_requests import NewRequests
 from approvals.gates.withdrawal import leave_requests
-from checkpoints import lines, payloads
+from checkpoints import audit_log, lines, payloads
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
 from checkpoints.core.status import ENDS, Status
@@ -41,6 +41,7 @@ from orchestrator.runs.departure import (
     Departure,
     HeldTask,
     effects_elsewhere,
+    effects_unknown_here,
     held_tasks_at,
     load_departure,
     refuse_erased,
@@ -112,16 +113,20 @@ def plan_departure(
     """As `plan`, of a point that is loaded, with what is laid over it and what people are asked there."""
     own = lines.line_row(point.run, point.checkpoint.line)
     outside = travel != Travel.REPLAY
+    stops = [node for node in own.stops if node != NOT_STARTED] if own and outside else []
+    effects = effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else []
+    if point.run.imported:
+        effects += effects_unknown_here(point)
     return make_plan(
         point.graph,
         point.frontier,
         point.open,
         travel=travel,
         checkpoint=point.checkpoint.id,
-        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else (),
+        effects=effects,
         asked=asked if outside else (),
         change=overlay.change,
-        stops=[node for node in own.stops if node != NOT_STARTED] if own and outside else (),
+        stops=stops,
         allowed=allowed,
     )
 
@@ -177,13 +182,14 @@ class Place:
 
 def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) -> Run:
     """Carry a fork out, under the lock of the origin's run. Raises as `fork` does."""
-    with locked(point.run.id, by=wanted.by):
+    with locked(point.run.id, by=wanted.by, also_imported=True):
         _require_there(point)
         asked = held_tasks_at(point)
         check_answers(wanted.answers, asked)
         more = [] if place.status == Status.QUEUED else [NOT_STARTED]
         new = replace(_new_line(point, overlay, asked, wanted, more), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
+        audit_log.record_act("forked", run, actor=wanted.by, seq=1, **_origin(point))
         sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
@@ -203,6 +209,7 @@ def replay(
         overlay = lay_over(point, None, asks=False)
         new = replace(_new_line(point, overlay, [], wanted), stops=())
         run = _forked(point, overlay, [], new, Place(_new_id(id), None, Status.QUEUED))
+        audit_log.record_act("replayed", run, actor=by, seq=1, **_origin(point))
     run.refresh_from_db()
     return run
 
@@ -275,7 +282,8 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     if (first := lines.line_row(run, 1)) is not None and first.travel == Travel.REPLAY:
         raise WrongStatus(f"run {run.key} is a replay, which has no outside; fork it instead", status=run.status)
     if point.graph.fingerprint != run.fingerprint:
-        message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
+        there = f"and the checkpoint would go on with version {point.graph.version}"
+        message = f"run {run.key} is pinned to version {run.version} of {run.graph}, {there}; fork it instead"
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
     check_answers(wanted.answers, asked)
@@ -284,9 +292,16 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
-    departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    begun = departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    kind = "rewound" if wanted.travel == Travel.REWIND else "resumed"
+    audit_log.record_act(kind, run, actor=wanted.by, seq=begun, **_origin(point))
     sign_answers(run, wanted.answers, by=wanted.by)
     return run
+
+
+def _origin(point: Departure) -> dict[str, Any]:
+    """What the audit log says of where a line departed."""
+    return {"origin": str(point.run.id), "checkpoint": point.checkpoint.seq}
 
 
 def _require_at_rest(run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from approvals.models import Decision
-from checkpoints import payloads, retention, timeline, verification
+from checkpoints import bundle, payloads, retention, timeline, verification
 from checkpoints.core.status import Status
 from checkpoints.core.tombstone import TEXT, is_tombstone
 from checkpoints.journal import results as journal
@@ -28,7 +28,7 @@ from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
 from orchestrator.engine import Task
 from orchestrator.engine.errors import Erased, InvalidValue, TamperedRow, UnknownThing, WrongStatus
-from tests.support import cast, erasures, run_actions, secret_claim
+from tests.support import bundles, cast, erasures, run_actions, secret_claim
 from tests.support.forging import rewrite, tamper
 from tests.support.full_installation import a_full_run
 from tests.support.secret_claim import marked
@@ -357,3 +357,34 @@ def a_lease_of(run: Run, people: cast.People) -> Any:
     assert lease is not None
     leases.give_back(lease.id, lease.epoch)
     return lease
+
+
+def test_a_bundle_in_the_archive_is_named_in_the_record(
+    run: Run, people: cast.People, tmp_path: Path, configure: Any
+) -> None:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    configure(ARCHIVE_FOLDER=str(folder))
+    for name in (f"{run.id}-7.bundle", f"{people.starter.pk}-7.bundle"):
+        (folder / name).write_text("")
+    assert retention.plan_erasure(run.id).counts["archived bundles"] == 1
+    assert retention.erase(run.id, by=people.steward).kept_files == [f"{run.id}-7.bundle"]
+    assert faults(run) == []
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_run_that_was_imported_is_erased_too(
+    people: cast.People, tmp_path: Path, configure: Any, encrypted: bool
+) -> None:
+    configure(BUNDLE_KEY="07" * 32, **(secret_claim.keys() if encrypted else {}))
+    secret_claim.registered(encrypted=encrypted)
+    run = erasures.whole_story(people)
+    file = tmp_path / "run.bundle"
+    bundle.export(run.id, file, by=people.steward)
+    bundles.forgotten(run)
+    imported = bundle.load(file, by=people.steward)
+    assert faults(imported) == []
+    retention.erase(imported.id, by=people.steward)
+    assert faults(imported) == []
+    state = timeline.state_at(timeline.list_checkpoints(imported.id)[0].id)
+    assert all(value is None or is_tombstone(value) for value in state["scratch"].values())
