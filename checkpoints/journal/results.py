@@ -19,18 +19,17 @@ from django.utils import timezone
 from checkpoints.conf import conf
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.core.tombstone import tombstone
 from checkpoints.db import bulk, query_cache, statements
 from checkpoints.db.rows import new_row
 from checkpoints.journal import intents as intent_log
+from checkpoints.journal.erased_results import drop_erased
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult, checkpoint
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
-from checkpoints.sealing import data_keys, sealed_columns, sealed_rows
-from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
@@ -238,8 +237,7 @@ _OF_ALL = ("result_at", "thread_ended_at", "seal_key")
 
 
 def _locked(run: UUID, epoch: int) -> "QuerySet[Run, Any]":
-    held = Run.objects.select_for_update().filter(id=run, epoch=epoch, status=Status.RUNNING)
-    return held.order_by().values("id")
+    return Run.objects.select_for_update().filter(id=run, epoch=epoch, status=Status.RUNNING).order_by().values("id")
 
 
 def _open(run: UUID, line: int, *tasks: str | int) -> "QuerySet[TaskResult]":
@@ -344,24 +342,9 @@ def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
     for row in rows:
         over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
     with transaction.atomic():
-        _drop_erased(lease, rows)
+        drop_erased(lease, rows)
         statements.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
-        attempts = TaskResult.objects.filter(over, run=lease.id, line=lease.line)
-        _seal_thread_ended(lease.id, attempts, lease.protection)
-
-
-def _drop_erased(lease: Lease, rows: Sequence[LateResult]) -> None:
-    """Of late results of a run that is erased, or is being erased, nothing but tombstones is kept. Under its lock, so
-    that an erasure that begins finds the others.
-    """
-    held = Run.objects.select_for_update().filter(id=lease.id).order_by()
-    record = held.values_list("erasure", flat=True).first()
-    if record is None:
-        return
-    data_keys.read_use_again(lease.id)
-    mark = pack_json(tombstone(record))
-    for row in rows:
-        row.output, row.error = (mark if kept else b"" for kept in (row.output, row.error))
+        _seal_thread_ended(lease.id, TaskResult.objects.filter(over, run=lease.id, line=lease.line), lease.protection)
 
 
 def note_thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:

@@ -50,8 +50,6 @@ def _surface(
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
         "runs.cancel": (runs.cancel, here),
-        "retention.erase": (retention.erase, {**here, "reason": "r"}),
-        "retention.plan_erasure": (retention.plan_erasure, here),
         "runs.settle": (runs.settle, {**here, "task": "pay:1:0", "happened": True, "reason": "r"}),
         "timeline.find_checkpoint": (timeline.find_checkpoint, {"id_or_alias": run.head}),
         "reviews.sign": (reviews.sign, {**here, "decisions": [receipt_of], "by": by}),
@@ -83,8 +81,10 @@ def _surface(
 
 
 def _leaving(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
-    """The same of what leaves the house and comes in."""
+    """The same of what leaves the house, comes in, and is forgotten."""
     return {
+        "retention.erase": (retention.erase, {"run_id": run.id, "reason": "r"}),
+        "retention.plan_erasure": (retention.plan_erasure, {"run_id": run.id}),
         "bundle.export": (
             lambda run_id, by, as_is: bundle.export(run_id, io.BytesIO(), by=by, as_is=as_is),
             {"run_id": run.id, "by": None, "as_is": False},
