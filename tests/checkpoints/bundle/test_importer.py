@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import bundle, timeline
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
@@ -300,6 +301,18 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
     _signed_and_paid(fork, people)
 
 
+def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
+    tmp_path: Path, people: cast.People
+) -> None:
+    found = _loaded(_foreign(signed_run(tmp_path, people)))
+    settled = Checkpoint.objects.get(run=found.id, source="settlement")
+    patch = {"scratch": {"payout": {"amount": None}, "letter": ""}}
+    assert runs.plan(settled.id, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
+    fork = runs.advance(runs.fork(settled.id, patch=patch, by=people.starter).id)
+    held = {row.channel: read_value(row, "value") for row in PendingWrite.objects.filter(run=fork.id, node="$patch")}
+    assert (fork.status, held) == ("paused", {"payout": {}, "letter": ""})
+
+
 def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
     found = _loaded(_foreign(graphs.started(tmp_path)))
     assert not TaskResult.objects.filter(run=found.id).exists()
@@ -331,6 +344,22 @@ def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path
     assert verify_run(found.id) == []
     # Nothing here tells that a gate let these through.
     assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
+
+
+def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_as_that_does(
+    tmp_path: Path, people: cast.People
+) -> None:
+    run = signed_run(tmp_path, people)
+    settled = Checkpoint.objects.get(run=run.id, source="settlement")
+    away = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
+    bodies = lines_of(_exported(away))
+    forgotten(away)
+    forgotten(run)
+    found = _loaded(written(bodies, KEY))
+    here = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
+    patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
+    assert not here.imported
+    assert runs.plan(here.head, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
 
 
 def test_a_run_that_says_it_comes_from_one_of_ours_must_name_a_checkpoint_of_it(
