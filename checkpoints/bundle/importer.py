@@ -92,14 +92,14 @@ def _loaded(source: BinaryIO, by: Any) -> tuple[Run, bool]:
         signed = _require_trusted(source, begin)
         source.seek(begin)
         own = signed.signer == public_key()
-        taken = _Reading(source, _people() if own else {})
+        taken = _Reading(source, signed, _people() if own else {})
         for _ in taken.rows():
             pass
         if (there := _there(UUID(taken.contents.run), signed)) is not None:
             return there, False
         source.seek(begin)
         with transaction.atomic():
-            return _written(_Reading(source, taken.people), signed, by), True
+            return _written(_Reading(source, signed, taken.people), signed, by), True
     except Bad as bad:
         line, reason = bad.args
         raise InvalidBundle(f"line {line} of the bundle: {reason}", line=line, reason=reason) from None
@@ -139,17 +139,19 @@ def _there(run_id: UUID, signed: Signed) -> Run | None:
 
 
 class _Reading:
-    """One pass over a bundle: its rows in order, each checked. `contents` is what the verifier knows of it."""
+    """One pass over a bundle: its rows in order, each checked. `contents` is what the verifier knows of it. Only at its
+    end it is certain that the rows are what was signed.
+    """
 
-    def __init__(self, source: BinaryIO, people: People) -> None:
-        self._source, self.people = source, people
+    def __init__(self, source: BinaryIO, signed: Signed, people: People) -> None:
+        self._source, self._end, self.people = source, (signed.last, signed.lines), people
         self.contents = Contents()
         self.manifest: dict[str, Any] = {}
         self._ids: dict[str, set[Any]] = {"request": set(), "receipt": set()}
 
     def rows(self) -> Iterator[Model]:
         """Raises `Bad` for the first line that cannot be taken in."""
-        for number, body, _ in verifier.chained(self._source):
+        for number, body, _ in verifier.chained(self._source, self._end):
             said = verifier.parsed(body, number)
             try:
                 self.contents.take(said, number)

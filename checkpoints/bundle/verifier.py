@@ -52,9 +52,9 @@ def verify(file: Any, public_key: Any) -> Verdict:
     try:
         with Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file) as opened:
             begin = opened.tell()
-            require_signed(opened, public_key)
+            signed = require_signed(opened, public_key)
             opened.seek(begin)
-            Contents().read(opened)
+            Contents().read(opened, signed)
     except Bad as bad:
         return Verdict(False, *bad.args)
     except Exception as error:
@@ -62,13 +62,16 @@ def verify(file: Any, public_key: Any) -> Verdict:
     return Verdict(True, 0, "")
 
 
-def chained(file: BinaryIO) -> Iterator[tuple[int, bytes, str]]:
-    """(number, body, hash) of each line, the chain followed. Raises `Bad`."""
+def chained(file: BinaryIO, signed: tuple[str, int] | None = None) -> Iterator[tuple[int, bytes, str]]:
+    """(number, body, hash) of each line, the chain followed up to the end that is `signed`. Raises `Bad`."""
     number, before = 0, BEGIN
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
-        if number == 1:
-            _require_format(line)
+        if signed and number >= signed[1] and (before, number) != signed:
+            raise Bad(number, "the file was replaced while it was read")
+        said = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', line[:LONGEST_SIGNATURE]) if number == 1 else None
+        if said and said[1].decode() != FORMAT:
+            raise Bad(1, f"format {said[1].decode()} is not known here; this verifier knows {FORMAT}")
         if not line.endswith(b"\n"):
             raise Bad(number, "truncated: the line has no end" if len(line) <= LONGEST_LINE else "the line is too long")
         if not (line.startswith(HEAD) and line[BODY - len(MIDDLE) : BODY] == MIDDLE and line.endswith(TAIL)):
@@ -79,17 +82,12 @@ def chained(file: BinaryIO) -> Iterator[tuple[int, bytes, str]]:
             raise Bad(number, "the line is not chained to the one before it")
         yield number, body, now
         before = now
-
-
-def _require_format(line: bytes) -> None:
-    """A bundle of another format is named before anything else is said of it."""
-    found = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', line[:LONGEST_SIGNATURE])
-    if found is not None and found[1].decode() != FORMAT:
-        raise Bad(1, f"format {found[1].decode()} is not known here; this verifier knows {FORMAT}")
+    if signed and number != signed[1]:
+        raise Bad(number + 1, "the file was replaced while it was read")
 
 
 def require_signed(file: BinaryIO, public_key: bytes) -> tuple[str, int]:
-    """The hash that is signed and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
+    """The hash that is signed, and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
     if not isinstance(public_key, bytes) or len(public_key) != 32:
         raise Bad(0, "the public key must be 32 bytes")
     last, found = BEGIN, (0, b"", BEGIN)
@@ -163,9 +161,9 @@ class Contents:
         self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
         self.requests, self.decided = set[str](), dict[int, bool]()
 
-    def read(self, file: BinaryIO) -> None:
-        """Raises `Bad` for the first line that does not fit."""
-        for number, body, _ in chained(file):
+    def read(self, file: BinaryIO, signed: tuple[str, int]) -> None:
+        """Raises `Bad` for the first line that does not fit, or is not of what was `signed`."""
+        for number, body, _ in chained(file, signed):
             found = parsed(body, number)
             try:
                 self.take(found, number)

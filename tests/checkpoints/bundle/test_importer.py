@@ -19,7 +19,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
 from tests.support import cast, small_graphs
 from tests.support import sealed_graphs as graphs
-from tests.support.bundles import forgotten, hashed_anew, lines_of, signed_run, written
+from tests.support.bundles import ReplacedFile, forgotten, hashed_anew, lines_of, signed_run, written
 from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
@@ -194,6 +194,21 @@ def test_what_is_bad_is_refused_by_name_and_changes_nothing(tmp_path: Path, peop
         assert contents() == before, what
     assert AuditLine.objects.filter(kind="refused_import").count() == len(bad)
     assert _loaded(data).imported
+
+
+@pytest.mark.parametrize("good", [1, 2, 3])
+def test_a_file_that_is_replaced_while_it_is_read_changes_nothing(
+    good: int, tmp_path: Path, people: cast.People
+) -> None:
+    """The importer looks for the key, then reads three times: the signature, what is there, and to write it."""
+    run = signed_run(tmp_path, people)
+    bodies, data = lines_of(_exported(run)), _foreign(run)
+    told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
+    forged = written(told, Ed25519PrivateKey.generate())
+    before = contents()
+    with pytest.raises(InvalidBundle):
+        bundle.load(ReplacedFile(*[data] * good, forged))
+    assert contents() == before
 
 
 @pytest.mark.parametrize("file", [None, 7, b"bytes", "\x00", "\ud800", {}, []])

@@ -19,7 +19,7 @@ from checkpoints.bundle import verifier
 from orchestrator.engine import END, START
 from tests.support import cast, small_graphs
 from tests.support.bundle_reader import first_bad_line
-from tests.support.bundles import lines_of, signed_run, written
+from tests.support.bundles import ReplacedFile, lines_of, signed_run, written
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes_raw()
@@ -160,6 +160,17 @@ def test_another_key_is_refused_at_the_signature(small: bytes) -> None:
     assert "another key" in verdict.reason
     claimed = small.replace(PUBLIC.hex().encode(), other.hex().encode())
     assert bundle.verify(io.BytesIO(claimed), other).bad_line == lines
+
+
+def test_a_file_that_is_replaced_behind_the_signature_is_not_what_was_signed(large: bytes) -> None:
+    bodies = lines_of(large)
+    other = Ed25519PrivateKey.generate()
+    told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
+    unsigned = written(told, other).replace(other.public_key().public_bytes_raw().hex().encode(), b"0" * 64)
+    for later in (written(told, other), unsigned, large + large.splitlines(keepends=True)[-1]):
+        verdict = bundle.verify(ReplacedFile(large, later), PUBLIC)
+        assert (verdict.ok, verdict.bad_line > 0) == (False, True), verdict
+    assert bundle.verify(ReplacedFile(large, large), PUBLIC).ok
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 31, "text", None, 7, PUBLIC.hex()])
