@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import bundle, timeline
@@ -86,6 +88,31 @@ def test_people_of_another_house_are_nobody_here_and_those_of_ones_own_are_thems
     _loaded(own)
     assert None not in set(Decision.objects.filter(run=run.id).values_list("by", flat=True))
     assert verify_run(run.id) == []
+
+
+def test_of_the_people_here_those_are_read_that_the_bundle_names(tmp_path: Path, people: cast.People) -> None:
+    run = signed_run(tmp_path, people)
+    own = _exported(run)
+    forgotten(run)
+    with CaptureQueriesContext(connection) as asked:
+        _loaded(own)
+    table = f'FROM "{User._meta.db_table}"'
+    [query] = [one["sql"] for one in asked.captured_queries if table in one["sql"]]
+    assert people.reviewer.get_username() in query
+    assert people.second_reviewer.get_username() not in query
+
+
+def test_the_run_that_a_bundle_departs_from_stays_until_it_is_taken_in(tmp_path: Path, people: cast.People) -> None:
+    run = signed_run(tmp_path, people)
+    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
+    fork = runs.fork(at.id, by=people.starter, start=False)
+    data = _foreign(fork)
+    with CaptureQueriesContext(connection) as asked:
+        assert _loaded(data).imported
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite locks no rows: it has one writer at a time")
+    locked = [one["sql"] for one in asked.captured_queries if "FOR UPDATE" in one["sql"]]
+    assert [str(run.id) in sql for sql in locked] == [True]
 
 
 def test_an_imported_run_can_be_exported_again(run: Run) -> None:
