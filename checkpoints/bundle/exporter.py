@@ -179,6 +179,7 @@ def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
         "exported_at": timezone.now().isoformat(),
         "removed": {name: _stretches(part) for name, part in parts.items()},
         "origins": _origins(run),
+        "erasures": [],
     }
 
 

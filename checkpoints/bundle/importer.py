@@ -175,6 +175,8 @@ class _Reading:
             exported_at = datetime.fromisoformat(said["exported_at"])
             if exported_at.tzinfo is None or str(UUID(said["run"])) != said["run"]:
                 raise ValueError("the manifest does not say when it was exported, or of which run")
+            if self.contents.erasures:
+                raise ValueError("values of the run were erased, so it can be verified and read, but not taken in")
         if kind not in verifier.ROWS:
             return None
         model = Run if kind == "run" else TABLES[kind].model

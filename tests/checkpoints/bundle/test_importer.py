@@ -207,6 +207,7 @@ def _bad(data: bytes) -> dict[str, bytes]:
         "another head": with_row("run", head=OTHER),
         "another input": with_row("run", input="{}"),
         "no payload": with_row("event", payload={"kept": "AAAA"}),
+        "erased": written([{**bodies[0], "erasures": [{"id": OTHER, "rows_hash": "aa"}]}, *bodies[1:]], KEY),
         "exported as it is": written([{**bodies[0], "as_is": True, "faults": ["x"]}, *bodies[1:]], KEY),
     }
 
