@@ -53,6 +53,8 @@ class Conf:
     default_payloads: str = "database"
     direct_statements: bool = True
     audit_head_file: str = ""
+    memory_days: float = 0.0
+    archive_folder: str = ""
     bundle_key: bytes = field(default=b"", repr=False)
     trusted_keys: Mapping[str, Any] = field(default_factory=dict)
 
@@ -63,8 +65,9 @@ class Conf:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must be at least 1")
-        if self.grace_seconds < 0:
-            raise ImproperlyConfigured("COUNTERSIGN['GRACE_SECONDS'] must not be negative")
+        for name in ("grace_seconds", "memory_days"):
+            if getattr(self, name) < 0:
+                raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must not be negative")
         if not re.fullmatch(r"[A-Za-z0-9-]*", self.client_address_header):
             raise ImproperlyConfigured("COUNTERSIGN['CLIENT_ADDRESS_HEADER'] must be the name of a header")
         for name, given in self.payloads.items():

@@ -25,6 +25,7 @@ from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.ops import Op
+from orchestrator.engine.pending_parts import pending_parts
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +56,11 @@ class Payload:
             "open": self.open,
         }
 
+    @property
+    def pending(self) -> str:
+        """What a run needs of its graph to go on from here, as its row keeps it."""
+        return pending_parts(self.frontier, self.open).to_text()
+
     @classmethod
     def of(cls, document: dict[str, Any]) -> "Payload":
         state = {"scratch": document["scratch"], "artifacts": document["artifacts"]}
@@ -64,7 +70,8 @@ class Payload:
 @frozen
 class NewCheckpoint:
     """A checkpoint before it is written. `nodes` and `changed` are what lists show of it; `ops` is what became of the
-    channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows.
+    channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows. `whole`: its change sets the
+    whole document, for channels came or went.
     """
 
     source: str
@@ -76,6 +83,7 @@ class NewCheckpoint:
     committed: bool = True
     took_ms: int = 0
     snapshot: str | int = "bytes"
+    whole: bool = False
 
 
 @frozen
@@ -152,6 +160,8 @@ def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -
     """The change of the row after `head`: what changed since the kept row before it; or the whole document where that
     is smaller, or most of it was set anew. Where snapshots are counted, a step after a kept row never is the whole.
     """
+    if checkpoint.whole:
+        return full_delta(checkpoint, protection)
     sizes = _sizes_after(head, checkpoint)
     size = _size(checkpoint.payload, sizes)
     may_be_whole = bool(head.loose) or checkpoint.snapshot == "bytes"
@@ -259,6 +269,27 @@ def _seal_with_payloads(
     _put_payload(row, "change", codec.pack(change.data), header)
     if whole:
         _put_payload(row, "snapshot", codec.pack(whole), header)
+
+
+def anchor_anew(header: RunHeader, row: Checkpoint, whole: bytes) -> list[str]:
+    """Give a row that verified the snapshot of its own state, `whole` in canonical bytes, so that a load begins with
+    it. Gives the names of the fields that changed. Raises `SaveFailed`.
+    """
+    row.snapshot_hash, row.anchor = header.protection.digest(whole), row.seq
+    names = reseal_anchor(header, row)
+    _put_payload(row, "snapshot", codec.pack(whole), replace(header, backend=row.backend))
+    return [*names, "snapshot_hash", "snapshot", "stored_size"]
+
+
+def reseal_anchor(header: RunHeader, row: Checkpoint) -> list[str]:
+    """Let the seals of a row hold with its anchor and snapshot; gives the fields that changed with them. Only a seal of
+    the first format covers the anchor.
+    """
+    if len(bytes(row.seal or b"")) == sealed_rows.MAC_BYTES:
+        return ["anchor", *sealed_rows.seal_again(row, header.protection)]
+    if row.snapshot_hash:
+        sealed_rows.seal_apart(row)
+    return ["anchor", "snapshot_seal"]
 
 
 def content_hash(row: Checkpoint, parent_hash: str, protection: Protection) -> str:

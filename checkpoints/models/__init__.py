@@ -5,8 +5,10 @@ from checkpoints.models.bundle_import import BundleImport
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
+from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
+from checkpoints.models.retention_policy import RetentionPolicy
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
 from checkpoints.models.run_line import RunLine
@@ -15,6 +17,7 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "BundleImport", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord",
-    "MemoryTrace", "PendingWrite", "Run", "RunEvent", "RunLine", "TaskResult", "Upload", "Worker",
+    "AuditLine", "BundleImport", "Checkpoint", "GraphVersion", "Job", "LateResult", "LegalHold", "MemoryLanding",
+    "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent", "RunLine", "TaskResult",
+    "Upload", "Worker",
 ]  # fmt: skip

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, prepare_requests
+from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
 from checkpoints.conf import conf
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task, canonical
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
-from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.engine.held_patch import PATCH, hold_patch
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
-from orchestrator.engine.requests import is_applied_as_one, reads_proposal
+from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import memory as execution_memory
 from orchestrator.runs.departure import Departure, HeldTask, State, guards_at
 from orchestrator.runs.travel_plan import Change
@@ -56,7 +56,7 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
     guarded = guards_at(point, names) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
-    gates, number = list(dict.fromkeys(guarded.values())), _next_number(point.frontier)
+    gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
     patched = {gate for name, gate in guarded.items() if name in of_person}
     reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
@@ -78,7 +78,7 @@ def _without_guarded(point: Departure, state: State) -> State:
 def _reading(point: Departure) -> str:
     if point.run.imported:
         return "This value came in with an imported run"
-    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was signed"
+    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was written"
 
 
 def _whole(point: Departure) -> State:
@@ -87,7 +87,7 @@ def _whole(point: Departure) -> State:
     """
     graph, fresh = point.graph, point.graph.fresh_state()
     state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
-    if graph.fingerprint == point.checkpoint.fingerprint:
+    if not point.retyped:
         return state
     for part, values in state.items():
         for name, value in values.items():
@@ -96,11 +96,6 @@ def _whole(point: Departure) -> State:
             if not (value is None and graph.channels[name].lax_none):
                 values[name] = graph.channels[name].stage(value, limit=conf().max_value_bytes)
     return state
-
-
-def _next_number(frontier: Frontier) -> int:
-    """Patches are numbered; one that waits at the point already keeps its number."""
-    return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
 
 
 def _checked(point: Departure, before: State, patch: Patch) -> State:
@@ -200,12 +195,7 @@ def stage_requests(
 def _reached(point: Departure, one: HeldTask) -> ReachedGate:
     gate: Gate = point.graph.nodes[one.guard].gate or Gate()
     if one.task.node == PATCH:
-        channels = [write.channel for write in one.writes]
-        # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-        gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
-        # A fact that reads what the patch sets would tell the old value once somebody edits it.
-        gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
-        return ReachedGate(gate, one.why, all_or_nothing=True)
+        return patch_gate(gate, [write.channel for write in one.writes], one.why)
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]
     whole = whole or is_applied_as_one(point.graph, one.task.node, channels)

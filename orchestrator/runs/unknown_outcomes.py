@@ -5,6 +5,7 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.gates import guarded_channels
+from checkpoints import audit_log, versions
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db.clock import db_now
@@ -53,6 +54,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     actor = by.get_username() if by else ""
     facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
     line = NewEvent("task_settled", facts, node=row.node, task=row.task, actor=actor)
+    audit_log.record_act("settled", run, actor=by, seq=run.event_seq + 1, task=row.task, happened=happened)
     left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
     if left or run.status != Status.UNKNOWN:
         locked_run.append_locked(run, [line], at=timezone.now())
@@ -84,7 +86,7 @@ def _not_unknown(run: Run, task: Task) -> CountersignError:
 
 
 def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
-    compiled = registry.by_fingerprint(run.fingerprint)
+    compiled = versions.graph_for(run) or registry.by_fingerprint(run.fingerprint)
     given = output_of(compiled, row.node, output, limit=conf().max_value_bytes)
     gates = guarded_channels.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
     if len(gates) > 1:

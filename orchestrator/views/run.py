@@ -29,7 +29,7 @@ from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import REFUSALS, UNREADABLE
 from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.views import run_details, run_lineage, run_lines, run_paths, run_timeline
+from orchestrator.views import run_details, run_gaps, run_lineage, run_lines, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
@@ -92,6 +92,7 @@ def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
     newest = rows[0]
     number = read_number(wanted)
     if number is not None and number < rows[-1].seq:
+        number = run_gaps.nearest_kept(run, number) or 0
         rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=number + WINDOW // 2)
     return rows, newest
 
@@ -99,16 +100,18 @@ def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
 def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
     if not wanted:
         return rows[0]
-    found = next((row for row in rows if row.seq == read_number(wanted)), None)
-    if found is None:
+    number = read_number(wanted)
+    # One that was cleaned up is answered with the next one that was kept, and the page says so.
+    found = [row for row in rows if number is not None and row.seq >= number]
+    if not found:
         raise Http404(f"the run has no checkpoint {wanted[:20]}")
-    return found
+    return found[-1]
 
 
 def _context(
     request: HttpRequest, run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str
 ) -> Facts:
-    compiled = registry.find_graph(run.fingerprint)
+    compiled, drawn = registry.find_graph(run.fingerprint), registry.find_graph(at.fingerprint)
     at = timeline.get_checkpoint(at.id)
     snapshot, refused = _snapshot(at)
     past, way = at.seq != newest.seq, run_lines.way_of(run)
@@ -120,7 +123,7 @@ def _context(
         "tab": tab,
         "now_url": url(run, at=None, tab=tab),
         "todo": _todo(compiled, run, snapshot) if snapshot and not past else [],
-        "picture": _picture(compiled, run, at, snapshot, past=past) if snapshot and compiled else None,
+        "picture": _picture(drawn, run, at, snapshot, past=past) if snapshot and drawn else None,
         "refused": refused,
         "fault": (fault := fault_of(at, protection_of(run))),
         "broken": bool(refused or fault),
@@ -157,15 +160,23 @@ def _timeline(
     """The tapes, the list, and the steps between them."""
     every = run_timeline.timeline_columns(run, rows, at, newest=newest.seq, tab=tab)
     columns, left = run_lines.split_columns(every, rows[::-1], way)
-    earlier = rows[-1].seq
+    earlier = run_gaps.kept_before(run, rows[-1].seq)
     found = columns + [column for tape in left for column in tape.columns]
     return {
         "columns": columns,
         "left": left,
         "newest_first": sorted(found, key=lambda column: -column.seq),
         "total": newest.seq + 1,
-        "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
-        "steps": run_timeline.timeline_steps(run, at.seq, newest.seq, tab, [column.seq for column in columns]),
+        "earlier": "" if earlier is None else url(run, at=earlier, tab=tab),
+        "gaps": run_gaps.gaps_in(run, rows, earlier, tab=tab),
+        "steps": run_timeline.timeline_steps(
+            run,
+            at.seq,
+            newest.seq,
+            tab,
+            [column.seq for column in columns],
+            run_gaps.kept_behind(rows, at.seq, earlier),
+        ),
     }
 
 

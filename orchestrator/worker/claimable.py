@@ -2,6 +2,7 @@
 
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
+from checkpoints.versions import live_fingerprints
 from orchestrator.discovery import missing_secrets, newest_versions
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
@@ -15,13 +16,15 @@ def fingerprints() -> list[str]:
 def claimable() -> Claimable:
     """Runs of the registered versions, and all runs of a graph whose newest version anywhere is registered here.
 
-    During a rolling deployment an old process thereby leaves new runs alone, and a new one may judge old runs. Where
-    secrets of any version of a graph are not here, its runs are left to a worker that has them.
+    During a rolling deployment an old process thereby leaves new runs alone, and a new one judges an old run once no
+    live worker has its version any more. Runs of a registered version whose secrets are not here are left to a worker
+    that has them.
     """
     ours = frozenset(fingerprints())
-    names = {compiled.name for compiled in registry.all()} - {compiled.name for compiled, _ in without_secrets()}
-    newest = newest_versions(names)
-    return Claimable(ours, frozenset(name for name, fingerprint in newest.items() if fingerprint in ours))
+    newest = newest_versions({compiled.name for compiled in registry.all()})
+    judged = frozenset(name for name, fingerprint in newest.items() if fingerprint in ours)
+    lacking = {compiled.fingerprint for compiled, _ in without_secrets()}
+    return Claimable(ours, judged, frozenset((live_fingerprints() - ours) | lacking))
 
 
 def without_secrets() -> list[tuple[Compiled, list[str]]]:

@@ -19,7 +19,7 @@ from orchestrator.engine.errors import REFUSALS
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-@single_fields()
+@single_fields()  # type: ignore[arg-type]  # it answers with a file
 def export_page(request: HttpRequest, ref: str) -> HttpResponseBase:
     """A form; posted, it gives the bundle of a run, as a file. Where the run does not verify the page says so, and
     offers it as it is.
