@@ -191,6 +191,9 @@ def _of_nodes(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
             yield Difference(BREAKING, f"node `{name}`", "was removed, and the run was about to go on there")
         else:
             yield Difference(WARNING if ahead.began(name) else HARMLESS, f"node `{name}`", "was removed")
+        if (node["gate"] or node["approve"]) and ahead.began(name) and not (name in after and ahead.begins(name)):
+            how = "is not on the way any more" if name in after else "was removed with its node"
+            yield Difference(BREAKING, f"gate of node `{name}`", f"{how}, and the run was to be asked there")
     yield from (Difference(WARNING, f"node `{name}`", "is new") for name in after if name not in before)
 
 

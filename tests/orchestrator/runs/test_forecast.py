@@ -69,7 +69,8 @@ def test_runs_at_different_places_fare_differently_and_examples_name_them(people
     told = {group.judgement.verdict: (group.examples, group.judgement.said("breaking")) for group in forecast_runs()}
     on_its_way = "edge `START>fetch`: was removed, and the run was on its way along it"
     gone = "node `fetch`: was removed, and the run was about to go on there"
-    assert told[STUCK] == ([str(begun.id)], [gone, on_its_way])
+    unasked = "gate of node `propose`: is not on the way any more, and the run was to be asked there"
+    assert told[STUCK] == ([str(begun.id)], [gone, unasked, on_its_way])
     assert told[WARNED] == ([str(asked.id)], [])
 
 
