@@ -79,7 +79,8 @@ class _Ahead:
         ends = {edge: _ends(edge) for edge in (*self.old["edges"], *self.new["edges"])}
         at = self.at or Pending()
         self._gone = {edge: _ends(edge)[1] for edge in at.edges}
-        starts = {*self._gone.values(), *({*at.nodes} - {*at.asked})}
+        # Of several items of a node some may be asked while others have yet to begin.
+        starts = {*self._gone.values(), *at.nodes}
         self._then = _reached([ends[edge] for edge in self.new["edges"]], starts, at.asked)
         self._before = _reached([ends[edge] for edge in self.old["edges"]], starts, at.asked)
 
