@@ -51,7 +51,7 @@ class Place:
     pending: str
 
     @property
-    def at(self) -> Pending:
+    def at(self) -> Pending | None:
         return Pending.from_text(self.pending)
 
 
@@ -84,7 +84,7 @@ def forecast_runs() -> list[Group]:
     """What becomes of every run that has not ended when workers have this process's graphs and no others, by graph.
 
     A statement for the runs, one for the versions, at most two a graph; one more for each place where a migration
-    changes channels while people are asked.
+    changes channels.
     """
     places: dict[Place, tuple[int, str]] = {}
     for *place, number, example in _rows():
@@ -144,7 +144,7 @@ def _judged(
     old, migrations = versions.structure_of(place.fingerprint), registry.migrations(place.graph)
     found = judge(old, place.version, target.compiled, place.at, migrations=migrations)
     holding: dict[frozenset[str], list[str]] = {}
-    if found.verdict == MIGRATED and found.said(BREAKING) and place.at.asked:
+    if found.verdict == MIGRATED and found.said(BREAKING):
         holding = _holding(place, found)
     for channels, runs in holding.items():
         other = judge(old, place.version, target.compiled, place.at, migrations=migrations, held=channels)
