@@ -3,7 +3,7 @@
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
 from checkpoints.versions import live_fingerprints
-from orchestrator.discovery import missing_secrets, newest_versions
+from orchestrator.discovery import later_versions, missing_secrets, newest_versions
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 
@@ -22,8 +22,9 @@ def claimable() -> Claimable:
     """
     ours = frozenset(fingerprints())
     names = {compiled.name for compiled in registry.all()} - {compiled.name for compiled, _ in without_secrets()}
-    judged = frozenset(name for name, fingerprint in newest_versions(names).items() if fingerprint in ours)
-    return Claimable(ours, judged, frozenset(live_fingerprints() - ours))
+    judged = {name: fingerprint for name, fingerprint in newest_versions(names).items() if fingerprint in ours}
+    left = live_fingerprints() | later_versions(judged)
+    return Claimable(ours, frozenset(judged), frozenset(left - ours))
 
 
 def without_secrets() -> list[tuple[Compiled, list[str]]]:
