@@ -13,10 +13,17 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import append_only
+        from approvals import append_only, retention_needs
         from approvals import verification as approvals_verification
-        from checkpoints import verification
+        from approvals.models import ApprovalRequest, Decision, Receipt
+        from checkpoints import bundle, verification
+        from checkpoints.retention import kept_points
 
+        for kind, model in (("request", ApprovalRequest), ("receipt", Receipt), ("decision", Decision)):
+            bundle.add_table(bundle.BundledTable(kind, model, size=20))
         verification.EXAMINERS.append(approvals_verification.approvals)
+        kept_points.POINTS["prepared_from"] = retention_needs.points_of_calls
+        kept_points.REFERENCES.append(retention_needs.requests_of)
+        kept_points.REFERENCES.append(retention_needs.decisions_of)
         post_migrate.connect(append_only.install_triggers, sender=self)
         checks.register(append_only.check_triggers, checks.Tags.database)

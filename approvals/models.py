@@ -75,6 +75,11 @@ class ApprovalRequest(OfTask, Sealed):
         indexes = [
             models.Index(fields=["run", "status"], name="request_by_run"),
             models.Index(fields=["deadline", "opened_at"], name="request_open", condition=models.Q(status="open")),
+            models.Index(
+                fields=["prepared_from"],
+                name="request_by_point",
+                condition=models.Q(prepared_from__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -145,6 +145,8 @@ def closed(request: ApprovalRequest) -> str:
     """Why nobody can sign this request now; empty while it is open. Reads `request.run`."""
     if request.status != RequestStatus.OPEN:
         return "Nothing is left to decide in this request."
+    if request.run.imported:
+        return "The run was imported, so nothing can be decided in it."
     if request.run.status in CLOSED_TO_DECISIONS:
         return f"The run is {request.run.status}, so nothing can be decided in it."
     return ""

@@ -17,6 +17,7 @@ from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
 from checkpoints.models.fields import Sealed
+from checkpoints.policy_admin import can_be_held  # registers policies, holds and pins
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
@@ -59,7 +60,7 @@ class ReadOnlyRows(Base):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Not by payloads and seals: bytes are compared with no text; nor by numbers that no column can hold."""
-        comparable = lookup.partition("__")[0] not in _binary(self.model) and _can_be_held(str(value))
+        comparable = lookup.partition("__")[0] not in _binary(self.model) and can_be_held(str(value))
         return comparable and super().lookup_allowed(lookup, value, request)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -67,17 +68,6 @@ class ReadOnlyRows(Base):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.shown
-
-
-def _can_be_held(value: str) -> bool:
-    """Whether a database can compare a number, or each of several with commas between. Text is for Django to judge."""
-    for part in value.split(","):
-        try:
-            if abs(int(part)) >= 2**63:
-                return False
-        except ValueError:
-            continue
-    return True
 
 
 def _binary(model: type[Model]) -> list[str]:
@@ -181,6 +171,15 @@ class RunLineAdmin(ReadOnlyRows):
     list_filter = ("travel",)
     list_select_related = ("by",)
     search_fields = ("=run__key",)
+
+
+@admin.register(models.BundleImport)
+class BundleImportAdmin(ReadOnlyRows):
+    """Where imported runs come from."""
+
+    list_display = ("run_id", "origin_key", "signer_name", "exported_at", "by", "at")
+    list_select_related = ("by",)
+    search_fields = ("=run__key", "=origin_key")
 
 
 @admin.register(models.MemoryTrace)

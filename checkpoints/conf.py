@@ -53,6 +53,10 @@ class Conf:
     default_payloads: str = "database"
     direct_statements: bool = True
     audit_head_file: str = ""
+    memory_days: float = 0.0
+    archive_folder: str = ""
+    bundle_key: bytes = field(default=b"", repr=False)
+    trusted_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in _ABOVE_NOTHING:
@@ -61,8 +65,9 @@ class Conf:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must be at least 1")
-        if self.grace_seconds < 0:
-            raise ImproperlyConfigured("COUNTERSIGN['GRACE_SECONDS'] must not be negative")
+        for name in ("grace_seconds", "memory_days"):
+            if getattr(self, name) < 0:
+                raise ImproperlyConfigured(f"COUNTERSIGN[{name.upper()!r}] must not be negative")
         if not re.fullmatch(r"[A-Za-z0-9-]*", self.client_address_header):
             raise ImproperlyConfigured("COUNTERSIGN['CLIENT_ADDRESS_HEADER'] must be the name of a header")
         for name, given in self.payloads.items():
@@ -104,6 +109,27 @@ def keyring() -> Keyring:
     return _keyring(conf(), secrets)
 
 
+def bundle_seed() -> bytes:
+    """The 32 bytes of the Ed25519 key that signs bundles and receipts; without one in the settings, made from the
+    secret key. Raises `ImproperlyConfigured`.
+    """
+    given = conf().bundle_key
+    if not given:
+        return derived(str(settings.SECRET_KEY).encode(), "countersign bundle")
+    return _key_bytes("COUNTERSIGN['BUNDLE_KEY']", _from_hex(given))
+
+
+def trusted_keys() -> dict[str, bytes]:
+    """Public keys of other installations by name. Raises `ImproperlyConfigured` naming one that cannot be a key."""
+    return {name: _key("TRUSTED_KEYS", name, _from_hex(key)) for name, key in conf().trusted_keys.items()}
+
+
+def _from_hex(key: Any) -> Any:
+    """Keys that people hand to each other are often hexadecimal; in base64 such a text would be longer than a key."""
+    given = isinstance(key, str) and re.fullmatch(r"[0-9a-fA-F]{64}", key)
+    return bytes.fromhex(key) if given else key
+
+
 @receiver(setting_changed)
 def _read_anew(**_: Any) -> None:
     conf.cache_clear()
@@ -123,10 +149,15 @@ def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:
 
 
 def _key(setting: str, name: Any, key: Any) -> bytes:
-    """A key of 32 bytes: as bytes, or as text in base64."""
+    """The key of that id."""
     where = f"COUNTERSIGN[{setting!r}][{name!r}]"
     if not isinstance(name, str) or not 1 <= len(name) <= 40 or not name.isascii():
         raise ImproperlyConfigured(f"{where}: the id of a key is 1 to 40 ASCII characters")
+    return _key_bytes(where, key)
+
+
+def _key_bytes(where: str, key: Any) -> bytes:
+    """32 bytes, as they are or as text in base64."""
     if isinstance(key, str):
         try:
             key = base64.b64decode(key, validate=True)
@@ -164,8 +195,10 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         return value
     if wanted is bool and isinstance(value, bool):
         return value
+    if wanted is bytes and (value is None or isinstance(value, bytes | str)):
+        return value or b""
     if wanted is str and (value is None or isinstance(value, str)):
         return value or ""
-    if wanted not in (float, int, bool, str) and isinstance(value, Mapping):
+    if wanted not in (float, int, bool, str, bytes) and isinstance(value, Mapping):
         return value
     raise ImproperlyConfigured(f"COUNTERSIGN[{name!r}] has a wrong type: {type(value).__name__}")

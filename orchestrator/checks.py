@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from checkpoints import payloads
-from checkpoints.conf import conf, keyring
+from checkpoints.conf import bundle_seed, conf, keyring, trusted_keys
 from orchestrator.engine import registry
 from orchestrator.worker import configuration
 
@@ -27,6 +27,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
     try:
         doorbell = conf().doorbell
         keyring()
+        bundle_seed(), trusted_keys()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="orchestrator.E001")]
     try:

@@ -13,11 +13,12 @@ from django.contrib.contenttypes.management import create_contenttypes
 from django.db.models import Q
 
 _ROWS = (
-    "checkpoints.view_auditline", "checkpoints.view_checkpoint", "checkpoints.view_graphversion",
-    "checkpoints.view_lateresult", "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord",
-    "checkpoints.view_memorytrace", "checkpoints.view_pendingwrite", "checkpoints.view_runevent",
-    "checkpoints.view_runline", "checkpoints.view_taskresult", "checkpoints.view_upload", "checkpoints.view_worker",
-    "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
+    "checkpoints.view_auditline", "checkpoints.view_bundleimport", "checkpoints.view_checkpoint",
+    "checkpoints.view_graphversion", "checkpoints.view_lateresult", "checkpoints.view_legalhold",
+    "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord", "checkpoints.view_memorytrace",
+    "checkpoints.view_pendingwrite", "checkpoints.view_pin", "checkpoints.view_retentionpolicy",
+    "checkpoints.view_runevent", "checkpoints.view_runline", "checkpoints.view_taskresult", "checkpoints.view_upload",
+    "checkpoints.view_worker", "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
 )  # fmt: skip
 _MOVING = ("checkpoints.view_run", "checkpoints.start_run", "checkpoints.steer_run", "checkpoints.settle_task")
 
@@ -46,7 +47,14 @@ def make_roles(*, using: str = "default", **_: Any) -> None:
         create_permissions(apps.get_app_config(label), using=using, verbosity=0)
     for name, granted in ROLES.items():
         group, _made = Group.objects.using(using).get_or_create(name=name)
-        group.permissions.add(*_permissions(granted, using))
+        _grant(group, _permissions(granted, using), using)
+
+
+def _grant(group: Group, permissions: list[Permission], using: str) -> None:
+    """Past the signals, which write to a table that another migration may not have made yet."""
+    through = Group.permissions.through
+    rows = [through(group_id=group.pk, permission_id=permission.pk) for permission in permissions]
+    through._default_manager.using(using).bulk_create(rows, ignore_conflicts=True)
 
 
 def _permissions(names: tuple[str, ...], using: str) -> list[Permission]:

@@ -57,6 +57,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "orchestrator.middleware.Outages",
     "orchestrator.middleware.AdminForms",
+    "orchestrator.middleware.Acting",
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -210,6 +211,10 @@ COUNTERSIGN = {
         DEFAULT_PAYLOADS=environment.text,
         DIRECT_STATEMENTS=environment.flag,
         AUDIT_HEAD_FILE=environment.text,
+        MEMORY_DAYS=environment.number,
+        ARCHIVE_FOLDER=environment.text,
+        BUNDLE_KEY=environment.text,
+        TRUSTED_KEYS=environment.strings,
     ),
 }
 

@@ -4,6 +4,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from orchestrator.views import cancel, graphs, home, run, runs, settle, start, workers
+from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
 
@@ -15,11 +16,13 @@ urlpatterns = [
     path("runs/", runs.runs_page, name="runs"),
     path("runs/-/rows/", runs.runs_rows, name="run_rows"),
     path("runs/-/news/", runs.runs_news, name="run_news"),
+    path("runs/-/import/", bundles.import_page, name="import"),
     path("runs/<str:ref>/", run.run_page, name="run"),
+    path("runs/<str:ref>/export/", bundles.export_page, name="export"),
     path("runs/<str:ref>/resume/", run.resume_page, name="resume"),
     path("runs/<str:ref>/cancel/", cancel.cancel_page, name="cancel"),
     path("runs/<str:ref>/settle/", settle.settle_page, name="settle"),
-    path("checkpoints/<uuid:checkpoint>/go-on/", go_on_page, name="go_on"),
+    path("checkpoints/<str:checkpoint>/go-on/", go_on_page, name="go_on"),
     path("compare/", compare_page, name="compare"),
     path("graphs/", graphs.catalogue, name="graphs"),
     path("graphs/<str:name>/", graphs.graph_page, name="graph"),

@@ -6,6 +6,8 @@ Views are plain; authentication, problems and idempotency come from whoever moun
 from typing import Any
 from uuid import UUID
 
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +16,7 @@ from rest_framework.views import APIView
 from approvals import inbox, permissions, reviews
 from approvals.api.base import page_schema, paginate, person, read_body
 from approvals.api.serializers import DecisionLine, DecisionsBody, ReceiptOut, RequestLine, RequestOut, RequestsQuery
+from approvals.exported_receipt import export_receipt
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UnknownThing
@@ -83,3 +86,15 @@ class RunDecisions(APIView):
         found = permissions.visible_run(person(request), run)
         rows = Decision.objects.filter(run=found.id)
         return paginate(request, rows, DecisionLine, by=("event_seq", "id"), protection=protection_of(found))
+
+
+class DecisionReceipt(APIView):
+    """One decision as a small signed file, a DSSE envelope: for who signed it, and for auditors who see the run."""
+
+    scopes = {"GET": "export", "HEAD": "export"}
+
+    @extend_schema(responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, decision: UUID) -> HttpResponse:
+        file = export_receipt(decision, by=person(request))
+        named = {"Content-Disposition": f'attachment; filename="receipt-{decision}.json"'}
+        return HttpResponse(file, content_type="application/json", headers=named)

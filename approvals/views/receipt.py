@@ -14,7 +14,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
-from approvals.models import ApprovalRequest, Receipt, RequestStatus
+from approvals.exported_receipt import export_receipt
+from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.views import comparison
 from approvals.views.inbox import names_of
 from approvals.views.page import render
@@ -24,7 +25,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from orchestrator.engine.errors import UNREADABLE
+from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
 CAME_BACK = {
@@ -56,6 +57,7 @@ class Line:
     differs: bool = False
     unread: str = ""
     beside: tuple[()] = ()
+    decision: UUID | None = None
 
     @property
     def anchor(self) -> str:
@@ -75,6 +77,9 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     if receipt.by_id != request.user.pk and not (seen and permissions.may(request.user, "view_audit")):
         raise Http404("there is no such receipt")
     lines = _lines(receipt) if seen else _verdicts(receipt)
+    decided = dict(Decision.objects.filter(receipt=receipt).values_list("write", "id"))
+    for line in lines:
+        line.decision = decided.get(UUID(line.write))
     came_back = [line for line in lines if line.result == "came_back"]
     still_open = seen and ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
@@ -89,6 +94,20 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "next": inbox.waiting_for(request.user).exclude(run=receipt.run).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
+
+
+@login_required
+@require_safe
+def receipt_file(request: HttpRequest, decision: UUID) -> HttpResponse:
+    """One decision as a signed file. For whom, `export_receipt` says; everybody else gets 404."""
+    try:
+        file = export_receipt(decision, by=request.user)
+    except UnknownThing as error:
+        raise Http404(error.message) from error
+    except UNREADABLE as error:
+        return HttpResponse(f"{error.message}\n", status=409, content_type="text/plain; charset=utf-8")
+    named = {"Content-Disposition": f'attachment; filename="receipt-{decision}.json"'}
+    return HttpResponse(file, content_type="application/json", headers=named)
 
 
 def _title(lines: Iterable[Line]) -> str:

@@ -42,6 +42,18 @@ def checked_moment(value: Any, path: str) -> datetime:
     return value
 
 
+def checked_actor(value: Any, path: str) -> Any:
+    """A user who is stored, or None, the system. Raises `InvalidValue`."""
+    return value if value is None else checked_person(value, path)
+
+
+def checked_yes_or_no(value: Any, path: str) -> bool:
+    """True or False. Raises `InvalidValue`."""
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{path} is either true or false", path=path)
+    return value
+
+
 def checked_person(value: Any, path: str) -> Any:
     """A user who is stored. Raises `InvalidValue` for nobody, and for whoever is not signed in."""
     if getattr(value, "pk", None) is None or not getattr(value, "is_authenticated", False):

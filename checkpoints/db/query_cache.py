@@ -28,6 +28,18 @@ def select(model: type[Row], query: Query, *values: UUID | int | str) -> list[Ro
     return fetch_rows(model, names, *compiled(query, *values))
 
 
+def select_values(query: Query, *values: UUID | int | str) -> list[tuple[Any, ...]]:
+    """What `query(*values)`, a query for some columns, finds, as the database gives it; for numbers and texts."""
+    try:
+        text, params = compiled(query, *values)
+    except EmptyResultSet:
+        return []
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(text, params)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found
+
+
 def exists(query: Query, *values: UUID | int | str) -> bool:
     """Whether `query(*values)` has a row."""
     try:

@@ -271,6 +271,27 @@ def _seal_with_payloads(
         _put_payload(row, "snapshot", codec.pack(whole), header)
 
 
+def anchor_anew(header: RunHeader, row: Checkpoint, whole: bytes) -> list[str]:
+    """Give a row that verified the snapshot of its own state, `whole` in canonical bytes, so that a load begins with
+    it. Gives the names of the fields that changed. Raises `SaveFailed`.
+    """
+    row.snapshot_hash, row.anchor = header.protection.digest(whole), row.seq
+    names = reseal_anchor(header, row)
+    _put_payload(row, "snapshot", codec.pack(whole), replace(header, backend=row.backend))
+    return [*names, "snapshot_hash", "snapshot", "stored_size"]
+
+
+def reseal_anchor(header: RunHeader, row: Checkpoint) -> list[str]:
+    """Let the seals of a row hold with its anchor and snapshot; gives the fields that changed with them. Only a seal of
+    the first format covers the anchor.
+    """
+    if len(bytes(row.seal or b"")) == sealed_rows.MAC_BYTES:
+        return ["anchor", *sealed_rows.seal_again(row, header.protection)]
+    if row.snapshot_hash:
+        sealed_rows.seal_apart(row)
+    return ["anchor", "snapshot_seal"]
+
+
 def content_hash(row: Checkpoint, parent_hash: str, protection: Protection) -> str:
     """The hash of a row's header and its change, chained to the parent's."""
     return protection.framed_hash(

@@ -86,8 +86,9 @@ def create_departed_run(
 
 def begin_line(
     run: Run, new: NewLine, *, status: str, before: Sequence[NewEvent], events: Sequence[NewEvent], inside: Inside
-) -> None:
+) -> int:
     """Begin the next line of a locked run that nobody has in hand. Its log says `before`, that it begins, and `events`.
+    Gives the number of the line of the log that says that it begins.
 
     The epoch rises, so a worker that was frozen past its lease finds it gone. Raises `SaveFailed`, and `TamperedRow` or
     `WrongKey` where its head does not verify.
@@ -110,6 +111,7 @@ def begin_line(
     _take_head(run, row, end, status=status, pending=new.checkpoint.payload.pending)
     inside()
     notify.notify_workers()
+    return lines[len(kept)].seq
 
 
 def _first_row(

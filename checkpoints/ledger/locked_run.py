@@ -26,15 +26,18 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError, UnknownThing, WrongStatus
 
 
-def lock_run(run_id: UUID) -> Run:
+def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
     """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
     lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
-    would cover that up; `OperationalError` where somebody else keeps it locked.
+    would cover that up; `WrongStatus` for an imported run, unless that is wanted too; `OperationalError` where
+    somebody else keeps it locked.
     """
     run = within_limits(Run.objects.select_for_update().filter(id=run_id)).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
     run_row.verify_run_row(run)
+    if run.imported and not also_imported:
+        raise WrongStatus(f"run {run.key} was imported, so it can only be read and forked", status=run.status)
     return run
 
 
@@ -86,11 +89,13 @@ def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -
     notify.notify_workers()
 
 
-def mark_tampered(run_id: UUID, error: CountersignError) -> None:
-    """`stop_as_tampered` without a lease. A leased run is left to its holder, and one that ended stays ended."""
+def mark_tampered(run_id: UUID, error: CountersignError, *, ended: bool = False) -> None:
+    """`stop_as_tampered` without a lease. A leased run is left to its holder. One that ended stays ended, unless runs
+    that `ended` are meant too.
+    """
     run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
     if run is not None:
         details = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
         why = error_columns(run_id, details, protection_of(run))
-        found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *ENDS])
+        found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *(() if ended else ENDS)])
         found.update(status=Status.TAMPERED, due_at=None, **why)

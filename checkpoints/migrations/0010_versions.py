@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0007_writes_beside_other_texts'),
+        ('checkpoints', '0012_runs_from_bundles'),
     ]
 
     operations = [

@@ -1,11 +1,14 @@
 """The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
 
 from checkpoints.models.audit_line import AuditLine
+from checkpoints.models.bundle_import import BundleImport
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
+from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
+from checkpoints.models.retention_policy import RetentionPolicy
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
 from checkpoints.models.run_line import RunLine
@@ -14,6 +17,7 @@ from checkpoints.models.upload import Upload
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "Checkpoint", "GraphVersion", "Job", "LateResult", "MemoryLanding", "MemoryRecord", "MemoryTrace",
-    "PendingWrite", "Run", "RunEvent", "RunLine", "TaskResult", "Upload", "Worker",
+    "AuditLine", "BundleImport", "Checkpoint", "GraphVersion", "Job", "LateResult", "LegalHold", "MemoryLanding",
+    "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent", "RunLine", "TaskResult",
+    "Upload", "Worker",
 ]  # fmt: skip

@@ -84,6 +84,8 @@ class Checkpoint(Sealed):
     class Meta:
         ordering = ["run_id", "-seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="checkpoint_run_seq")]
+        # Which points were forked: the rows of other runs that follow them, few beside all others.
+        indexes = [models.Index(fields=["parent"], name="checkpoint_forked_from", condition=models.Q(source="fork"))]
 
     def __str__(self) -> str:
         return f"{self.run_id}:at-{self.seq}"

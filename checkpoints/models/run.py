@@ -49,6 +49,9 @@ class Run(Sealed):
     event_hash = hash_field()
     decisions = models.IntegerField(default=0)
     durable = models.BooleanField(default=True)
+    imported = models.BooleanField(
+        default=False, help_text="It came in as a bundle: read-only, to be looked at and forked."
+    )
 
     epoch = models.BigIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)

@@ -5,7 +5,7 @@ Every statement of a holder names the epoch, so whoever lost the lease changes n
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,8 @@ from orchestrator.engine.errors import StaleLease
 
 LONGEST = 100 * 366 * 86_400
 """Seconds."""
+PAUSED = datetime(9000, 1, 1, tzinfo=UTC)
+"""When a paused job is due: in no time that anybody counts."""
 MOST_ATTEMPTS = 5
 """Begun without a slice that ended well; then the job has failed, and stays failed."""
 _HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts"]
@@ -158,6 +160,28 @@ def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None
         _change(lease, due_at=db_in(again_in), attempts=0, **values)
     else:
         _change(lease, **values | {"status": JobStatus.FAILED, "ended_at": db_now()})
+
+
+def pause_job(job_id: UUID | str) -> bool:
+    """Let a job rest until `continue_job`; who works on it finds his lease lost, and what he had not reported is done
+    anew. False: it has ended.
+    """
+    rows = Job.objects.filter(id=uuid_of(job_id, "job"), status__in=LIVE)
+    return bool(rows.update(due_at=PAUSED, epoch=F("epoch") + 1, **BACK))
+
+
+def continue_job(job_id: UUID | str) -> bool:
+    """Let a job go on from its place. False: it was not paused."""
+    rows = Job.objects.filter(id=uuid_of(job_id, "job"), status=JobStatus.QUEUED, due_at=PAUSED)
+    continued = bool(rows.update(due_at=db_now()))
+    if continued:
+        notify.notify_workers(notify.JOB_DUE)
+    return continued
+
+
+def is_paused(job: Job) -> bool:
+    """Whether a job rests until somebody lets it go on."""
+    return job.status == JobStatus.QUEUED and job.due_at == PAUSED
 
 
 def cancel_job(job_id: UUID | str) -> bool:

@@ -90,6 +90,10 @@ class Queue:
         """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
         return query_cache.exists(_anything(self, only))
 
+    def is_due(self, row_id: UUID) -> bool:
+        """Whether `claim_one` would find this row. A read."""
+        return query_cache.exists(_one(self), row_id)
+
     def due(self, only: Claimable | None = None) -> Any:
         """The rows that a claim finds, for a query whose text is kept."""
         expired = Q(status=Status.RUNNING, lease_until__lt=kept_now())

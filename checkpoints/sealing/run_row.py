@@ -18,8 +18,8 @@ from orchestrator.engine.errors import TamperedRow
 
 SEALED = (
     "id", "key", "graph", "version", "fingerprint", "input", "input_hash", "started_by_id", "on_behalf_of_id",
-    "encrypted", "hash_key", "payloads", "line", "head", "head_hash", "event_seq", "event_hash", "decisions", "seal",
-    "seal_key",
+    "encrypted", "hash_key", "payloads", "line", "head", "head_hash", "event_seq", "event_hash", "decisions",
+    "imported", "seal", "seal_key",
 )  # fmt: skip
 """What `verify_run_row` and `input_of` need of a run's row."""
 
@@ -76,7 +76,11 @@ def _data(run: Any, head: UUID | None, head_hash: str, event_seq: int, event_has
     started = [_person(run, "started_by"), _person(run, "on_behalf_of"), run.input_hash, run.version, run.fingerprint]
     protection = [int(run.encrypted), run.hash_key, run.payloads]
     stands = [run.line, named, head_hash, event_seq, event_hash, decisions]
-    return canonical.framed("countersign run 1", run.id.hex, run.key, run.graph, *started, *protection, *stands)
+    # No lease is ever on a run that was imported; the seals of all others are as they were before runs were.
+    imported = ["imported"] if getattr(run, "imported", False) else []
+    return canonical.framed(
+        "countersign run 1", run.id.hex, run.key, run.graph, *started, *protection, *stands, *imported
+    )
 
 
 def _person(run: Any, name: str) -> str | None:

@@ -23,17 +23,19 @@ from checkpoints.verification.log import log
 from checkpoints.verification.memory import remembered
 from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.removed_history import removed_history
-from checkpoints.verification.run import ended, run_row
+from checkpoints.verification.run import brought_in, ended, run_row
 from checkpoints.verification.timeline import timeline
 from checkpoints.verification.uploads import files_named, uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
-__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "verify_run"]
+__all__ = ["EXAMINERS", "TAMPERED", "Examiner", "Fault", "Subject", "audit", "verify_checkpoints", "verify_run"]
 
 MOST_FAULTS = 100
 TRIES = 3
 
-EXAMINERS: list[Examiner] = [run_row, log, departures, timeline, journal, held_writes, remembered, ended]
+EXAMINERS: list[Examiner] = [
+    run_row, brought_in, log, departures, timeline, journal, held_writes, remembered, ended,
+]  # fmt: skip
 """Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 
 
@@ -44,22 +46,30 @@ def verify_run(run_id: UUID | str, *, most: int = MOST_FAULTS) -> list[Fault]:
     are read once, and never under the lock: their bytes and what names them do not change while a run goes on.
     """
     checked_number(most, "most", least=1)
-    subject, faults, files = _rows_examined(uuid_of(run_id, "run"), most)
+    subject, faults, files = _rows_examined(uuid_of(run_id, "run"), most, EXAMINERS)
     return list(islice(chain(faults, uploaded(subject, files)), most))
+
+
+def verify_checkpoints(run_id: UUID) -> Fault | None:
+    """The first fault of a run's row, its lines and its checkpoints; None where these are as they were written. Whoever
+    removes some of them asks first. Raises `UnknownThing`.
+    """
+    _, faults, _ = _rows_examined(run_id, 1, [run_row, departures, timeline])
+    return faults[0] if faults else None
 
 
 Examined = tuple[Subject, list[Fault], list[dict[str, Any]]]
 """A run, the faults of its rows, and the references to files in its input."""
 
 
-def _rows_examined(run_id: UUID, most: int) -> Examined:
+def _rows_examined(run_id: UUID, most: int, examiners: list[Examiner]) -> Examined:
     for _ in range(TRIES):
         run = _row(Run.objects.all(), run_id)
-        found = _examined(run, most)
+        found = _examined(run, most, examiners)
         if not found[1] or not (_moved(run) or _may_be_elsewhere(found[1])):
             return found
     with transaction.atomic():
-        return _examined(_row(Run.objects.select_for_update(), run_id), most)
+        return _examined(_row(Run.objects.select_for_update(), run_id), most, examiners)
 
 
 def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
@@ -69,7 +79,7 @@ def _row(runs: "QuerySet[Run]", run_id: UUID) -> Run:
     return run
 
 
-def _examined(run: Run, most: int) -> Examined:
+def _examined(run: Run, most: int, examiners: list[Examiner]) -> Examined:
     protection = protection_of(run)
     try:
         protection.digest(b"")
@@ -77,7 +87,7 @@ def _examined(run: Run, most: int) -> Examined:
         subject = Subject(run, protection)
         return subject, [subject.refused(run, error)], []
     subject = Subject(run, protection, removed_history(run.id, protection))
-    faults = list(islice((fault for examine in EXAMINERS for fault in examine(subject)), most))
+    faults = list(islice((fault for examine in examiners for fault in examine(subject)), most))
     return subject, faults, files_named(subject)
 
 

@@ -8,10 +8,13 @@ from checkpoints.audit_log import ChainHead
 from checkpoints.db.pages import pages
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.verification.base import Fault
 from checkpoints.verification.removed_history import NOTHING_REMOVED, RemovedHistory, removed_histories
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
+REMOVED = "run_removed"
+"""The kind of the line that says that a run was removed as a whole, and where its log stood."""
 TABLE = AuditLine._meta.db_table
 
 
@@ -74,14 +77,29 @@ def _anchored(lines: Sequence[AuditLine]) -> Iterator[Fault]:
     events = RunEvent.objects.filter(run__in=runs, seq__in=seqs).values_list("run", "seq", "hash")
     there = {(run, seq): hash_ for run, seq, hash_ in events}
     removed = _removed({run for run, seq in heads if run in now and (run, seq) not in there})
+    ended = _removed_whole({run for run, _ in heads if run not in now})
     for (run, seq), hash_ in heads.items():
         gone = removed.get(run, NOTHING_REMOVED).events
+        if run not in now and seq <= ended.get(run, -1):
+            continue
         if run not in now:
             yield _of_run(run, "is gone, though its head is anchored in the audit log")
         elif now[run] < seq:
             yield _of_run(run, f"stands at line {now[run]} of its log, before line {seq}, which is anchored")
         elif there.get((run, seq)) != hash_ and not ((run, seq) not in there and gone.ends_with(seq, hash_)):
             yield _of_run(run, f"has another line {seq} in its log than the one that is anchored")
+
+
+def _removed_whole(runs: set[UUID]) -> dict[UUID, int]:
+    """Those of these runs that were removed on purpose, with the number of the last line of their logs. A line of the
+    audit log that is not as it was sealed says nothing.
+    """
+    lines = AuditLine.objects.filter(run__in=runs, kind=REMOVED) if runs else ()
+    found: dict[UUID, int] = {}
+    for line in lines:
+        if line.run is not None and fault_of(line, sealed_rows.PLAIN) is None:
+            found[line.run] = int(line.facts["event_seq"])
+    return found
 
 
 def _removed(runs: set[UUID]) -> dict[UUID, RemovedHistory]:

@@ -127,7 +127,9 @@ def _saved(
             continue
         one, superstep = named
         if one in there:
-            told.checkpoint, change = there[one]
+            before, (told.checkpoint, change) = told.checkpoint, there[one]
+            if before is not None and told.checkpoint <= before:
+                yield subject.fault(subject.run, f"saved {one} in another order than its log says", checkpoint=one)
             if change != changes.get(one, change):
                 yield subject.fault(subject.run, f"changed otherwise at {one} than its log says", checkpoint=one)
             continue

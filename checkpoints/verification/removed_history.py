@@ -50,6 +50,11 @@ class RemovedStretches:
     def _firsts(self) -> list[int]:
         return sorted(self._by_first)
 
+    @property
+    def all(self) -> list[RemovedStretch]:
+        """The stretches in order."""
+        return [self._by_first[first] for first in self._firsts]
+
     @cached_property
     def count(self) -> int:
         """How many rows are gone."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from checkpoints.core.status import ENDS, Status
-from checkpoints.models import RunEvent
+from checkpoints.models import BundleImport, RunEvent
 from checkpoints.sealing import run_row as run_row_seal
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Fault, Subject
@@ -34,6 +34,16 @@ def run_row(subject: Subject) -> Iterator[Fault]:
             sealed_rows.require_protection(run, column, bytes(getattr(run, column)), subject.protection)
     except CountersignError as error:
         yield subject.refused(run, error)
+
+
+def brought_in(subject: Subject) -> Iterator[Fault]:
+    """Where an imported run comes from is written down and sealed; of another run nothing is."""
+    rows = list(BundleImport.objects.filter(run=subject.run.id))
+    yield from filter(None, map(subject.seal_of, rows))
+    if subject.run.imported and not rows:
+        yield subject.gone(BundleImport, f"{subject.run.id}")
+    elif rows and not subject.run.imported:
+        yield subject.fault(rows[0], "is of a run that was not imported")
 
 
 def ended(subject: Subject) -> Iterator[Fault]:

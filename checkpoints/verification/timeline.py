@@ -8,7 +8,7 @@ from uuid import UUID
 from checkpoints.db.pages import pages
 from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import content_hash
-from checkpoints.models import Checkpoint
+from checkpoints.models import Checkpoint, RunLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import canonical
@@ -130,6 +130,10 @@ def _parents(row: Checkpoint, far: _Folded) -> str:
     if far.id == row.parent:
         return far.hash
     found = Checkpoint.objects.filter(id=row.parent).values_list("content_hash", flat=True).first()
+    if found is None:
+        # Of a fork that was imported the origin may be elsewhere; the sealed row of its line names the hash.
+        departed = RunLine.objects.filter(run=row.run_id, departure=row.parent)
+        found = departed.values_list("departure_hash", flat=True).first()
     # Behind a removed stretch the parent is the last row of it.
     return found or ("" if far.row else far.hash)
 

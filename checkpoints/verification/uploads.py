@@ -11,7 +11,11 @@ from orchestrator.engine.errors import CountersignError, PayloadLost, PayloadsUn
 
 
 def files_named(subject: Subject) -> list[dict[str, Any]]:
-    """The references in a run's input; none where it cannot be read, which the examiner of the run's row has named."""
+    """The references in a run's input; none where it cannot be read, which the examiner of the run's row has named, and
+    of an imported run, whose files are where it comes from.
+    """
+    if subject.run.imported:
+        return []
     try:
         return uploads.refs_in(sealed_columns.read_value(subject.run, "input"))
     except CountersignError:

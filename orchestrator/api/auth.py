@@ -30,14 +30,15 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """Reading needs the scope `read`; another method the one that the view names in `scopes`: {"POST": "start"}."""
+    """A method needs the scope that the view names in `scopes`: {"POST": "start"}; reading else `read`."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         no_such_method = not hasattr(view, str(request.method).lower())
         if no_such_method or not isinstance(request.auth, ApiToken):
             return True
         # A view that forgets to name a scope is closed to tokens rather than open to all.
-        needed = "read" if request.method in SAFE_METHODS else getattr(view, "scopes", {}).get(request.method)
+        usual = "read" if request.method in SAFE_METHODS else None
+        needed = getattr(view, "scopes", {}).get(request.method, usual)
         if needed not in request.auth.scopes:
             raise PermissionDenied(f"this token is not for {needed or request.method}")
         return True

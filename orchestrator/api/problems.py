@@ -24,12 +24,12 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.AlreadyDecided: 409,
     errors.KeyConflict: 409,
     errors.IncompatibleGraph: 409,
-    errors.MissingSecrets: 409,
     errors.TamperedRow: 409,
     errors.WrongKey: 409,
     errors.MemoryConflict: 409,
     errors.OpenTransaction: 409,
     errors.PayloadTooLarge: 413,
+    errors.InvalidBundle: 422,
     errors.InvalidValue: 422,
     errors.InvalidGraph: 422,
     errors.ConflictingWrites: 422,
@@ -37,6 +37,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.PayloadsUnavailable: 503,
     errors.UnknownBackend: 503,
     errors.SaveFailed: 503,
+    errors.MissingSecrets: 503,
 }
 """A class that is not named here answers as the nearest class above it; the base itself as 409."""
 

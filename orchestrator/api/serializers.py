@@ -8,7 +8,7 @@ from rest_framework import serializers
 from approvals.api.base import Body, FaultOut, Query, SealedOut
 from checkpoints import timeline
 from checkpoints.core.status import Status
-from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
+from checkpoints.models import BundleImport, Checkpoint, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
@@ -106,8 +106,8 @@ class RunLine(serializers.ModelSerializer[Run]):
         model = Run
         fields = [
             "id", "key", "graph", "version", "fingerprint", "label", "facts", "status", "line", "superstep", "head",
-            "head_seq", "event_seq", "decisions", "durable", "at_node", "tape", "error_code", "progress", "priority",
-            "due_at", "cancel_at", "started_by", "on_behalf_of", "parent_run", "parent_line", "parent_task",
+            "head_seq", "event_seq", "decisions", "durable", "imported", "at_node", "tape", "error_code", "progress",
+            "priority", "due_at", "cancel_at", "started_by", "on_behalf_of", "parent_run", "parent_line", "parent_task",
             "origin_checkpoint", "created_at", "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
@@ -139,6 +139,17 @@ class UnknownOut(SealedOut):
         return idempotency_key(row.run_id, row.line, Task(row.node, row.visit, row.index))
 
 
+class ImportedFrom(SealedOut):
+    """The bundle that an imported run came from: its key there, who signed it and when, and who took it in."""
+
+    key = serializers.CharField(source="origin_key")
+    signer = serializers.CharField()
+    signer_name = serializers.CharField()
+    exported_at = serializers.DateTimeField()
+    by = Person()
+    at = serializers.DateTimeField()
+
+
 class RunOut(RunLine):
     """One run, with its input, why it stopped, what it waits for, and what must be settled. `needs_yes`: the nodes that
     do not start without a yes; `stopped_before`: those of them that would start now. Null: its line does not verify.
@@ -150,11 +161,13 @@ class RunOut(RunLine):
     unknown = serializers.SerializerMethodField()
     needs_yes = serializers.SerializerMethodField()
     stopped_before = serializers.SerializerMethodField()
+    imported_from = serializers.SerializerMethodField()
     fault = serializers.SerializerMethodField()
 
     class Meta(RunLine.Meta):
         fields = [
-            *RunLine.Meta.fields, "input", "error", "paused", "unknown", "needs_yes", "stopped_before", "fault",
+            *RunLine.Meta.fields, "input", "error", "paused", "unknown", "needs_yes", "stopped_before", "imported_from",
+            "fault",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -172,6 +185,11 @@ class RunOut(RunLine):
     @extend_schema_field(FaultOut(allow_null=True))
     def get_fault(self, run: Run) -> dict[str, Any] | None:
         return json_of(timeline.fault_of_run(run))
+
+    @extend_schema_field(ImportedFrom(allow_null=True))
+    def get_imported_from(self, run: Run) -> dict[str, Any] | None:
+        found = BundleImport.objects.filter(run=run.id).first() if run.imported else None
+        return ImportedFrom(found).data if found else None
 
     def get_input(self, run: Run) -> dict[str, Any]:
         return read_value(run, "input") or {}

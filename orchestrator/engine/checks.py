@@ -67,7 +67,8 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield "max_supersteps must be a whole number from 1"
     if not isinstance(graph.encrypted, bool):
         yield f"encrypted={graph.encrypted!r} is neither True nor False"
-    if isinstance(graph.secrets, str) or not all(isinstance(name, str) and name for name in graph.secrets):
+    names = graph.secrets if isinstance(graph.secrets, list | tuple) else [None]
+    if not all(isinstance(name, str) and name for name in names):
         yield f"secrets={graph.secrets!r} is no list of names"
 
 

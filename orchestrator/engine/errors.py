@@ -124,6 +124,14 @@ class WrongKey(_Named):
     code_of_class = "wrong_key"
 
 
+class InvalidBundle(_Named):
+    """A bundle is not one that can be taken in: `line` and `reason` say where and why. Ask for it to be exported anew;
+    add the key of its house to the trusted ones, where you trust it.
+    """
+
+    code_of_class = "invalid_bundle"
+
+
 class PayloadTooLarge(_Named):
     """A value is larger than the limit. Store it as a file and keep its reference, or raise the limit in the
     settings.

@@ -12,17 +12,18 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from checkpoints import anchors, retention
+from checkpoints import anchors
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.retention import prune_job, standing_jobs
 from orchestrator.engine.errors import CountersignError, StaleLease
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
 from orchestrator.execution.secrets import mask_secrets, writable
-from orchestrator.jobs import integrity
+from orchestrator.jobs import integrity, old_access
 from orchestrator.runs import bulk_fork
 
 Kind = Callable[[JobLease], Iterator[Step]]
@@ -30,18 +31,24 @@ Kind = Callable[[JobLease], Iterator[Step]]
 KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
     bulk_fork.KIND: bulk_fork.fork_job,
+    prune_job.KIND: prune_job.prune_job,
     "rotate_keys": integrity.rotate_job,
+    "sweep_access": old_access.access_that_ended,
     "sweep_bulk_forks": bulk_fork.old_bulk_forks,
-    "sweep_jobs": retention.jobs_that_ended,
-    "sweep_payloads": retention.payloads_without_a_row,
+    "sweep_jobs": standing_jobs.jobs_that_ended,
+    "sweep_memory": standing_jobs.memory_that_is_old,
+    "sweep_payloads": standing_jobs.payloads_without_a_row,
+    "sweep_workers": standing_jobs.workers_that_left,
     "verify_runs": integrity.verify_job,
 }
 """Our own kinds by name."""
 
 MINUTE, DAY = 60.0, 86_400.0
 STANDING: dict[str, float] = {
-    "anchor_heads": MINUTE, "sweep_bulk_forks": DAY, "sweep_jobs": DAY, "sweep_payloads": DAY,
-}  # fmt: skip
+    "anchor_heads": MINUTE,
+    **dict.fromkeys(("sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"), DAY),
+    **dict.fromkeys(("sweep_payloads", "sweep_workers"), DAY),
+}
 """Jobs that every installation has one of, and the seconds between two of their turns."""
 FIRST_TURN = 3600.0
 """Seconds until a standing job's first turn, at most."""

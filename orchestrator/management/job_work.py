@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.5
 
 def work_on(job: UUID, say: Callable[[str], Any]) -> Any:
     """Work on the job until it has ended, and say how far it is. Gives its last place. Raises `CommandError` where it
-    failed or was cancelled.
+    failed, was cancelled or is paused.
     """
     told_last = ""
     while True:
@@ -31,8 +31,10 @@ def work_on(job: UUID, say: Callable[[str], Any]) -> Any:
         if text != told_last:
             say(text)
             told_last = text
-        if row.status not in LIVE:
+        if row.status not in LIVE or jobs.is_paused(row):
             break
+    if jobs.is_paused(row):
+        raise CommandError("somebody paused the job; it goes on from the admin")
     if row.status != "done":
         raise CommandError(f"the job is {row.status}: {row.error or 'cancelled'}")
     return row.progress.get("place")

@@ -16,15 +16,15 @@ from orchestrator.engine.errors import NotAReviewer, TamperedRow
 
 
 @contextmanager
-def locked(run_id: UUID, *, by: Any) -> Iterator[Run]:
+def locked(run_id: UUID, *, by: Any, also_imported: bool = False) -> Iterator[Run]:
     """The run's row, locked for one act of one transaction, then read anew. Where a row is met that is not as it was
     sealed, the run is tampered from then on, with an audit line, and that is raised; a decision of somebody who may not
-    decide leaves an audit line too.
+    decide leaves an audit line too. An imported run is refused, unless `also_imported` is said.
     """
     check_person(by, "by")
     try:
         with transaction.atomic():
-            run = locked_run.lock_run(run_id)
+            run = locked_run.lock_run(run_id, also_imported=also_imported)
             yield run
     except TamperedRow as found:
         locked_run.mark_tampered(run_id, found)

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from checkpoints import audit_log, retention, timeline
+from checkpoints import audit_log, timeline
 from checkpoints.conf import conf, keyring
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
@@ -27,15 +27,23 @@ from checkpoints.models import Checkpoint, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.retention import standing_jobs
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import AWAY, CountersignError, InvalidValue, PayloadTooLarge, UnknownThing
+from orchestrator.engine.errors import (
+    AWAY,
+    CountersignError,
+    InvalidValue,
+    MissingSecrets,
+    PayloadTooLarge,
+    UnknownThing,
+)
 from orchestrator.engine.patch import PARTITIONS, json_of
 from orchestrator.models import BulkFork, BulkForkResult
-from orchestrator.runs import travel
+from orchestrator.runs import travel, travel_plan
 from orchestrator.runs.act import check_person
 from orchestrator.runs.bulk_plan import BulkPlan
 from orchestrator.runs.keys import LONGEST_KEY, get
@@ -111,7 +119,7 @@ def fork_many(
     check_person(by, "by")
     if (checkpoint_ids is None) == (graph is None):
         raise InvalidValue("say either which checkpoints, or of which graph", path="checkpoints")
-    allowed = travel.checked_names(allow_effects)
+    allowed = travel_plan.checked_names(allow_effects)
     wanted = WantedForks(graph or "", status, patch, allowed, reason)
     points = None if checkpoint_ids is None else dict(_points(checkpoint_ids))
     if dry_run:
@@ -231,7 +239,7 @@ def _fork_one(bulk: BulkFork, wanted: WantedForks, pk: int) -> bool:
         try:
             row.checkpoint = row.checkpoint or last_good(row.origin) or _nowhere(row.origin)
             row.fork = _forked(bulk, wanted, row).id
-        except AWAY:
+        except (*AWAY, MissingSecrets):
             raise  # the job is tried again, from this run on
         except CountersignError as error:
             row.code = error.code
@@ -264,11 +272,11 @@ def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
     """The kind `sweep_bulk_forks`: remove bulk forks whose jobs ended as long ago as jobs are kept, with what is said
     of each run, in batches. The runs that they made stay.
     """
-    removed, since = int(lease.place or 0), db_in(-retention.KEPT_DAYS * 86_400)
+    removed, since = int(lease.place or 0), db_in(-standing_jobs.KEPT_DAYS * 86_400)
     kept = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gte=since), kind=KIND)
     old = BulkFork.objects.filter(at__lt=since).exclude(id__in=kept.values("id")).order_by("at")
     while (bulk := old.only("id").first()) is not None:
-        rows = list(bulk.results.order_by("id").values_list("id", flat=True)[: retention.BATCH])
+        rows = list(bulk.results.order_by("id").values_list("id", flat=True)[: standing_jobs.BATCH])
         if rows:
             BulkForkResult.objects.filter(id__in=rows).delete()
         else:
@@ -278,7 +286,7 @@ def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
 
 
 def bulk_fork_faults() -> Iterator[SealFault]:
-    """The bulk forks that are not as they were sealed."""
+    """The bulk forks whose orders are not as they were sealed. What became of each run has no seal; its fork has."""
     for page in pages(BulkFork.objects.all(), "id"):
         yield from filter(None, (fault_of(row, Protection(row.encrypted)) for row in page))
 

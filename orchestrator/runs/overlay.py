@@ -50,8 +50,10 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     fitted = _whole(point)
     before = {part: {**fitted[part], **point.state[part]} for part in PARTITIONS}
     after = _checked(point, fitted, patch) if patch else fitted
+    if point.run.imported:
+        before = _without_guarded(point, before)
     names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
-    guarded = guard_of_each(point.stretches, point.graph, names) if asks else {}
+    guarded = _guards(point, names) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
     gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
@@ -63,8 +65,30 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     return Overlay(state, change, tuple(held), given)
 
 
+def _guards(point: Departure, names: Sequence[str]) -> dict[str, str]:
+    """Of those of these channels that are guarded the node whose gate does. Where not all of the way of an imported run
+    is here, nobody knows who wrote what on it, so each of its channels is guarded, if there is any gate.
+    """
+    guarded = guard_of_each(point.stretches, point.graph, names)
+    gates = [node.name for node in point.graph.nodes.values() if node.gate]
+    if point.run.imported and gates and not point.has_whole_way:
+        return {name: guarded.get(name, gates[0]) for name in names}
+    return guarded
+
+
+def _without_guarded(point: Departure, state: State) -> State:
+    """The state of an imported run without what people must sign: guarded channels are as a run begins with them, so
+    that what they hold counts as a patch.
+    """
+    fresh = point.graph.fresh_state()
+    guarded = _guards(point, [name for part in PARTITIONS for name in state[part]])
+    return {part: {n: fresh[part].get(n) if n in guarded else v for n, v in state[part].items()} for part in PARTITIONS}
+
+
 def _reading(point: Departure) -> str:
-    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was signed"
+    if point.run.imported:
+        return "This value came in with an imported run"
+    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was written"
 
 
 def _whole(point: Departure) -> State:
@@ -73,7 +97,7 @@ def _whole(point: Departure) -> State:
     """
     graph, fresh = point.graph, point.graph.fresh_state()
     state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
-    if graph.fingerprint == point.checkpoint.fingerprint:
+    if not point.retyped:
         return state
     for part, values in state.items():
         for name, value in values.items():

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from approvals.gates.new_requests import NewRequests
 from approvals.gates.withdrawal import leave_requests
-from checkpoints import lines, payloads
+from checkpoints import audit_log, lines, payloads
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
 from checkpoints.core.status import ENDS, Status
@@ -30,18 +30,24 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.discovery import note_version
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConflict, WrongStatus
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
 from orchestrator.runs import labels
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.answers import Answers, check_answers, sign_answers
-from orchestrator.runs.departure import Departure, HeldTask, effects_elsewhere, held_tasks_at, load_departure
+from orchestrator.runs.departure import (
+    Departure,
+    HeldTask,
+    effects_elsewhere,
+    effects_unknown_here,
+    held_tasks_at,
+    load_departure,
+)  # fmt: skip
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
-from orchestrator.runs.travel_plan import Plan, make_plan
+from orchestrator.runs.travel_plan import Plan, checked_nodes, make_plan
 
 LONGEST_REASON = 10_000
 NOT_STARTED = lines.NOT_STARTED
@@ -105,16 +111,20 @@ def plan_departure(
     """As `plan`, of a point that is loaded, with what is laid over it and what people are asked there."""
     own = lines.line_row(point.run, point.checkpoint.line)
     outside = travel != Travel.REPLAY
+    stops = [node for node in own.stops if node != NOT_STARTED] if own and outside else []
+    effects = effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else []
+    if point.run.imported:
+        effects += effects_unknown_here(point)
     return make_plan(
         point.graph,
         point.frontier,
         point.open,
         travel=travel,
         checkpoint=point.checkpoint.id,
-        effects=effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else (),
+        effects=effects,
         asked=asked if outside else (),
         change=overlay.change,
-        stops=[node for node in own.stops if node != NOT_STARTED] if own and outside else (),
+        stops=stops,
         allowed=allowed,
     )
 
@@ -170,13 +180,14 @@ class Place:
 
 def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) -> Run:
     """Carry a fork out, under the lock of the origin's run. Raises as `fork` does."""
-    with locked(point.run.id, by=wanted.by):
+    with locked(point.run.id, by=wanted.by, also_imported=True):
         _require_there(point)
         asked = held_tasks_at(point)
         check_answers(wanted.answers, asked)
         more = [] if place.status == Status.QUEUED else [NOT_STARTED]
         new = replace(_new_line(point, overlay, asked, wanted, more), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
+        audit_log.record_act("forked", run, actor=wanted.by, seq=1, **_origin(point))
         sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
@@ -196,6 +207,7 @@ def replay(
         overlay = lay_over(point, None, asks=False)
         new = replace(_new_line(point, overlay, [], wanted), stops=())
         run = _forked(point, overlay, [], new, Place(_new_id(id), None, Status.QUEUED))
+        audit_log.record_act("replayed", run, actor=by, seq=1, **_origin(point))
     run.refresh_from_db()
     return run
 
@@ -278,9 +290,16 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
-    departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    begun = departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    kind = "rewound" if wanted.travel == Travel.REWIND else "resumed"
+    audit_log.record_act(kind, run, actor=wanted.by, seq=begun, **_origin(point))
     sign_answers(run, wanted.answers, by=wanted.by)
     return run
+
+
+def _origin(point: Departure) -> dict[str, Any]:
+    """What the audit log says of where a line departed."""
+    return {"origin": str(point.run.id), "checkpoint": point.checkpoint.seq}
 
 
 def _require_at_rest(run: Run) -> None:
@@ -300,21 +319,6 @@ def _require_there(point: Departure) -> None:
     """Raise `UnknownThing` where the checkpoint was removed before its run was locked."""
     if not Checkpoint.objects.filter(id=point.checkpoint.id, kept=True).exists():
         raise unknown_thing("checkpoint", point.checkpoint.id)
-
-
-def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
-    """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
-    if unknown := sorted(set(checked_names(nodes)) - set(graph.nodes)):
-        message = f"{graph.name} has no node {', '.join(unknown)}"
-        raise InvalidValue(message, path="allow_effects", nodes=unknown)
-    return frozenset(nodes)
-
-
-def checked_names(nodes: Any) -> tuple[str, ...]:
-    """What `allow_effects` gives, whatever the graph. Raises `InvalidValue` for another kind."""
-    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
-        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
-    return tuple(nodes)
 
 
 def _new_line(

@@ -5,7 +5,7 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.gates import guarded_channels
-from checkpoints import lines, versions
+from checkpoints import audit_log, lines, versions
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db.clock import db_now
@@ -56,6 +56,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     actor = by.get_username() if by else ""
     facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
     line = NewEvent("task_settled", facts, node=row.node, task=row.task, actor=actor)
+    audit_log.record_act("settled", run, actor=by, seq=run.event_seq + 1, task=row.task, happened=happened)
     left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
     if left or run.status != Status.UNKNOWN:
         locked_run.append_locked(run, [line], at=timezone.now())

@@ -26,7 +26,6 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.models import Run
-from checkpoints.models.run import CLAIMABLE
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
 from checkpoints.sealing.sealed_columns import read_value
@@ -49,7 +48,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
-from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes, version_choice
+from orchestrator.runs import fork_adoption, labels, travel, travel_plan, unknown_outcomes, version_choice
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.keys import checked_key, get
 from orchestrator.runs.needed_secrets import graph_of, require_own_secrets, require_secrets
@@ -168,6 +167,8 @@ def _new(asked: StartRequest, compiled: Compiled, staged: Any) -> Run:
 def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
     """The run that has the key, if it is the same journey."""
     run = Run.objects.get(key=wanted.key)
+    if run.imported:
+        raise KeyConflict(f"key {run.key} belongs to a run that was imported", key=run.key, run=str(run.id))
     # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
     if (run.graph, run.input_hash) != (wanted.graph, protection_of(run).digest(canonical.dumps(staged))):
         message = f"key {run.key} already belongs to a run with another graph or input"
@@ -186,13 +187,12 @@ def advance(run_id: UUID | str) -> Run:
 
     Does nothing while another lease is live; takes over an expired one. Like a worker it leaves alone what this process
     has no version for, unless it has the graph's newest and can say that the run's is gone. Raises `UnknownThing`,
-    `MissingSecrets` where this process lacks what the graph needs, and `OpenTransaction` inside a transaction of the
-    caller, before anything is claimed.
+    `MissingSecrets` where it would take the run and this process lacks what its version needs, and `OpenTransaction`
+    inside a transaction of the caller, before anything is claimed.
     """
     refuse_open_transaction("runs.advance")
     run = get(run_id)
-    if run.status in CLAIMABLE:
-        require_own_secrets(run)
+    require_own_secrets(run)
     while is_ours(run.graph, run.fingerprint) and (claim := leases.claim_one(run.id)):
         loop.run_slice(claim.id, claim.epoch)
     return get(run.id)
@@ -217,7 +217,7 @@ def resume(
     `WrongKey`, naming the first fault.
     """
     check_person(by, "by")
-    allow_effects = travel.checked_names(allow_effects)
+    allow_effects = travel_plan.checked_names(allow_effects)
     if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects, reason=reason)) is not None:
         return resume(fork.id, patch=patch, allow_effects=allow_effects, reason=reason, by=by) if patch else fork
     run = _of_newest_checkpoint(run_id) or get(run_id)
@@ -230,9 +230,9 @@ def resume(
         if run.status == Status.PAUSED and not allowed:
             _require_waits_for_nobody(run)
         stranded = version_choice.is_stranded(run)
-        resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
-        only = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
-        locked_run.requeue_run(run, events=[*allowed, resumed], only=only)
+        allowed.append(NewEvent("run_resumed", {"was": run.status}, actor=name_of(by)))
+        locked_run.requeue_run(run, events=allowed, only=_RESUMABLE | ({Status.QUEUED} if stranded else set()))
+        audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
         if (graph := graph_of(run)) is not None:
             require_secrets(graph)
     if stranded:

@@ -18,7 +18,7 @@ from approvals.views.inbox import asked_of
 from approvals.views.page import may_post, opens_payloads, read_number, render, single_fields, visible_run
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import BundleImport, Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import unreadable_reason
@@ -29,7 +29,7 @@ from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import REFUSALS, UNREADABLE
 from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.views import run_details, run_lineage, run_lines, run_paths, run_timeline
+from orchestrator.views import run_details, run_gaps, run_lineage, run_lines, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.run_details import TABS
@@ -92,6 +92,7 @@ def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
     newest = rows[0]
     number = read_number(wanted)
     if number is not None and number < rows[-1].seq:
+        number = run_gaps.nearest_kept(run, number) or 0
         rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=number + WINDOW // 2)
     return rows, newest
 
@@ -99,10 +100,12 @@ def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
 def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
     if not wanted:
         return rows[0]
-    found = next((row for row in rows if row.seq == read_number(wanted)), None)
-    if found is None:
+    number = read_number(wanted)
+    # One that was cleaned up is answered with the next one that was kept, and the page says so.
+    found = [row for row in rows if number is not None and row.seq >= number]
+    if not found:
         raise Http404(f"the run has no checkpoint {wanted[:20]}")
-    return found
+    return found[-1]
 
 
 def _context(
@@ -157,23 +160,36 @@ def _timeline(
     """The tapes, the list, and the steps between them."""
     every = run_timeline.timeline_columns(run, rows, at, newest=newest.seq, tab=tab)
     columns, left = run_lines.split_columns(every, rows[::-1], way)
-    earlier = rows[-1].seq
+    earlier = run_gaps.kept_before(run, rows[-1].seq)
     found = columns + [column for tape in left for column in tape.columns]
     return {
         "columns": columns,
         "left": left,
         "newest_first": sorted(found, key=lambda column: -column.seq),
         "total": newest.seq + 1,
-        "earlier": url(run, at=earlier - 1, tab=tab) if earlier else "",
-        "steps": run_timeline.timeline_steps(run, at.seq, newest.seq, tab, [column.seq for column in columns]),
+        "earlier": "" if earlier is None else url(run, at=earlier, tab=tab),
+        "gaps": run_gaps.gaps_in(run, rows, earlier, tab=tab),
+        "steps": run_timeline.timeline_steps(
+            run,
+            at.seq,
+            newest.seq,
+            tab,
+            [column.seq for column in columns],
+            run_gaps.kept_behind(rows, at.seq, earlier),
+        ),
     }
 
 
 def _for_person(run: Run, user: Any) -> dict[str, Any]:
     """What the run asks, why it stopped, and which of the next steps are this person's."""
     asks = _asks(run, user)
-    may_settle, may_steer = permissions.may(user, "settle_task"), permissions.may(user, "steer_run")
+    may_settle = permissions.may(user, "settle_task") and not run.imported
+    may_fork = permissions.may(user, "steer_run")
+    may_steer = may_fork and not run.imported
     return {
+        "imported": BundleImport.objects.filter(run=run).select_related("by").first() if run.imported else None,
+        "may_export": permissions.may(user, "export_run"),
+        "may_fork": may_fork,
         "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
         "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
         "may_settle": may_settle,
@@ -236,7 +252,7 @@ def _signed(run: Run, user: Any) -> dict[str, Any]:
 
 
 def _asks(run: Run, user: Any) -> Asks:
-    if run.status in CLOSED_TO_DECISIONS:
+    if run.status in CLOSED_TO_DECISIONS or run.imported:
         return Asks(0, False, "")
     requests = list(ApprovalRequest.objects.filter(run=run, line=run.line, status=RequestStatus.OPEN))
     names = sorted({p for one in requests for p in one.policy["reviewers"]})
@@ -246,7 +262,7 @@ def _asks(run: Run, user: Any) -> Asks:
 
 def _todo(compiled: Compiled | None, run: Run, snapshot: dict[str, Any]) -> list[str]:
     """The nodes that come next, as dashed columns at the end of the tape."""
-    if compiled is None or run.status in ENDS:
+    if compiled is None or run.status in ENDS or run.imported:
         return []
     edges = plan.pending_edges(Frontier.from_json(snapshot["frontier"]))
     names = dict.fromkeys(compiled.edge[edge].target for edge in edges if edge in compiled.edge)

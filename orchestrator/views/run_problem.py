@@ -37,6 +37,8 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
     if run.status not in STOPPED:
         return None
     error = display_error(run) or {}
+    if run.imported:
+        return Problem(title=f"It {run.status} where it comes from", message=_sentence(error))
     if run.status == Status.UNKNOWN:
         return _unknown(run, error, may_settle)
     lacks_key = run.status == Status.TAMPERED and run.error_code == "wrong_key"

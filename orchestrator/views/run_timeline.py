@@ -120,12 +120,12 @@ def _delta(row: Checkpoint) -> str:
     return f"{len(row.changed)} set" if row.changed else ""
 
 
-def timeline_steps(run: Run, here: int, newest: int, tab: str, way: Sequence[int] = ()) -> list[Step]:
+def timeline_steps(run: Run, here: int, newest: int, tab: str, way: Sequence[int], behind: int) -> list[Step]:
     """First, previous, next, last. From a checkpoint of the line that counts they stay on it: `way` are the numbers of
-    its checkpoints, as far as they are shown.
+    its checkpoints, as far as they are shown; `behind` is that of the last one before it on any line, -1 for none.
     """
     at = way.index(here) if here in way else -1
-    before = way[at - 1] if at > 0 else here - 1
+    before = way[at - 1] if at > 0 else behind
     after = way[at + 1] if 0 <= at < len(way) - 1 else here + 1
 
     def to(seq: int, name: str, label: str, icon: str) -> Step:

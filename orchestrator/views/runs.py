@@ -32,7 +32,7 @@ TABS: list[tuple[str, str, frozenset[str]]] = [
 ]
 COLUMNS = (
     "id", "key", "graph", "version", "label", "status", "head_seq", "event_seq", "at_node", "tape", "error_code",
-    "error", "progress", "created_at", "started_at", "ended_at",
+    "error", "progress", "imported", "created_at", "started_at", "ended_at",
 )  # fmt: skip
 
 
@@ -62,6 +62,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "filters": _query(request, before=""),
         "start_url": reverse("graphs") if permissions.has_role(request.user) else "",
         "may_start": permissions.may(request.user, "start_run"),
+        "may_import": permissions.may(request.user, "import_run"),
     }
     return render(request, "orchestrator/runs.html", context, section="runs")
 

@@ -1,11 +1,13 @@
 """The COUNTERSIGN settings: typed, and refused by name."""
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from checkpoints.conf import conf
+from checkpoints.conf import bundle_seed, conf, trusted_keys
+from orchestrator.checks import check_settings
 
 
 def test_what_is_not_given_has_its_default(settings: Any) -> None:
@@ -33,3 +35,24 @@ def test_a_number_is_no_switch_and_no_text(name: str, given: Any, settings: Any)
     settings.COUNTERSIGN = {name: given}
     with pytest.raises(ImproperlyConfigured, match=f"{name}.* has a wrong type"):
         conf()
+
+
+@pytest.mark.parametrize("given", [bytes(range(32)), b64encode(bytes(range(32))).decode(), bytes(range(32)).hex()])
+def test_keys_of_bundles_are_bytes_or_base64_or_hexadecimal(given: Any, settings: Any) -> None:
+    settings.COUNTERSIGN = {"BUNDLE_KEY": given, "TRUSTED_KEYS": {"north": given}}
+    assert (bundle_seed(), trusted_keys()) == (bytes(range(32)), {"north": bytes(range(32))})
+
+
+def test_without_a_key_for_bundles_one_is_made_from_the_secret_key(settings: Any) -> None:
+    settings.COUNTERSIGN = {}
+    before = bundle_seed()
+    settings.SECRET_KEY = "another"
+    assert (len(before), bundle_seed() != before, trusted_keys()) == (32, True, {})
+
+
+@pytest.mark.parametrize("given", [b"short", "nonsense!", "00" * 31, b"x" * 33])
+@pytest.mark.parametrize("name", ["BUNDLE_KEY", "TRUSTED_KEYS"])
+def test_what_is_no_key_of_bundles_is_named_at_start_up(name: str, given: Any, settings: Any) -> None:
+    settings.COUNTERSIGN = {name: given if name == "BUNDLE_KEY" else {"north": given}}
+    [error] = check_settings(None)
+    assert (error.id, name in error.msg) == ("orchestrator.E001", True)

@@ -27,11 +27,28 @@ EVENTS = {
 
 AUDIT = {
     *("refused_not_a_reviewer", "refused_tampered", "refused_settle", "refused_resume", "refused_cancel"),
-    *("memory_forgotten", "runs_verified"),
+    *(
+        "memory_forgotten",
+        "runs_verified",
+        "signed",
+        "not_needed",
+        "cancelled",
+        "resumed",
+        "settled",
+        "rewound",
+        "forked",
+    ),
+    *("replayed", "refused_right", "refused_export", "members_changed", "rights_changed", "account_changed"),
+    *("group_deleted", "token_made", "token_revoked", "audit_exported"),
+    *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
+    *("history_pruned", "retention_policy_saved"),
 }
 """Kinds of the lines of the audit log."""
 
-JOBS = {"fork_runs", "rotate_keys", "sweep_bulk_forks", "sweep_jobs", "sweep_payloads", "verify_runs"}
+JOBS = {
+    *("fork_runs", "prune_runs", "rotate_keys", "sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"),
+    *("sweep_payloads", "sweep_workers", "verify_runs"),
+}
 
 CODES = {
     *("already_decided", "conflicting_writes", "forbidden", "incompatible_graph", "invalid_graph", "invalid_value"),
@@ -78,12 +95,13 @@ PATHS = {
     "approvals.reviews": "sign decide",
     "checkpoints.payloads": "DatabasePayloads FilePayloads MemoryPayloads SealedPayloads PayloadBackend",
     "checkpoints.store": "CheckpointStore MemoryStore Snapshot Stored conformance",
+    "checkpoints.retention": "dry_run prune hold release_hold pin unpin",
     "checkpoints.timeline": "list_checkpoints get_checkpoint state_at diff events_after",
 }
 """Module -> what others find there: by its dotted path in a queue or in settings, or by an import."""
 
 COMMANDS = {
     *("cancel_run", "create_token", "drain", "resume_run", "rotate_keys", "run_status", "settle_run", "start_run"),
-    *("up", "verify_runs", "worker", "check_versions"),
+    *("check_versions", "prune_runs", "up", "verify_runs", "worker"),
 }
 """Commands of manage.py."""

@@ -19,7 +19,8 @@ from tests.house.commands import manage
 
 ARGUMENTS = {
     "cancel_run": ["K"], "create_token": ["olive"], "drain": [], "fork_run": ["K:initial"],
-    "fork_runs": ["--graph", "gated"], "replay_run": ["K:initial"], "resume_run": ["K"],
+    "fork_runs": ["--graph", "gated"], "prune_runs": [], "replay_run": ["K:initial"],
+    "resume_run": ["K"],
     "rewind_run": ["K", "K:initial", "--reason", "r"], "rotate_keys": ["--dry-run"],
     "run_status": ["K"], "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"], "start_run": ["gated"],
     "verify_runs": ["K"],

@@ -17,7 +17,8 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import connection, transaction
 
 from approvals import reviews
-from checkpoints import timeline, uploads
+from approvals.exported_receipt import export_receipt
+from checkpoints import bundle, timeline, uploads
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import jobs
 from checkpoints.store import CheckpointStore
@@ -44,7 +45,7 @@ def _surface(
     """Name -> function and arguments that are fine."""
     store = CheckpointStore()
     here, there = {"run_id": run.id}, {"checkpoint_id": run.head}
-    return _travels(run, other) | {
+    return _travels(run, other) | _leaving(run) | {
         "runs.start": (runs.start, {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}, "key": "C"}),
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
@@ -77,6 +78,18 @@ def _surface(
                                 {"name": "a.txt", "by": None}),
         "uploads.open_ref": (uploads.open_ref, {"ref": {"file": str(UUID(int=1))}}),
     }  # fmt: skip
+
+
+def _leaving(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """The same of what leaves the house and comes in."""
+    return {
+        "bundle.export": (
+            lambda run_id, by, as_is: bundle.export(run_id, io.BytesIO(), by=by, as_is=as_is),
+            {"run_id": run.id, "by": None, "as_is": False},
+        ),
+        "bundle.load": (lambda by: bundle.load(io.BytesIO(b"{}"), by=by), {"by": None}),
+        "export_receipt": (export_receipt, {"decision_id": UUID(int=1)}),
+    }
 
 
 def _travels(run: Run, other: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:

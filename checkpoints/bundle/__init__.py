@@ -1,0 +1,12 @@
+"""Bundles: a run as one signed file that leaves the house, is verified offline, and comes in elsewhere to be read.
+
+docs/bundles.md describes the format. Permissions are asked by the faces.
+"""
+
+from checkpoints.bundle.exporter import Exported, export
+from checkpoints.bundle.importer import load, load_or_find
+from checkpoints.bundle.signing_keys import public_key
+from checkpoints.bundle.tables import BundledTable, add_table
+from checkpoints.bundle.verifier import Verdict, verify
+
+__all__ = ["BundledTable", "Exported", "Verdict", "add_table", "export", "load", "load_or_find", "public_key", "verify"]

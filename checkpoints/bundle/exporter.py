@@ -1,0 +1,229 @@
+"""A run written to a bundle: it is verified, streamed page by page into a file of its own, signed, then handed over.
+
+Memory holds a page of rows, never a run. Whoever exports leaves a line in the audit log before the bytes leave.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from django.db.models import Model, QuerySet
+from django.utils import timezone
+
+from checkpoints import audit_log
+from checkpoints.bundle.line_writer import LineWriter
+from checkpoints.bundle.row_json import RowReader
+from checkpoints.bundle.signing_keys import private_key, public_key
+from checkpoints.bundle.tables import TABLES, BundledTable
+from checkpoints.bundle.verifier import ROWS
+from checkpoints.core.arguments import checked_actor, checked_yes_or_no
+from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.db.pages import pages
+from checkpoints.ledger import pending_writes
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunLine
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification import verify_run
+from checkpoints.verification.removed_history import RemovedStretches, removed_history
+from orchestrator.engine.errors import InvalidValue, TamperedRow, WrongStatus
+from orchestrator.engine.frozen import frozen
+
+TRIES = 3
+FAULTS = 20
+"""Faults that a manifest names at most."""
+File = str | PathLike[str] | BinaryIO
+
+
+@frozen
+class Exported:
+    """A bundle that was written: its run, number of lines, hash of the last line before the signature, size in bytes,
+    and the faults that its manifest names.
+    """
+
+    run: UUID
+    lines: int
+    last: str
+    size: int
+    faults: tuple[str, ...] = ()
+
+
+def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = False) -> Exported:
+    """Write the bundle of a run to a path, or to a binary file. `by` None means the system.
+
+    A path is replaced as a whole when all is written. Raises `UnknownThing`; `TamperedRow` where the run does not
+    verify, unless `as_is` is said; `WrongStatus` where it goes on all the while; `InvalidValue`, `PayloadTooLarge`,
+    `WrongKey`, `OSError`.
+    """
+    checked_actor(by, "by")
+    checked_yes_or_no(as_is, "as_is")
+    if not (_is_path(file) if isinstance(file, str | PathLike) else hasattr(file, "write")):
+        raise InvalidValue("file is a path, or a binary file", path="file")
+    with _destination(file) as out:
+        for _ in range(TRIES):
+            out.seek(0)
+            out.truncate()
+            run = _read(run_id)
+            faults = _faults(run, as_is=as_is)
+            exported = _written(run, faults, out)
+            if not _moved(run):
+                break
+        else:
+            raise WrongStatus(f"run {run.key} goes on while it is exported; wait until it rests", status=run.status)
+        audit_log.record(
+            "run_exported", actor=by, run=run.id, lines=exported.lines, last=exported.last, as_is=bool(faults)
+        )
+    return exported
+
+
+def _is_path(file: str | PathLike[str]) -> bool:
+    """Whether a system can have a file of that name."""
+    try:
+        return b"\x00" not in os.fsencode(file)
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _destination(file: File) -> Iterator[BinaryIO]:
+    """A file of its own to write to, handed over when all went well."""
+    if isinstance(file, str | PathLike):
+        path = Path(file)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".bundle-", delete=False) as temporary:
+            try:
+                yield temporary  # type: ignore[misc]
+                temporary.flush()
+                os.fsync(temporary.fileno())
+                Path(temporary.name).replace(path)
+            except BaseException:
+                Path(temporary.name).unlink(missing_ok=True)
+                raise
+        return
+    with tempfile.TemporaryFile() as temporary:
+        yield temporary
+        temporary.seek(0)
+        shutil.copyfileobj(temporary, file)
+
+
+def _read(run_id: UUID | str) -> Run:
+    run = Run.objects.filter(id=uuid_of(run_id, "run")).first()
+    if run is None:
+        raise unknown_thing("run", run_id)
+    return run
+
+
+def _moved(run: Run) -> bool:
+    """Whether somebody has written to the run since it was read, so that what was written is of two moments."""
+    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch").first()
+    return now != (run.event_seq, run.head, run.epoch)
+
+
+def _faults(run: Run, *, as_is: bool) -> list[str]:
+    found = [fault.reason for fault in verify_run(run.id, most=FAULTS)]
+    if found and not (as_is or _moved(run)):
+        message = f"run {run.key} does not verify: {found[0]}; it can be exported as it is, and the bundle says so"
+        raise TamperedRow(message, run=str(run.id), reasons=found)
+    return found if as_is else []
+
+
+def _written(run: Run, faults: Sequence[str], out: BinaryIO) -> Exported:
+    writer, reader = LineWriter(out), RowReader(run)
+    writer.write("manifest", **_manifest(run, faults))
+    writer.write("run", row=reader.json_of(run))
+    counts = {**dict.fromkeys(ROWS, 0), "run": 1}
+    for kind in ROWS[1:]:
+        for row, more in _rows(run, TABLES[kind]):
+            writer.write(kind, row=reader.json_of(row), **more)
+            counts[kind] += 1
+    for kind in ROWS[1:]:
+        for seals in _seals(run, TABLES[kind]):
+            writer.write("seals", of=kind, seals=seals)
+    writer.write("counts", counts=counts)
+    last = writer.last
+    writer.sign(private_key(), public_key())
+    return Exported(run.id, writer.lines, last, out.tell(), tuple(faults))
+
+
+def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
+    removed = removed_history(run.id, protection_of(run))
+    parts = {"events": removed.events, "checkpoints": removed.checkpoints}
+    return {
+        "format": "countersign-bundle-1",
+        "run": str(run.id),
+        "key": run.key,
+        "graph": run.graph,
+        "version": run.version,
+        "encrypted": run.encrypted,
+        "as_is": bool(faults),
+        "faults": list(faults),
+        "exported_at": timezone.now().isoformat(),
+        "removed": {name: _stretches(part) for name, part in parts.items()},
+        "origins": _origins(run),
+    }
+
+
+def _stretches(part: RemovedStretches) -> list[list[Any]]:
+    return [[one.first, one.last, one.before, one.after] for one in part.all]
+
+
+def _origins(run: Run) -> list[dict[str, Any]]:
+    """Which other runs this one comes from: the origin of a fork, and the parent."""
+    rows = RunLine.objects.filter(run=run.id).exclude(departure_run=run.id)
+    found = [
+        {"how": row.travel, "run": str(row.departure_run), "checkpoint": str(row.departure), "hash": row.departure_hash}
+        for row in rows
+    ]
+    return found + ([{"how": "parent", "run": str(run.parent_run), "task": run.parent_task}] if run.parent_run else [])
+
+
+def _rows(run: Run, table: BundledTable) -> Iterator[tuple[Model, Mapping[str, Any]]]:
+    """Each row with what its line says beside the row."""
+    chain = _Parents(run)
+    for page in pages(_of(run, table), table.by, size=table.size):
+        for row in page:
+            yield row, chain.beside(row)
+
+
+def _of(run: Run, table: BundledTable) -> "QuerySet[Any]":
+    return table.model._base_manager.filter(run=run.id)
+
+
+class _Parents:
+    """What lines say beside rows: of a checkpoint the hash of its parent, of a write what its base binds."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._known = run, dict[UUID | None, str]({None: ""})
+
+    def beside(self, row: Model) -> dict[str, Any]:
+        if isinstance(row, PendingWrite) and not self._run.encrypted:
+            return {"binding": pending_writes.base_of(row).binding().decode()}
+        return {"parent_hash": self._parent_hash(row)} if isinstance(row, Checkpoint) else {}
+
+    def _parent_hash(self, row: Checkpoint) -> str:
+        hash_ = self._known.get(row.parent)
+        if hash_ is None and row.parent is not None:
+            found = Checkpoint.objects.filter(id=row.parent).values_list("content_hash", flat=True).first()
+            departures = RunLine.objects.filter(run=self._run.id, departure=row.parent)
+            hash_ = found or departures.values_list("departure_hash", flat=True).first() or self._removed(row)
+        self._known = {None: "", row.id: row.content_hash}
+        return hash_ or ""
+
+    def _removed(self, row: Checkpoint) -> str:
+        """The hash of a parent that was removed."""
+        gone = removed_history(self._run.id, protection_of(self._run)).checkpoints
+        return next((one.after for one in gone.all if one.last == row.seq - 1), "")
+
+
+def _seals(run: Run, table: BundledTable) -> Iterator[list[list[str]]]:
+    """[identity, key id, seal in hex] of each row, a page a line. Only the installation that sealed can verify them."""
+    identity = getattr(table.model, "IDENTITY", None)
+    if identity is None or not hasattr(table.model, "seal"):
+        return
+    columns = tuple(dict.fromkeys((table.by, *identity, "seal", "seal_key")))
+    for page in pages(_of(run, table).only(*columns), table.by):
+        names = [" ".join(str(getattr(row, name)) for name in identity) for row in page]
+        yield [[name, row.seal_key, bytes(row.seal or b"").hex()] for name, row in zip(names, page, strict=True)]

@@ -1,0 +1,305 @@
+"""A bundle of a trusted house taken in: read twice, first to validate all of it, then to write it in one transaction.
+
+Its rows are sealed anew with the keys of this installation, and the run is verified like any other before the
+transaction ends. The run is read-only from then on; `docs/bundles.md` says what can be done with it.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import IntegrityError, transaction
+from django.db.models import Model
+from django.utils import timezone
+
+from checkpoints import audit_log, payloads
+from checkpoints.bundle import verifier
+from checkpoints.bundle.row_json import BYTES
+from checkpoints.bundle.row_reader import People, row_of
+from checkpoints.bundle.signing_keys import name_of_key, public_key
+from checkpoints.bundle.tables import TABLES
+from checkpoints.bundle.verifier import Bad, Contents
+from checkpoints.core.arguments import checked_actor
+from checkpoints.core.status import ENDS, STOPPED, Status
+from checkpoints.models import BundleImport, Checkpoint, PendingWrite, Run, RunLine
+from checkpoints.models.fields import Sealed
+from checkpoints.sealing import run_row, sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification import verify_run
+from orchestrator.engine.errors import CountersignError, InvalidBundle, InvalidValue, KeyConflict, TamperedRow
+from orchestrator.engine.frozen import frozen
+
+BATCH_ROWS, BATCH_BYTES = 50, 4_000_000
+_TAIL = 2 * verifier.LONGEST_SIGNATURE
+_KEY = re.compile(rb'"key":"([0-9a-f]{64})"')
+LONGEST_KEY = 200
+
+
+@frozen
+class Signed:
+    """A bundle whose signature is that of a trusted key: the key and its name, hash of the last line, lines."""
+
+    signer: bytes
+    signer_name: str
+    last: str
+    lines: int
+
+
+def load(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> Run:
+    """The run of a bundle, read-only. The same bundle again gives the same run. `by` None means the system.
+
+    Nothing is changed, but for a line in the audit log, where it raises `InvalidBundle` (with `line` and `reason`),
+    `KeyConflict` (a run or a row of that id is here already), `WrongKey` (it is encrypted under a key that is not
+    here), `OSError`.
+    """
+    return load_or_find(file, by=by)[0]
+
+
+def load_or_find(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> tuple[Run, bool]:
+    """As `load`, and whether this call made the run."""
+    checked_actor(by, "by")
+    if not isinstance(file, str | PathLike) and not hasattr(file, "readline"):
+        raise InvalidValue("file is a path, or a binary file", path="file")
+    try:
+        with _opened(file) as source:
+            run, new = _loaded(source, by)
+    except CountersignError as refused:
+        facts = {name: refused.facts[name] for name in ("line", "run") if name in refused.facts}
+        audit_log.record("refused_import", actor=by, code=refused.code, **facts)
+        raise
+    if new:
+        audit_log.record("run_imported", actor=by, run=run.id, last=run.bundle_import.last)
+    return run, new
+
+
+def _opened(file: Any) -> AbstractContextManager[BinaryIO]:
+    try:
+        return Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file)
+    except ValueError:
+        raise InvalidValue("file is no path that can be opened", path="file") from None
+
+
+def _loaded(source: BinaryIO, by: Any) -> tuple[Run, bool]:
+    begin = source.tell()
+    try:
+        signed = _require_trusted(source, begin)
+        source.seek(begin)
+        own = signed.signer == public_key()
+        taken = _Reading(source, _people() if own else {})
+        for _ in taken.rows():
+            pass
+        if (there := _there(UUID(taken.contents.run), signed)) is not None:
+            return there, False
+        source.seek(begin)
+        with transaction.atomic():
+            return _written(_Reading(source, taken.people), signed, by), True
+    except Bad as bad:
+        line, reason = bad.args
+        raise InvalidBundle(f"line {line} of the bundle: {reason}", line=line, reason=reason) from None
+    except TamperedRow as error:
+        raise InvalidBundle(error.message, line=0, reason=error.message) from error
+    except IntegrityError as error:
+        raise KeyConflict("a row of this bundle is here already, in another run") from error
+
+
+def _require_trusted(source: BinaryIO, begin: int) -> Signed:
+    """Raises `Bad` where the bundle is not signed as a whole with a trusted key."""
+    source.seek(max(begin, source.seek(0, os.SEEK_END) - _TAIL))
+    named = _KEY.findall(source.read(_TAIL))
+    signer = bytes.fromhex(named[-1].decode()) if named else public_key()
+    source.seek(begin)
+    name = name_of_key(signer)
+    if name is None:
+        raise Bad(0, f"it is signed with a key that is not trusted here: {signer.hex()}")
+    last, lines = verifier.require_signed(source, signer)
+    return Signed(signer, name, last, lines)
+
+
+def _people() -> People:
+    users = get_user_model()
+    return dict(users._default_manager.values_list(users.USERNAME_FIELD, "pk"))
+
+
+def _there(run_id: UUID, signed: Signed) -> Run | None:
+    """The run that this very bundle gave before. Raises `KeyConflict` where the id is that of something else."""
+    found = Run.objects.filter(id=run_id).select_related("bundle_import").first()
+    if found is not None and found.imported and found.bundle_import.last == signed.last:
+        return found
+    if found is not None or Checkpoint.objects.filter(run=run_id).exists():
+        message = f"run {run_id} is here already, and did not come from this bundle"
+        raise KeyConflict(message, run=str(run_id))
+    return None
+
+
+class _Reading:
+    """One pass over a bundle: its rows in order, each checked. `contents` is what the verifier knows of it."""
+
+    def __init__(self, source: BinaryIO, people: People) -> None:
+        self._source, self.people = source, people
+        self.contents = Contents()
+        self.manifest: dict[str, Any] = {}
+        self._ids: dict[str, set[Any]] = {"request": set(), "receipt": set()}
+
+    def rows(self) -> Iterator[Model]:
+        """Raises `Bad` for the first line that cannot be taken in."""
+        for number, body, _ in verifier.chained(self._source):
+            said = verifier.parsed(body, number)
+            try:
+                self.contents.take(said, number)
+                row = self._row(said)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                fits = isinstance(error, ValueError)
+                raise Bad(number, str(error) if fits else f"it does not say what it must: {error!r}"[:200]) from None
+            if row is not None:
+                yield row
+        if self.contents.as_is:
+            raise Bad(1, "it was exported as it is, for the run did not verify")
+
+    def _row(self, said: dict[str, Any]) -> Any:
+        kind = said["kind"]
+        if kind == "manifest":
+            self.manifest = said
+            exported_at = datetime.fromisoformat(said["exported_at"])
+            if exported_at.tzinfo is None or str(UUID(said["run"])) != said["run"]:
+                raise ValueError("the manifest does not say when it was exported, or of which run")
+        if kind not in verifier.ROWS:
+            return None
+        model = Run if kind == "run" else TABLES[kind].model
+        row: Any = row_of(model, said["row"], encrypted=self.contents.encrypted, people=self.people)
+        for name, ids in self._ids.items():
+            if kind == name:
+                ids.add(row.id)
+            elif kind == "decision" and getattr(row, f"{name}_id") not in {None, *ids}:
+                raise ValueError(f"the {name} of this decision is not in the bundle")
+        return row
+
+
+def _written(reading: _Reading, signed: Signed, by: Any) -> Run:
+    batch = _Batch()
+    for row in reading.rows():
+        if isinstance(row, Run):
+            batch.begin(_placed(row))
+        else:
+            batch.add(row)
+    batch.flush()
+    run = batch.run
+    made = BundleImport(
+        run=run,
+        origin_key=reading.manifest["key"],
+        signer=signed.signer.hex(),
+        signer_name=signed.signer_name,
+        last=signed.last,
+        lines=signed.lines,
+        exported_at=datetime.fromisoformat(reading.manifest["exported_at"]),
+        by=by,
+        at=timezone.now(),
+    )
+    sealed_rows.seal(made, protection_of(run))
+    made.save(force_insert=True)
+    faults = verify_run(run.id, most=1)
+    if faults:
+        raise InvalidBundle(f"the run does not verify: {faults[0].reason}", line=0, reason=faults[0].reason)
+    return Run.objects.select_related("bundle_import").get(id=run.id)
+
+
+def _placed(run: Run) -> Run:
+    """The run's row as it is kept here: under a key that no start has, its payloads where new ones go, at rest."""
+    run.key = f"{run.key[: LONGEST_KEY - 9]}~{str(run.id)[-8:]}"
+    run.payloads, run.imported = payloads.chosen(None), True
+    if run.status not in {*ENDS, *STOPPED} or run.status == Status.TAMPERED:
+        run.status = Status.PAUSED
+    _decrypt(run)
+    stands = {name: getattr(run, name) for name in ("head", "head_hash", "event_seq", "event_hash", "decisions")}
+    sealed = run_row.seal_columns(run, **stands)
+    run.seal, run.seal_key = sealed["seal"], sealed["seal_key"]
+    sealed_rows.encrypt(run, protection_of(run))
+    run.save(force_insert=True)
+    return run
+
+
+def _decrypt(row: Any) -> None:
+    """Put the plain bytes into the payload columns of a row, so that it can be sealed."""
+    for name in getattr(row, "PAYLOADS", ()):
+        if bytes(getattr(row, name)):
+            setattr(row, name, sealed_rows.decrypted(row, name))
+
+
+class _Batch:
+    """Rows of one table that are written together."""
+
+    run: Run
+
+    def __init__(self) -> None:
+        self._rows: list[Any] = []
+        self._size = 0
+
+    def begin(self, run: Run) -> None:
+        self.run, self._protection = run, protection_of(run)
+
+    def add(self, row: Any) -> None:
+        if self._rows and type(row) is not type(self._rows[0]):
+            self.flush()
+        self._prepare(row)
+        self._rows.append(row)
+        self._size += sum(len(value) for value in vars(row).values() if isinstance(value, bytes))
+        if len(self._rows) >= BATCH_ROWS or self._size > BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """One statement. Raises `KeyConflict` where a write of these rows is one of another run."""
+        if not self._rows:
+            return
+        model = type(self._rows[0])
+        _require_own_writes(self.run, model, self._rows)
+        model._base_manager.bulk_create(self._rows)
+        self._rows, self._size = [], 0
+
+    def _prepare(self, row: Any) -> None:
+        if isinstance(row, RunLine):
+            _require_departure(self.run, row)
+        if isinstance(row, Checkpoint):
+            row.backend = self.run.payloads
+        if isinstance(row, Sealed):
+            _decrypt(row)
+            sealed_rows.seal_and_encrypt([row], self._protection)
+        for column in BYTES.get(type(row), ()):
+            self._put(row, column)
+
+    def _put(self, row: Any, column: str) -> None:
+        """Keep the bytes of a checkpoint where the installation keeps them."""
+        kept = bytes(getattr(row, column))
+        if not kept:
+            return
+        plain = sealed_rows.decrypted(row, column, kept)
+        if self._protection.digest(sealed_columns.read_bytes(row, column, plain)) != getattr(row, f"{column}_hash"):
+            raise TamperedRow(f"the {column} of {row} has another hash")
+        locked = sealed_rows.encrypted(row, column, plain, self._protection)
+        name = payloads.name_of(row.run_id, row.id, column)
+        setattr(row, column, payloads.put_payload(row.backend, name, locked))
+
+
+def _require_own_writes(run: Run, model: type[Model], rows: list[Any]) -> None:
+    """The id of a write is no key of a table; who asks by it alone must not meet rows of another run."""
+    if not hasattr(rows[0], "write"):
+        return
+    writes = {row.write for row in rows}
+    theirs = PendingWrite.objects.filter(write__in=writes).exclude(run=run.id).exists()
+    if theirs or model._base_manager.filter(write__in=writes).exclude(run=run.id).exists():
+        raise KeyConflict("a write of this bundle is here already, in another run", run=str(run.id))
+
+
+def _require_departure(run: Run, row: RunLine) -> None:
+    """A run that says that it comes from one that is here must name a checkpoint of it, with its hash."""
+    if row.departure_run == run.id or not Run.objects.filter(id=row.departure_run).exists():
+        return
+    there = Checkpoint.objects.filter(id=row.departure, run=row.departure_run, content_hash=row.departure_hash)
+    if not there.exists():
+        message = f"it says that it comes from run {row.departure_run}, which knows nothing of that"
+        raise KeyConflict(message, run=str(row.departure_run))

@@ -1,0 +1,22 @@
+"""The key with which this installation signs what leaves it, and the public keys that it trusts."""
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from checkpoints.conf import bundle_seed, trusted_keys
+
+
+def private_key() -> Ed25519PrivateKey:
+    """The key of the settings; without one a key made from the secret key."""
+    return Ed25519PrivateKey.from_private_bytes(bundle_seed())
+
+
+def public_key() -> bytes:
+    """The 32 bytes by which others verify what this installation signed."""
+    return private_key().public_key().public_bytes_raw()
+
+
+def name_of_key(public: bytes) -> str | None:
+    """The name under which a public key is trusted here, empty for one's own; None where it is not."""
+    if public == public_key():
+        return ""
+    return next((name for name, key in trusted_keys().items() if key == public), None)

@@ -1,0 +1,300 @@
+"""Whether a bundle is what its house signed, offline: this one file, the standard library and `cryptography`.
+
+    python verifier.py FILE --key HEX
+
+`docs/bundles.md` describes the format. The public key is given, never taken from the bundle. A first pass follows the
+chain of lines up to its signature and reads none of them as JSON; a second one compares what they say of each other.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+FORMAT = "countersign-bundle-1"
+LONGEST_LINE = 256 * 1024 * 1024
+LONGEST_SIGNATURE = 1000
+HEAD, MIDDLE, TAIL = b'{"hash":"', b'","body":', b"}\n"
+BODY = len(HEAD) + 64 + len(MIDDLE)
+BEGIN = "0" * 64
+ROWS = (
+    "run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "request",
+    "receipt", "decision",
+)  # fmt: skip
+KINDS = ("manifest", *ROWS, "seals", "counts", "signature")
+ONCE = ("manifest", "run", "counts", "signature")
+DECIDED = {"decision_signed": False, "approval_not_needed": True}  # whether nobody was asked
+
+
+class Verdict(NamedTuple):
+    """`bad_line` is the first bad line, counted from 1; 0 where no line is, or the file or the key cannot be read."""
+
+    ok: bool
+    bad_line: int
+    reason: str
+
+
+class Bad(Exception):
+    """A line is not as it was written: its number, and why."""
+
+
+def verify(file: Any, public_key: Any) -> Verdict:
+    """The verdict on a bundle, a path or a binary file that can be read twice. The key is 32 bytes. Never raises."""
+    try:
+        with Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file) as opened:
+            begin = opened.tell()
+            require_signed(opened, public_key)
+            opened.seek(begin)
+            Contents().read(opened)
+    except Bad as bad:
+        return Verdict(False, *bad.args)
+    except Exception as error:
+        return Verdict(False, 0, f"it cannot be read: {type(error).__name__}: {error}")
+    return Verdict(True, 0, "")
+
+
+def chained(file: BinaryIO) -> Iterator[tuple[int, bytes, str]]:
+    """(number, body, hash) of each line, the chain followed. Raises `Bad`."""
+    number, before = 0, BEGIN
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if number == 1:
+            _require_format(line)
+        if not line.endswith(b"\n"):
+            raise Bad(number, "truncated: the line has no end" if len(line) <= LONGEST_LINE else "the line is too long")
+        if not (line.startswith(HEAD) and line[BODY - len(MIDDLE) : BODY] == MIDDLE and line.endswith(TAIL)):
+            raise Bad(number, "the line has not the form of one")
+        body, given = line[BODY : -len(TAIL)], line[len(HEAD) : len(HEAD) + 64]
+        now = hashlib.sha256(before.encode() + body).hexdigest()
+        if given != now.encode():
+            raise Bad(number, "the line is not chained to the one before it")
+        yield number, body, now
+        before = now
+
+
+def _require_format(line: bytes) -> None:
+    """A bundle of another format is named before anything else is said of it."""
+    found = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', line[:LONGEST_SIGNATURE])
+    if found is not None and found[1].decode() != FORMAT:
+        raise Bad(1, f"format {found[1].decode()} is not known here; this verifier knows {FORMAT}")
+
+
+def require_signed(file: BinaryIO, public_key: bytes) -> tuple[str, int]:
+    """The hash that is signed and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
+    if not isinstance(public_key, bytes) or len(public_key) != 32:
+        raise Bad(0, "the public key must be 32 bytes")
+    last, found = BEGIN, (0, b"", BEGIN)
+    for line in chained(file):
+        last, found = found[2], line
+    number, body, _ = found
+    if len(body) > LONGEST_SIGNATURE or not body.startswith(b'{"kind":"signature"'):
+        raise Bad(number + 1, "truncated: the signature is missing")
+    said, key = parsed(body, number), public_key.hex()
+    end = {"kind": "signature", "lines": number - 1, "last": last, "signature": said.get("signature")}
+    if said.get("key") != key:
+        raise Bad(number, f"it is signed with another key: {said.get('key')}"[:120])
+    if said != {**end, "key": key}:
+        raise Bad(number, "the signature is for another number of lines, or another last line")
+    try:
+        signed = signed_text(key, number - 1, last)
+        Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said["signature"]), signed)
+    except (InvalidSignature, ValueError, TypeError):
+        raise Bad(number, "the signature is not of this key") from None
+    return last, number
+
+
+def signed_text(key: str, lines: int, last: str) -> bytes:
+    """What the signature is over: format, public key, number of lines before it, hash of the last of them."""
+    return f"{FORMAT}\n{key}\n{lines}\n{last}\n".encode()
+
+
+def parsed(body: bytes, number: int) -> dict[str, Any]:
+    """The JSON object of a line. Raises `Bad` for what is none, says a thing twice, or is nested too deeply."""
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no)
+    except ValueError as error:
+        raise Bad(number, f"the line is no JSON: {str(error)[:200]}") from None
+    except RecursionError:
+        raise Bad(number, "the line is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise Bad(number, "the line is no object")
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _require(len(found := dict(pairs)) == len(pairs), "a key is given more than once")
+    return found
+
+
+def _no(word: str) -> None:
+    _require(False, f"{word} is no JSON")
+
+
+def framed_hash(*parts: Any) -> str:
+    """SHA-256 over the framed parts: a JSON list in which [n] stands for a part of n bytes, then those bytes."""
+    head = [[len(part)] if isinstance(part, bytes) else part for part in parts]
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
+    return hashlib.sha256(text + b"".join(part for part in parts if isinstance(part, bytes))).hexdigest()
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Contents:
+    """What the lines of a bundle say of each other. It keeps numbers and hashes, never a payload."""
+
+    def __init__(self) -> None:
+        self.run, self.encrypted, self.as_is, self.kind = "", False, "", -1
+        self.row: dict[str, Any] = {}
+        self.counts: dict[str, int] = dict.fromkeys(ROWS, 0)
+        self.removed: dict[str, dict[int, tuple[int, str, str]]] = {}
+        self.event, self.point = (0, ""), (-1, "", "")
+        self.departures: dict[str, str] = {}
+        self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
+        self.requests, self.decided = set[str](), dict[int, bool]()
+
+    def read(self, file: BinaryIO) -> None:
+        """Raises `Bad` for the first line that does not fit."""
+        for number, body, _ in chained(file):
+            found = parsed(body, number)
+            try:
+                self.take(found, number)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                fits = isinstance(error, ValueError)
+                raise Bad(number, str(error) if fits else f"it does not say what it must: {error!r}"[:200]) from None
+        if self.as_is:
+            raise Bad(1, f"exported as it is, for the run did not verify: {self.as_is}")
+
+    def take(self, body: dict[str, Any], number: int) -> None:
+        """The next line. Raises `ValueError` where it does not fit those before it."""
+        kind, name = KINDS.index(body["kind"]), body["kind"]
+        _require(kind > self.kind or (kind == self.kind and name not in ONCE), "the lines are not in their order")
+        _require((kind == 0) == (number == 1) and (kind == 1) == (number == 2), "manifest and run come first")
+        _require(name != "signature" or self.kind == kind - 1, "the counts of the rows are missing")
+        self.kind = kind
+        if name in ROWS:
+            self.counts[name] += 1
+            _require(body["row"]["id" if name == "run" else "run"] == self.run, "the row is of another run")
+        getattr(self, f"on_{name}", lambda _: None)(body)
+
+    def on_manifest(self, body: dict[str, Any]) -> None:
+        _require(body["format"] == FORMAT, "the format is not known here")
+        self.run, self.encrypted = body["run"], body["encrypted"] is True
+        _require(bool(body["faults"]) == body["as_is"], "faults and as_is do not fit each other")
+        self.as_is = str(body["faults"][0])[:300] if body["as_is"] else ""
+        for part in ("events", "checkpoints"):
+            self.removed[part] = {first: (last, before, after) for first, last, before, after in body["removed"][part]}
+
+    def on_run(self, body: dict[str, Any]) -> None:
+        self.row = body["row"]
+        _require(self.encrypted == self.row["encrypted"], "run and manifest differ in whether it is encrypted")
+        _require(self.encrypted or digest(self.row["input"]) == self.row["input_hash"], "the input has another hash")
+
+    def on_event(self, body: dict[str, Any]) -> None:
+        row = body["row"]
+        seq, before = self._follow("events", *self.event, row["seq"])
+        _require(row["seq"] == seq + 1, f"line {seq + 1} of the log is missing")
+        if not self.encrypted:
+            parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
+            now = framed_hash(before, *parts, row["payload"].encode())
+            _require(now == row["hash"], f"line {row['seq']} of the log has another hash")
+        self.event = (row["seq"], row["hash"])
+        if row["type"] in DECIDED:
+            self.decided[row["seq"]] = DECIDED[row["type"]]
+
+    def _follow(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
+        """Where a chain stands before its row of number `seen`: behind the stretches that were removed there."""
+        while (gone := self.removed[part].get(number + 1)) and gone[1] == hash_ and gone[0] < seen:
+            number, hash_ = gone[0], gone[2]
+        return number, hash_
+
+    def on_line(self, body: dict[str, Any]) -> None:
+        self.departures[body["row"]["departure"]] = body["row"]["departure_hash"]
+
+    def on_checkpoint(self, body: dict[str, Any]) -> None:
+        row, (last, hash_, one) = body["row"], self.point
+        seq, before = self._follow("checkpoints", last, hash_, row["seq"])
+        _require(row["seq"] == seq + 1, f"checkpoint {seq + 1} is missing")
+        parent, follows = row["parent"] or "", {**self.departures, one: hash_, "": ""}
+        # Behind a removed stretch the parent is the last row of it; of a fork that a store made it may be anything.
+        unknown = before if seq != last else body["parent_hash"] if not row["seq"] else "missing"
+        before = follows.get(parent, unknown)
+        _require(body["parent_hash"] == before, f"checkpoint {row['seq']} does not follow its parent")
+        if not self.encrypted:
+            _require(digest(row["change"]) == row["change_hash"], "the change has another hash")
+            snapshot = digest(row["snapshot"]) if row["snapshot"] else ""
+            _require(snapshot == row["snapshot_hash"], "the snapshot has another hash")
+            header = [row[name] for name in ("run", "line", "seq", "superstep", "source", "fingerprint", "format")]
+            end = (int(row["committed"]), row["event_seq"], row["event_hash"], row["change_hash"])
+            now = framed_hash(before, *header, *end)
+            _require(now == row["content_hash"], f"checkpoint {row['seq']} has another hash")
+        known = self.departures.get(row["id"], row["content_hash"])
+        _require(known == row["content_hash"], "a line departs from here, and names another hash")
+        self.point = (row["seq"], row["content_hash"], row["id"])
+
+    def on_write(self, body: dict[str, Any]) -> None:
+        row, value = body["row"], ""
+        if not self.encrypted:
+            _require(digest(body["binding"]) == row["bound_hash"], "the base has another hash")
+            task = f"{row['node']}:{row['visit']}:{row['index']}"
+            parts = (row["run"], row["line"], task, row["position"], row["revision"], row["channel"])
+            texts = (row["value"].encode(), row["bound_hash"], row["policy_hash"], row["shown"].encode())
+            _require(framed_hash(*parts, *texts) == row["hash"], "this revision of a write has another hash")
+            value = digest(row["value"])
+        self.revisions.setdefault(row["write"], {})[row["hash"]] = (row["revision"], value)
+
+    def on_request(self, body: dict[str, Any]) -> None:
+        self.requests.add(body["row"]["id"])
+
+    def on_decision(self, body: dict[str, Any]) -> None:
+        row, unasked = body["row"], body["row"]["verdict"] == "not_needed"
+        logged, removed = self.decided.get(row["event_seq"]), self.removed["events"].items()
+        gone = any(first <= row["event_seq"] <= one[0] for first, one in removed)
+        _require(logged == unasked or (logged is None and gone), "the log does not speak of this decision")
+        if unasked:
+            return
+        _require(row["request"] in self.requests, "the request of this decision is missing")
+        revisions = self.revisions.get(row["write"], {})
+        fits = row["seen_hash"] in revisions and revisions[row["seen_hash"]][0] <= row["revision"]
+        _require(fits, "what was seen is no revision of the write")
+        decided = dict(revisions.values()).get(row["revision"])
+        _require(decided is not None, "the revision that was decided is missing")
+        value = decided if self.encrypted or row["verdict"] == "reject" else digest(row["final_value"])
+        _require(value == decided, "the value that was signed is not that of the revision")
+
+    def on_counts(self, body: dict[str, Any]) -> None:
+        row, counts = self.row, self.counts
+        _require(body["counts"] == counts, "the rows are not as many as were written")
+        end = self._follow("events", *self.event, row["event_seq"] + 1)
+        _require(end == (row["event_seq"], row["event_hash"]), "the log does not end where the run says")
+        _require(self.point == (row["head_seq"], row["head_hash"], row["head"]), "the head is not the last checkpoint")
+        _require(counts["decision"] == row["decisions"], "the run counts other decisions")
+
+
+def _require(fits: bool, reason: str) -> None:
+    if not fits:
+        raise ValueError(reason)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """One line on standard output; 0 where all is as it was signed, else 1."""
+    parser = argparse.ArgumentParser(description="Verify a bundle of a run, offline.")
+    parser.add_argument("file")
+    parser.add_argument("--key", dest="public_key", required=True, type=bytes.fromhex, help="64 hex digits")
+    verdict = verify(**vars(parser.parse_args(arguments)))
+    sys.stdout.write("ok\n" if verdict.ok else f"line {verdict.bad_line}: {verdict.reason}\n")
+    return 0 if verdict.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""What a person says must stay: a run under a legal hold, a checkpoint that is pinned. Only
+`checkpoints.retention.holds` writes these rows, each with a line in the audit log. A row that was released stays, to
+say who kept what and when.
+"""
+
+from django.conf import settings
+from django.db import models
+
+LONGEST_REASON = 1000
+"""Characters."""
+
+
+class LegalHold(models.Model):
+    """A run of which nothing is removed or erased while the hold lasts."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.UUIDField()
+    reason = models.CharField(max_length=LONGEST_REASON, help_text="Readable to everybody who may see holds.")
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
+    at = models.DateTimeField()
+    released_at = models.DateTimeField(null=True, blank=True)
+    released_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        indexes = [models.Index(fields=["run"], name="legal_hold_lasting", condition=models.Q(released_at=None))]
+
+    def __str__(self) -> str:
+        return f"hold on {self.run}"
+
+
+class Pin(models.Model):
+    """A checkpoint that retention leaves alone while the pin lasts."""
+
+    id = models.BigAutoField(primary_key=True)
+    checkpoint = models.UUIDField()
+    run = models.UUIDField()
+    reason = models.CharField(max_length=LONGEST_REASON, blank=True, default="")
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
+    at = models.DateTimeField()
+    released_at = models.DateTimeField(null=True, blank=True)
+    released_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["checkpoint"], condition=models.Q(released_at=None), name="pin_lasting_once"
+            )
+        ]
+        indexes = [models.Index(fields=["run"], name="pin_lasting_by_run", condition=models.Q(released_at=None))]
+
+    def __str__(self) -> str:
+        return f"pin on {self.checkpoint}"

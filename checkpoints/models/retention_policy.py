@@ -1,0 +1,31 @@
+"""How long the checkpoints and runs of one graph are kept."""
+
+from django.db import models
+
+
+class RetentionPolicy(models.Model):
+    """One row a graph. A rule that is empty removes nothing.
+
+    A checkpoint goes where it is not among the newest `keep_last` of its run, and, where its run's status has an age,
+    is older than that. A run goes whole where its status has an age in `remove_runs_after_days` and it ended, or came
+    to stand still, longer ago.
+    """
+
+    graph = models.CharField(max_length=200, unique=True)
+    keep_last = models.IntegerField(
+        null=True, blank=True, help_text="Of each run so many newest checkpoints stay, whatever their age."
+    )
+    max_age_days = models.JSONField(
+        default=dict, blank=True, help_text="{status: days}: checkpoints of runs in that status go when they are older."
+    )
+    remove_runs_after_days = models.JSONField(
+        default=dict, blank=True, help_text="{status: days}: runs go as a whole so long after they came to that status."
+    )
+    archive = models.BooleanField(default=False, help_text="Write a bundle of a run before anything of it is removed.")
+
+    class Meta:
+        ordering = ["graph"]
+        verbose_name_plural = "retention policies"
+
+    def __str__(self) -> str:
+        return f"retention of {self.graph}"

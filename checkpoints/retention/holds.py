@@ -1,0 +1,91 @@
+"""Legal holds on runs and pins on checkpoints: what a person says must stay, who said so, and why.
+
+Each verb takes the run's row first, as a removal does, so of a hold and a removal that meet one comes first. Each
+leaves a line in the audit log.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from checkpoints import audit_log
+from checkpoints.core.arguments import checked_text
+from checkpoints.core.ids import uuid_of
+from checkpoints.db.limits import within_limits
+from checkpoints.models import Checkpoint, LegalHold, Pin, Run
+from checkpoints.models.legal_hold import LONGEST_REASON
+from orchestrator.engine.errors import UnknownThing
+
+
+def is_held(run_ids: Iterable[UUID]) -> set[UUID]:
+    """Those of the runs that are under a legal hold; empty for none. One query. Whoever removes or erases asks under
+    the lock of the runs' rows.
+    """
+    return set(LegalHold.objects.filter(run__in=list(run_ids), released_at=None).values_list("run", flat=True))
+
+
+def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
+    """Put a run under a legal hold; `by` None is the system. Several holds may lie on one run, each with its reason.
+
+    Raises `UnknownThing`, and `InvalidValue` where there is no reason.
+    """
+    run = uuid_of(run_id, "run")
+    checked_text(reason, "reason", least=1, most=LONGEST_REASON)
+    with transaction.atomic():
+        _lock(run)
+        row = LegalHold.objects.create(run=run, reason=reason, by=by, at=timezone.now())
+        audit_log.record("run_held", actor=by, run=run, hold=row.id, reason=reason)
+    return row
+
+
+def release_hold(hold_id: int, *, by: Any) -> bool:
+    """End a hold. False: it had ended before, or there is none."""
+    return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by)
+
+
+def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
+    """Keep a checkpoint until it is unpinned; gives the pin that lies on it where one does. Raises `UnknownThing` where
+    there is no such checkpoint in a timeline, `InvalidValue`.
+    """
+    checkpoint = uuid_of(checkpoint_id, "checkpoint")
+    checked_text(reason, "reason", most=LONGEST_REASON)
+    named = Checkpoint.objects.filter(id=checkpoint, kept=True)
+    with transaction.atomic():
+        run = named.values_list("run", flat=True).first()
+        if run is not None:
+            _lock(run)
+            run = named.values_list("run", flat=True).first()
+        if run is None:
+            raise UnknownThing(f"there is no checkpoint {checkpoint}", checkpoint=str(checkpoint))
+        there = Pin.objects.filter(checkpoint=checkpoint, released_at=None).first()
+        if there is not None:
+            return there
+        row = Pin.objects.create(checkpoint=checkpoint, run=run, reason=reason, by=by, at=timezone.now())
+        audit_log.record("checkpoint_pinned", actor=by, run=run, checkpoint=str(checkpoint), reason=reason)
+    return row
+
+
+def unpin(checkpoint_id: UUID | str, *, by: Any) -> bool:
+    """Take the pin from a checkpoint. False: there is none."""
+    checkpoint = uuid_of(checkpoint_id, "checkpoint")
+    return _end(Pin.objects.filter(checkpoint=checkpoint), "checkpoint_unpinned", by)
+
+
+def _end(rows: Any, kind: str, by: Any) -> bool:
+    with transaction.atomic():
+        row = rows.filter(released_at=None).first()
+        ended = row is not None and bool(
+            rows.filter(id=row.id, released_at=None).update(released_at=timezone.now(), released_by=by)
+        )
+        if ended:
+            what = {"checkpoint": str(row.checkpoint)} if isinstance(row, Pin) else {"hold": row.id}
+            audit_log.record(kind, actor=by, run=row.run, **what)
+    return ended
+
+
+def _lock(run: UUID) -> None:
+    if within_limits(Run.objects.select_for_update().filter(id=run).only("id")).first() is None:
+        raise UnknownThing(f"there is no run {run}", run=str(run))

@@ -1,0 +1,131 @@
+"""Which checkpoints a rule removes, and why each of the others stays: one decision, made by the database.
+
+A dry run counts by it, and a removal asks it once more under the lock of the run. Other floors say what they need of
+a run: they add to `POINTS` and `REFERENCES` when they are ready.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
+
+from checkpoints.core.status import ENDS, Status
+from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
+from checkpoints.models.checkpoint import Source
+from checkpoints.retention.rule import Rule
+
+OLD, WITH_RUN = "old", "with_run"
+REMOVED = (OLD, WITH_RUN)
+"""Of these a checkpoint goes: by itself, or with its whole run. Each other word says why one stays."""
+WORDS = {
+    OLD: "is removed",
+    WITH_RUN: "is removed with its whole run",
+    "tampered": "its run does not verify",
+    "imported": "its run came in as a bundle, and stays as it came",
+    "held": "its run is under a legal hold",
+    "waits": "its run waits at it",
+    "head": "the newest of its run",
+    "pinned": "somebody pinned it",
+    "forked_from": "a fork, a replay or a later line began at it",
+    "prepared_from": "an undecided or not yet run call was prepared from it",
+    "in_hand": "a worker goes on from it",
+    "policy": "the policy keeps it",
+}
+"""What each word means to people, in the order in which it is looked for."""
+
+_WAITING = (Status.PAUSED, Status.WAITING)
+
+Rows = Callable[[], "QuerySet[Any]"]
+POINTS: dict[str, Rows] = {}
+"""Word -> a query, correlated with a row of a checkpoint by `OuterRef`, that finds something where the checkpoint must
+stay.
+"""
+REFERENCES: list[Rows] = []
+"""Queries, correlated likewise, that find something where the row of a run must stay."""
+
+
+def classified(rule: Rule) -> "QuerySet[Any]":
+    """The checkpoints of a rule's graph, each with the word `why` that says what becomes of it."""
+    rows = Checkpoint.objects.filter(run__graph=rule.graph)
+    when = [When(condition, then=Value(word)) for word, condition in _conditions(rule)]
+    annotated: QuerySet[Any] = rows.annotate(
+        why=Case(*when, default=Value("policy"), output_field=CharField())
+    ).order_by()
+    return annotated
+
+
+def _conditions(rule: Rule) -> list[tuple[str, Any]]:
+    """In order: the first that is met counts."""
+    head = Q(id=F("run__head"))
+    found: list[tuple[str, Any]] = [
+        ("tampered", Q(run__status=Status.TAMPERED)),
+        ("imported", Q(run__imported=True)),
+        ("held", Exists(LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None))),
+    ]
+    if rule.ended:
+        found.append((WITH_RUN, _ended(rule) & _unreferenced()))
+    found += [
+        ("waits", head & Q(run__status__in=_WAITING)),
+        ("head", head),
+        ("pinned", Exists(Pin.objects.filter(checkpoint=OuterRef("id"), released_at=None))),
+        ("forked_from", Q(Exists(RunLine.objects.filter(departure=OuterRef("id")))) | Q(Exists(_forks()))),
+        *((word, Exists(rows())) for word, rows in POINTS.items()),
+        ("in_hand", _in_hand()),
+        (OLD, _old(rule)),
+    ]
+    return found
+
+
+def _forks() -> "QuerySet[Checkpoint]":
+    """What a store forked has no line before it is resumed."""
+    return Checkpoint.objects.filter(parent=OuterRef("id"), source=Source.FORK)
+
+
+def _in_hand() -> Q:
+    """Rows that a worker may go on from: of its head's line from the row on with which a load of the head begins; and
+    the row before a head that the next commit replaces.
+    """
+    head = Checkpoint.objects.filter(id=OuterRef("run__head"))
+    leased = Q(run__lease_until__isnull=False, line=F("run__line"), seq__gte=Subquery(head.values("anchor")[:1]))
+    # A run that ended has a head that stays, and most runs have ended: of those nothing is looked up.
+    goes_on = ~Q(run__status__in=ENDS) & Q(seq=F("run__head_seq") - 1)
+    return leased | (goes_on & Q(Exists(head.filter(kept=False))))
+
+
+def _old(rule: Rule) -> Q:
+    """What the policy itself would not keep."""
+    aged = Q(pk__in=[])
+    for status, moment in rule.older.items():
+        aged |= Q(run__status=status, created_at__lt=moment)
+    chosen = aged
+    if rule.keep_last is not None:
+        behind = Q(seq__lte=F("run__head_seq") - rule.keep_last)
+        chosen = behind & (aged | ~Q(run__status__in=list(rule.older)))
+    return chosen | _ended(rule) if rule.ended else chosen
+
+
+def _ended(rule: Rule) -> Q:
+    """Whether a checkpoint's run stands still for longer than runs in its status are kept."""
+    found = Q(pk__in=[])
+    for status, moment in rule.ended.items():
+        still = Exists(Checkpoint.objects.filter(id=OuterRef("run__head"), created_at__lt=moment))
+        since = Q(run__ended_at__lt=moment) | (Q(run__ended_at=None) & Q(still))
+        found |= Q(run__status=status, run__created_at__lt=moment) & since
+    return found
+
+
+def _unreferenced() -> Q:
+    """Whether nothing that stays speaks of a checkpoint's run, so that its row may go with all that hangs on it."""
+    run = OuterRef("run_id")
+    own = Checkpoint.objects.filter(run=OuterRef(run)).values("id")
+    referring = [
+        RunLine.objects.filter(departure_run=run, number=1),
+        Checkpoint.objects.filter(source=Source.FORK, parent__in=Subquery(own)),
+        Run.objects.filter(parent_run=run),
+        Pin.objects.filter(run=run, released_at=None),
+        *(rows() for rows in REFERENCES),
+    ]
+    alone = Q(run__parent_run=None, run__lease_until=None)
+    for rows in referring:
+        alone &= ~Q(Exists(rows))
+    return alone

@@ -1,0 +1,62 @@
+"""The standing jobs that take away what nobody needs: jobs that ended and workers that left long ago, payloads that no
+row points to, memory that is older than the settings keep it. `orchestrator.jobs` knows them by their kinds.
+"""
+
+from collections.abc import Iterator
+
+from checkpoints.conf import conf
+from checkpoints.db.clock import db_in
+from checkpoints.memory import shelf
+from checkpoints.models import Job, MemoryTrace, Worker
+from checkpoints.payloads import orphans
+from checkpoints.queue.jobs import JobLease, Step
+
+KEPT_DAYS = 30
+BATCH = 1000
+MEMORY_BATCH = 100
+
+
+def jobs_that_ended(lease: JobLease) -> Iterator[Step]:
+    """Remove jobs that ended more than `KEPT_DAYS` ago, in batches."""
+    removed = int(lease.place or 0)
+    while True:
+        old = Job.objects.filter(ended_at__lt=db_in(-KEPT_DAYS * 86_400)).values("id")[:BATCH]
+        ids = [row["id"] for row in old]
+        if not ids:
+            return
+        Job.objects.filter(id__in=ids).delete()
+        removed += len(ids)
+        yield Step(removed, removed, "old jobs removed", place=removed)
+
+
+def workers_that_left(lease: JobLease) -> Iterator[Step]:
+    """Remove the rows of workers that showed themselves last more than `KEPT_DAYS` ago."""
+    removed, _ = Worker.objects.filter(heartbeat_at__lt=db_in(-KEPT_DAYS * 86_400)).delete()
+    yield Step(removed, removed, "old workers removed")
+
+
+def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
+    """Forget what was remembered longer ago than `MEMORY_DAYS`; 0 keeps it for ever. Its versions stay, and each trace
+    leaves a line in the audit log. Its place: {id, forgotten}.
+    """
+    place: dict[str, int] = dict(lease.place or {"id": 0, "forgotten": 0})
+    days = conf().memory_days
+    while days:
+        rows = MemoryTrace.objects.filter(deleted=False, at__lt=db_in(-days * 86_400), id__gt=place["id"])
+        batch = list(rows.order_by("id")[:MEMORY_BATCH])
+        if not batch:
+            return
+        for row in batch:
+            shelf.delete_trace(row, by=None)
+        place = {"id": batch[-1].id, "forgotten": place["forgotten"] + len(batch)}
+        yield Step(place["forgotten"], note="old traces of memory forgotten", place=place)
+
+
+def payloads_without_a_row(lease: JobLease) -> Iterator[Step]:
+    """Delete the bytes that no row has pointed to for a day. Its place: names looked at and left, by backend."""
+    left: dict[str, int] = dict(lease.place or {})
+    deleted: dict[str, int] = {}
+    for swept in orphans.delete_orphans(done=left):
+        left[swept.backend], deleted[swept.backend] = swept.left, swept.deleted
+        gone = sum(deleted.values())
+        yield Step(gone, note=f"payloads without a row deleted, {sum(left.values())} left", place=left)

@@ -1,0 +1,63 @@
+"""Runs removed as a whole: all rows that hang on them, and one sealed line of the audit log a run, which says where its
+log stood. Only runs of which nothing that stays speaks: no fork, no child, no request, no decision.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Count, Sum
+
+from checkpoints import audit_log
+from checkpoints.ledger import checkpoint_rows, locked_run
+from checkpoints.models import (
+    Checkpoint,
+    LateResult,
+    MemoryLanding,
+    MemoryRecord,
+    PendingWrite,
+    Run,
+    RunEvent,
+    RunLine,
+    TaskResult,
+)
+from checkpoints.payloads import DATABASE
+from checkpoints.retention.kept_points import WITH_RUN, classified
+from checkpoints.retention.rule import Rule
+from checkpoints.retention.stretches import Inside, RemovedRows
+from checkpoints.verification.audit import REMOVED
+
+PARTS: tuple[Any, ...] = (
+    MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint,
+)  # fmt: skip
+"""What hangs on a run. Memory that it left belongs to the installation, and stays."""
+
+
+def remove_run(rule: Rule, run_id: UUID, *, by: Any, bundle: str, inside: Inside) -> RemovedRows | None:
+    """Remove a run, if the rule still does not keep it; None where it does. `bundle` names its archive, if it has one.
+
+    Raises `UnknownThing`, `TamperedRow` and `WrongKey` where its row is not as it was sealed, and `OperationalError`
+    where somebody else keeps it locked; then nothing is removed.
+    """
+    with transaction.atomic():
+        run = locked_run.lock_run(run_id)
+        rows = Checkpoint.objects.filter(run=run.id)
+        if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
+            return None
+        removed = RemovedRows(**rows.aggregate(count=Count("id"), bytes=Sum("stored_size")), runs=1)
+        elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
+        _tell(run, by, bundle)
+        for model in PARTS:
+            model.objects.filter(run=run.id).delete()
+        Run.objects.filter(id=run.id).delete()
+        inside(removed)
+    for row in elsewhere:
+        checkpoint_rows.delete_payloads(row)
+    return removed
+
+
+def _tell(run: Run, by: Any, bundle: str) -> None:
+    facts: dict[str, Any] = {"key": run.key, "graph": run.graph, "status": run.status}
+    facts |= {"event_seq": run.event_seq, "event_hash": run.event_hash}
+    facts |= {"bundle": bundle} if bundle else {}
+    audit_log.record(REMOVED, actor=by, run=run.id, **facts)

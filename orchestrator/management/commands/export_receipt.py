@@ -1,0 +1,28 @@
+"""`manage.py export_receipt DECISION FILE`: one decision as a small signed file."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from approvals.exported_receipt import export_receipt
+from orchestrator.management import command_line
+
+
+class Command(command_line.DatabaseCommand):
+    help = "Write one decision to a signed file: who, when, what was seen, and what came of it (a DSSE envelope)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("decision", help="its id, as the API lists the decisions of a run")
+        parser.add_argument("file", help="where to; a file of that name is replaced")
+        command_line.add_by(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with command_line.one_clear_line():
+            data = export_receipt(options["decision"], by=command_line.person(options["by"]))
+        try:
+            Path(options["file"]).write_bytes(data)
+        except OSError as error:
+            raise CommandError(f"cannot write {options['file']}: {error}") from error
+        self.stdout.write(f"{options['file']}: {len(data):,} bytes")

@@ -1,0 +1,40 @@
+"""`manage.py export_run RUN FILE`: write the signed bundle of a run."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from checkpoints import bundle
+from orchestrator import runs
+from orchestrator.management import command_line
+from orchestrator.runs.start_for_user import require
+
+
+class Command(command_line.DatabaseCommand):
+    help = "Write a run to a signed bundle, that anybody verifies offline and trusted installations take in."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("run", help="id or key")
+        parser.add_argument("file", help="where to; a file of that name is replaced")
+        parser.add_argument(
+            "--as-is", action="store_true", help="also a run that does not verify, which the bundle says"
+        )
+        command_line.add_by(parser)
+        command_line.add_json(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        by = command_line.person(options["by"])
+        with command_line.one_clear_line():
+            if by is not None:
+                require(by, "export_run")
+            run = runs.get(options["run"])
+            try:
+                made = bundle.export(run.id, options["file"], by=by, as_is=options["as_is"])
+            except OSError as error:
+                raise CommandError(f"cannot write {options['file']}: {error}") from error
+        facts = {"run": str(run.id), "lines": made.lines, "bytes": made.size, "faults": list(made.faults)}
+        text = f"{options['file']}: {made.lines} lines, {made.size:,} bytes, signed with {bundle.public_key().hex()}"
+        text += f"\nas it is, for it does not verify: {made.faults[0]}" if made.faults else ""
+        self.stdout.write(json.dumps(facts, ensure_ascii=False) if options["as_json"] else text)

@@ -1,0 +1,135 @@
+"""One decision leaves the house as a signed file that any verifier of such envelopes accepts."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from django.contrib.auth.models import User
+
+from approvals.exported_receipt import PAYLOAD_TYPE, export_receipt
+from approvals.models import Decision
+from checkpoints import bundle
+from checkpoints.models import AuditLine, PendingWrite, Run, RunEvent
+from orchestrator.engine.errors import TamperedRow, UnknownThing
+from tests.support import cast
+from tests.support.bundles import lines_of, signed_run
+from tests.support.dsse import opened
+from tests.support.forging import tamper
+from tests.support.paid_claims import claim
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import advanced
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def one_key(configure: Any) -> None:
+    configure(**ONE_KEY)
+
+
+@pytest.fixture
+def run(tmp_path: Path, people: cast.People) -> Run:
+    return signed_run(tmp_path, people)
+
+
+def _edit(run: Run) -> Decision:
+    return Decision.objects.get(run=run.id, verdict="edit")
+
+
+def _told(run: Run, by: User | None = None) -> Any:
+    return opened(export_receipt(_edit(run).id, by=by), PAYLOAD_TYPE, bundle.public_key())
+
+
+def test_the_file_tells_who_decided_what_on_what_they_saw_and_what_came_of_it(run: Run, people: cast.People) -> None:
+    told, decision = _told(run, people.reviewer), _edit(run)
+    assert told["decision"]["by"] == people.reviewer.get_username()
+    assert (told["decision"]["verdict"], told["decision"]["seen_hash"]) == ("edit", decision.seen_hash)
+    assert told["write"]["proposed_value"] == told["write"]["seen"]["value"] == {"amount": "10"}
+    assert told["write"]["final_value"] == {"amount": "9"}
+    assert told["request"]["policy"]["reviewers"] == ["group:claims"]
+    assert told["outcome"]["outcome"] == "approved"
+    assert told["outcome"]["applied"]["hash"] == RunEvent.objects.get(run=run.id, type="gate_applied").hash
+
+
+def test_the_file_and_a_bundle_of_the_run_prove_each_other(run: Run) -> None:
+    out = io.BytesIO()
+    bundle.export(run.id, out)
+    lines = {line["row"]["seq"]: line["row"] for line in lines_of(out.getvalue()) if line["kind"] == "event"}
+    told = _told(run)
+    assert lines[told["log"]["seq"]]["hash"] == told["log"]["hash"]
+    assert lines[told["log"]["seq"]]["type"] == told["log"]["type"] == "decision_signed"
+
+
+def test_a_changed_file_and_another_key_are_refused(run: Run) -> None:
+    file = json.loads(export_receipt(_edit(run).id))
+    payload = base64.b64decode(file["payload"])
+    for changed in (
+        {**file, "payload": base64.b64encode(payload.replace(b'"9"', b'"8"')).decode()},
+        {**file, "payloadType": PAYLOAD_TYPE + "x"},
+    ):
+        with pytest.raises(InvalidSignature):
+            opened(json.dumps(changed).encode(), PAYLOAD_TYPE, bundle.public_key())
+    with pytest.raises(InvalidSignature):
+        opened(json.dumps(file).encode(), PAYLOAD_TYPE, b"\x01" * 32)
+
+
+def test_an_off_the_shelf_verifier_accepts_it(run: Run) -> None:
+    dsse = pytest.importorskip("securesystemslib.dsse", reason="securesystemslib is not installed here")
+    signer = pytest.importorskip("securesystemslib.signer")
+    envelope = dsse.Envelope.from_dict(json.loads(export_receipt(_edit(run).id)))
+    public = Ed25519PublicKey.from_public_bytes(bundle.public_key())
+    key = signer.SSlibKey.from_crypto(public, keyid=next(iter(envelope.signatures)))
+    assert list(envelope.verify([key], 1)) == [key.keyid]
+    envelope.payload += b" "
+    with pytest.raises(Exception, match="signatures"):
+        envelope.verify([key], 1)
+
+
+def test_it_is_for_who_signed_and_for_auditors_who_see_the_run(run: Run, people: cast.People) -> None:
+    assert _told(run, people.auditor)["decision"]["by"] == people.reviewer.get_username()
+    for other in (people.nobody, people.second_reviewer, people.starter):
+        with pytest.raises(UnknownThing):
+            export_receipt(_edit(run).id, by=other)
+    lines = AuditLine.objects.filter(kind="receipt_exported")
+    assert [line.actor_name for line in lines] == [people.auditor.get_username()]
+
+
+def test_who_signed_and_sees_the_run_no_more_gets_no_values(run: Run, people: cast.People) -> None:
+    people.reviewer.groups.clear()
+    told = _told(run, User.objects.get(pk=people.reviewer.pk))
+    assert told["decision"]["verdict"] == "edit"
+    assert (told["write"]["final_value"], told["write"]["label"], told["request"]["title"]) == (None, None, None)
+
+
+def test_nothing_of_an_encrypted_run_is_readable_in_it(tmp_path: Path, people: cast.People) -> None:
+    run = signed_run(tmp_path, people, encrypted=True)
+    told = _told(run)
+    assert told["run"]["encrypted"]
+    assert (told["write"]["final_value"], told["write"]["seen"]["shown"], told["request"]["facts"]) == (None,) * 3
+    assert told["log"]["hash"]
+
+
+def test_what_needed_nobody_has_a_receipt_too() -> None:
+    run = advanced(claim("unasked", needs_approval=lambda state, proposal: False))
+    told = opened(export_receipt(Decision.objects.get(run=run.id).id), PAYLOAD_TYPE, bundle.public_key())
+    assert (told["decision"]["verdict"], told["request"], told["outcome"]) == ("not_needed", None, None)
+    assert told["log"]["type"] == "approval_not_needed"
+
+
+def test_a_row_that_is_not_as_it_was_sealed_leaves_no_receipt(run: Run) -> None:
+    write = _edit(run).write
+    tamper(PendingWrite.objects.get(write=write, revision=1), label="pay nobody")
+    with pytest.raises(TamperedRow):
+        export_receipt(_edit(run).id)
+
+
+@pytest.mark.parametrize("what", ["01890a5d-ac96-774b-bcce-b302099a8057", "nonsense", ""])
+def test_there_is_no_receipt_of_what_is_no_decision(what: str) -> None:
+    with pytest.raises(UnknownThing):
+        export_receipt(what)
+    assert not AuditLine.objects.exists()

@@ -1,0 +1,236 @@
+"""Whatever is done to a bundle, the verifier names the line; one that was written from the docs alone agrees."""
+
+import hashlib
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from checkpoints import bundle
+from checkpoints.bundle import verifier
+from orchestrator.engine import END, START
+from tests.support import cast, small_graphs
+from tests.support.bundle_reader import first_bad_line
+from tests.support.bundles import lines_of, signed_run, written
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+PUBLIC = KEY.public_key().public_bytes_raw()
+MODULE = Path(verifier.__file__)
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def one_key(configure: Any) -> None:
+    configure(BUNDLE_KEY=bytes(range(32)), ENCRYPTION_KEYS={"e": bytes(32)})
+
+
+@pytest.fixture
+def small() -> bytes:
+    """A run of one step."""
+    graph = small_graphs.graph("small")
+    graph.node("only")(lambda state, ctx: {"notes": ["Grüße"]})
+    graph.edge(START, "only")
+    graph.edge("only", END)
+    out = io.BytesIO()
+    bundle.export(small_graphs.advanced(graph).id, out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def large(tmp_path: Path, people: cast.People) -> bytes:
+    out = io.BytesIO()
+    bundle.export(signed_run(tmp_path, people).id, out)
+    return out.getvalue()
+
+
+def _bad_line(data: bytes) -> int:
+    """The first bad line as both verifiers name it; 0 where both are content."""
+    verdict = bundle.verify(io.BytesIO(data), PUBLIC)
+    assert verdict.ok == (verdict.bad_line == 0), verdict
+    assert first_bad_line(data, PUBLIC) == verdict.bad_line, verdict
+    return verdict.bad_line
+
+
+def _flipped(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
+
+
+def test_each_flipped_byte_of_a_small_bundle_is_named_by_its_line(small: bytes) -> None:
+    assert _bad_line(small) == 0
+    chance, line = random.Random(1), 1
+    for at, byte in enumerate(small):
+        assert _bad_line(_flipped(small, at, chance.randrange(8))) == line, at
+        line += byte == 10
+
+
+def test_random_bits_of_a_larger_bundle_are_named_by_their_line(large: bytes) -> None:
+    """In full (COUNTERSIGN_BUNDLE_BITS=10000) ten thousand."""
+    assert _bad_line(large) == 0
+    trials, chance = int(os.environ.get("COUNTERSIGN_BUNDLE_BITS", "200")), random.Random(2)
+    for _ in range(trials):
+        at = chance.randrange(len(large))
+        assert _bad_line(_flipped(large, at, chance.randrange(8))) == large.count(b"\n", 0, at) + 1, at
+    print(f"{trials} random bits of {len(large):,} bytes, each named")
+
+
+def test_a_cut_bundle_is_truncated_wherever_it_was_cut(small: bytes) -> None:
+    for at in range(0, len(small), 37):
+        verdict = bundle.verify(io.BytesIO(small[:at]), PUBLIC)
+        assert "truncated" in verdict.reason, (at, verdict)
+        assert _bad_line(small[:at]) == small.count(b"\n", 0, at) + 1, at
+
+
+def test_lines_cut_out_doubled_or_in_another_order_are_named(large: bytes) -> None:
+    lines = large.splitlines(keepends=True)
+    for at in range(len(lines)):
+        doubled = [*lines[: at + 1], *lines[at:]]
+        assert _bad_line(b"".join(doubled)) == at + 2
+        without = [*lines[:at], *lines[at + 1 :]]
+        assert _bad_line(b"".join(without)) == at + 1
+        if at + 1 < len(lines):
+            turned = [*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]]
+            assert _bad_line(b"".join(turned)) == at + 1
+    assert _bad_line(large + lines[0]) == len(lines) + 1
+
+
+def _told(large: bytes) -> Iterator[tuple[str, int, Any]]:
+    """What a house could tell that is not so: (what, line, change of that line)."""
+    bodies = lines_of(large)
+
+    def at(kind: str, column: str, value: Any, number: int = 0) -> tuple[str, int, Any]:
+        found = [n for n, body in enumerate(bodies) if body["kind"] == kind][number]
+        return f"{kind}.{column}", found, {**bodies[found], "row": {**bodies[found]["row"], column: value}}
+
+    yield at("run", "input", "{}")
+    yield at("event", "actor", "mallory", 2)
+    yield at("event", "payload", "{}", 1)
+    yield at("event", "seq", 9, 3)
+    yield at("checkpoint", "change", "[]", 1)
+    yield at("checkpoint", "snapshot", "{}", 0)
+    yield at("checkpoint", "superstep", 7, 1)
+    yield at("checkpoint", "committed", False, 1)
+    yield at("checkpoint", "parent", "01890a5d-ac96-774b-bcce-b302099a8057", 1)
+    yield at("write", "value", '{"amount":"9999"}')
+    yield at("write", "shown", "{}")
+    yield at("write", "bound_hash", "0" * 64)
+    yield at("decision", "seen_hash", "0" * 64)
+    yield at("decision", "final_value", '{"amount":"9999"}')
+    yield at("decision", "write", "01890a5d-ac96-774b-bcce-b302099a8057")
+    yield at("decision", "event_seq", 1)
+    yield at("decision", "request", "01890a5d-ac96-774b-bcce-b302099a8057")
+    yield at("result", "run", "01890a5d-ac96-774b-bcce-b302099a8057")
+
+
+def test_what_does_not_fit_is_named_even_where_the_house_itself_signed_it(large: bytes) -> None:
+    bodies = lines_of(large)
+    assert _bad_line(written(bodies, KEY)) == 0
+    for what, at, change in _told(large):
+        assert _bad_line(written([*bodies[:at], change, *bodies[at + 1 :]], KEY)) == at + 1, what
+
+
+def test_a_row_that_the_house_left_out_is_missed(large: bytes) -> None:
+    bodies = lines_of(large)
+    for at, body in enumerate(bodies[:-1]):
+        if body["kind"] != "seals":
+            assert _bad_line(written([*bodies[:at], *bodies[at + 1 :]], KEY)) != 0, (at, body["kind"])
+
+
+@pytest.mark.parametrize("kind", ["event", "checkpoint", "decision"])
+def test_a_house_that_leaves_out_the_last_row_and_counts_it_not_is_found(large: bytes, kind: str) -> None:
+    bodies = lines_of(large)
+    last = max(n for n, body in enumerate(bodies) if body["kind"] == kind)
+    counted = next(body for body in bodies if body["kind"] == "counts")["counts"]
+    counted[kind] -= 1
+    assert _bad_line(written([*bodies[:last], *bodies[last + 1 :]], KEY)) == len(bodies) - 2
+
+
+def test_another_key_is_refused_at_the_signature(small: bytes) -> None:
+    other = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+    lines = small.count(b"\n")
+    verdict = bundle.verify(io.BytesIO(small), other)
+    assert (verdict.ok, verdict.bad_line) == (False, lines)
+    assert "another key" in verdict.reason
+    claimed = small.replace(PUBLIC.hex().encode(), other.hex().encode())
+    assert bundle.verify(io.BytesIO(claimed), other).bad_line == lines
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 31, "text", None, 7, PUBLIC.hex()])
+def test_what_is_no_key_is_refused_and_nothing_is_raised(small: bytes, key: Any) -> None:
+    assert bundle.verify(io.BytesIO(small), key) == (False, 0, "the public key must be 32 bytes")
+
+
+@pytest.mark.parametrize("file", [None, 7, "/nowhere/at/all", b"bytes", io.StringIO("text")])
+def test_what_is_no_file_is_refused_and_nothing_is_raised(file: Any) -> None:
+    assert not bundle.verify(file, PUBLIC).ok
+
+
+def test_a_format_of_the_future_is_refused_by_its_name(small: bytes) -> None:
+    verdict = bundle.verify(io.BytesIO(small.replace(b"countersign-bundle-1", b"countersign-bundle-9")), PUBLIC)
+    assert (verdict.bad_line, "countersign-bundle-9" in verdict.reason) == (1, True)
+
+
+def test_a_key_that_is_said_twice_is_refused(small: bytes) -> None:
+    bodies = lines_of(small)
+    data = written(bodies, KEY)
+    twice = json.dumps(bodies[1], separators=(",", ":"), ensure_ascii=False)[:-1] + ',"kind":"run"}'
+    forged = _with_body(bodies, 1, twice.encode())
+    assert bundle.verify(io.BytesIO(data), PUBLIC).ok
+    verdict = bundle.verify(io.BytesIO(forged), PUBLIC)
+    assert (verdict.bad_line, "more than once" in verdict.reason) == (2, True)
+
+
+def _with_body(bodies: list[dict[str, Any]], at: int, body: bytes) -> bytes:
+    """A bundle with the bytes of one body as given, signed as if it were so."""
+    lines, last = [], verifier.BEGIN
+    for number, one in enumerate(bodies[:-1]):
+        text = body if number == at else json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
+        last = hashlib.sha256(last.encode() + text).hexdigest()
+        lines.append(verifier.HEAD + last.encode() + verifier.MIDDLE + text + verifier.TAIL)
+    signature = KEY.sign(verifier.signed_text(PUBLIC.hex(), len(lines), last)).hex()
+    said = {"kind": "signature", "lines": len(lines), "last": last, "key": PUBLIC.hex(), "signature": signature}
+    text = json.dumps(said, separators=(",", ":")).encode()
+    last = hashlib.sha256(last.encode() + text).hexdigest()
+    return b"".join([*lines, verifier.HEAD + last.encode() + verifier.MIDDLE + text + verifier.TAIL])
+
+
+def test_bombs_are_refused_in_flat_memory(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = lines_of(small)
+    deep = b'{"kind":"event","row":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    assert "too deeply" in bundle.verify(io.BytesIO(_with_body(bodies, 2, deep)), PUBLIC).reason
+    monkeypatch.setattr(verifier, "LONGEST_LINE", 300)
+    assert "too long" in bundle.verify(io.BytesIO(small), PUBLIC).reason
+    assert "too long" in bundle.verify(io.BytesIO(b"x" * 10_000), PUBLIC).reason
+    assert not bundle.verify(io.BytesIO(b"\x1f\x8b" + bytes(100)), PUBLIC).ok
+
+
+def test_the_verifier_runs_alone_without_django(small: bytes, tmp_path: Path) -> None:
+    program, file = tmp_path / "verify.py", tmp_path / "run.jsonl"
+    program.write_bytes(MODULE.read_bytes())
+    assert program.read_text().count("\n") <= 300
+    for data, said in [(small, "ok\n"), (small[:-50], "truncated")]:
+        file.write_bytes(data)
+        command = [sys.executable, "-X", "importtime", str(program), str(file), "--key", PUBLIC.hex()]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert (said in done.stdout, done.returncode) == (True, 0 if said == "ok\n" else 1), done
+        assert "django" not in done.stderr
+        assert "checkpoints" not in done.stderr
+    assert subprocess.run([*command[:-1], "short"], capture_output=True).returncode != 0
+
+
+def test_an_encrypted_run_verifies_without_any_key_but_the_public_one(tmp_path: Path, people: cast.People) -> None:
+    out = io.BytesIO()
+    bundle.export(signed_run(tmp_path, people, encrypted=True).id, out)
+    data = out.getvalue()
+    assert _bad_line(data) == 0
+    chance = random.Random(3)
+    for _ in range(50):
+        at = chance.randrange(len(data))
+        assert _bad_line(_flipped(data, at, 3)) == data.count(b"\n", 0, at) + 1

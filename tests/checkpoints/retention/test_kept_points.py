@@ -1,0 +1,91 @@
+"""What people still wait for, and what a call was prepared from, stays."""
+
+from typing import Any
+
+import pytest
+
+from approvals.models import ApprovalRequest
+from checkpoints import retention
+from checkpoints.models import Checkpoint, Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from tests.support import cast, run_actions
+from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.paid_claims import claim, paid
+from tests.support.small_graphs import registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_point_that_a_run_waits_at_and_that_a_proposal_was_made_from_stay(people: cast.People) -> None:
+    registered(claim("waits"))
+    run = runs.advance(runs.start("waits", {}).id)
+    assert run.status == "paused"
+    prepared = ApprovalRequest.objects.get(run=run).prepared_from
+    found = retention.dry_run(policy("waits", keep_last=0))
+    why = {why: one["count"] for why, one in found.reasons.items()}
+    assert (why["waits"], why["prepared_from"]) == (1, 1)
+    pruned(policy("waits", keep_last=0))
+    assert Checkpoint.objects.filter(id=prepared).exists()
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+    pruned(policy("waits", keep_last=0))
+    run.refresh_from_db()
+    assert seqs(run) == [run.head_seq]
+
+
+def test_what_a_fork_still_asks_about_stays_in_the_run_that_it_left(people: cast.People) -> None:
+    registered(claim("asked_twice"))
+    origin = runs.advance(runs.start("asked_twice", {}).id)
+    fork = runs.advance(runs.fork(origin.head, by=people.starter).id)
+    assert fork.status == "paused"
+    prepared = ApprovalRequest.objects.get(run=fork).prepared_from
+    assert prepared is not None
+    assert Checkpoint.objects.get(id=prepared).run_id == origin.id
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.sign_open(origin, rita, "approve")
+    assert runs.advance(origin.id).status == "completed"
+    pruned(policy("asked_twice", keep_last=1))
+    assert Checkpoint.objects.filter(id=prepared).exists()
+    run_actions.sign_open(fork, rita, "approve")
+    assert runs.advance(fork.id).status == "completed"
+    pruned(policy("asked_twice", keep_last=1))
+    assert not Checkpoint.objects.filter(id=prepared).exists()
+    assert faults() == []
+
+
+def test_superseded_lines_lose_what_is_old_and_keep_where_later_lines_left(people: cast.People) -> None:
+    made = paid("two_lines", people)
+    runs.rewind(made.id, f"{made.key}:at-1", allow_effects=["pay"], by=people.starter)
+    runs.advance(made.id)
+    run_actions.sign_open(made, people.reviewer, "approve")
+    done = runs.advance(made.id)
+    before = loaded()
+    pruned(policy("two_lines", keep_last=2))
+    assert seqs(done) == [1, done.head_seq - 1, done.head_seq]
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert faults() == []
+    pruned(policy("two_lines", keep_last=1))
+    assert seqs(done) == [1, done.head_seq]
+    assert faults() == []
+
+
+def test_forks_of_forks_load_as_before_when_all_that_may_go_is_gone(people: cast.People) -> None:
+    made = paid("forked", people)
+    chain: list[Any] = [made]
+    for seq in (1, 1, 1):
+        origin: Run = chain[-1]
+        point = Checkpoint.objects.get(run=origin, seq=min(seq, origin.head_seq))
+        again = [str(node) for node in runs.plan(point.id).needs_yes]
+        fork = runs.advance(runs.fork(point.id, allow_effects=again, by=people.starter).id)
+        if fork.status == "paused":
+            run_actions.sign_open(fork, people.reviewer, "approve")
+            fork = runs.advance(fork.id)
+        chain.append(fork)
+    before = loaded()
+    pruned(policy("forked", keep_last=1))
+    assert all(1 in seqs(run) for run in chain[:-1])
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert len(loaded()) < len(before)
+    assert faults() == []

@@ -1,0 +1,164 @@
+"""A removal takes what the policy does not keep, leaves everything else as it was, and says what it did."""
+
+from typing import Any
+
+import pytest
+
+from checkpoints import retention, timeline
+from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints.store import CheckpointStore
+from orchestrator import runs
+from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
+from tests.support import cast
+from tests.support.forging import tamper
+from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.large_states import large
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NODES = "abcdefgh"
+
+
+def a_run(name: str = "long", **settings: Any) -> Run:
+    """A run of checkpoints 0 to 8, of which only the first has a snapshot."""
+    return runs.advance(started(large(name, NODES, snapshot=1000, **settings)).id)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("keep", [0, 1, 2, 5, 8])
+def test_the_newest_stay_and_load_as_before(keep: int, encrypted: bool, configure: Any) -> None:
+    configure(**ONE_KEY)
+    run = a_run(encrypted=encrypted)
+    before = loaded()
+    job = pruned(policy("long", keep_last=keep))
+    assert seqs(run) == list(range(9))[-max(keep, 1) :]
+    after = loaded()
+    assert after == {one: before[one] for one in after}
+    assert faults() == []
+    assert job.progress["done"] == 9 - max(keep, 1)
+    (line,) = RunEvent.objects.filter(run=run, type="history_removed")
+    assert timeline.payload_of(line)["checkpoints"]["count"] == 9 - max(keep, 1)
+
+
+def test_the_numbers_of_the_dry_run_are_what_is_then_removed(people: cast.People) -> None:
+    run, other = a_run(), a_run()
+    retention.hold(other.id, "a court asked", by=people.steward)
+    pinned = Checkpoint.objects.get(run=run, seq=3)
+    retention.pin(pinned.id, by=people.steward)
+    runs.fork(Checkpoint.objects.get(run=run, seq=5).id)
+    rule = policy("long", keep_last=2)
+    count, size, examples, reasons = retention.dry_run(rule)
+    fork = Run.objects.exclude(origin_checkpoint=None).get()
+    assert {why: one["count"] for why, one in reasons.items()} == {
+        "old": 5, "held": 9, "head": 1 + 1, "pinned": 1, "forked_from": 1, "policy": 1,
+    }  # fmt: skip
+    assert (count["checkpoints"], count["runs"], len(examples)) == (5, 0, 5)
+    job = pruned(rule, by=people.steward)
+    assert seqs(run) == [3, 5, 7, 8]
+    assert len(seqs(other)) == 9
+    assert seqs(fork) == [0]
+    assert job.progress["place"] | {"rows": 5, "bytes": size} == job.progress["place"]
+    line = AuditLine.objects.get(kind="history_pruned")
+    assert (line.actor, line.facts["checkpoints"], line.facts["bytes"]) == (people.steward, 5, size)
+    assert faults() == []
+
+
+def test_a_second_removal_finds_nothing_and_a_later_one_goes_on_from_the_first(people: cast.People) -> None:
+    run = a_run()
+    pruned(policy("long", keep_last=6))
+    assert retention.dry_run(policy("long", keep_last=6)).counts["checkpoints"] == 0
+    retention.pin(Checkpoint.objects.get(run=run, seq=5).id, by=None)
+    pruned(policy("long", keep_last=2))
+    assert seqs(run) == [5, 7, 8]
+    retention.unpin(Checkpoint.objects.get(run=run, seq=5).id, by=None)
+    pruned(policy("long", keep_last=1))
+    assert seqs(run) == [8]
+    assert faults() == []
+
+
+def test_ages_by_status_go_before_the_number_and_only_where_the_status_has_one() -> None:
+    run = a_run()
+    rule = policy("long", keep_last=2, max_age_days={"completed": 30})
+    assert retention.dry_run(rule).counts["checkpoints"] == 0
+    assert retention.dry_run(policy("long", keep_last=2, max_age_days={"failed": 30})).counts["checkpoints"] == 7
+    assert retention.dry_run(policy("long", keep_last=None, max_age_days={"failed": 0})).counts["checkpoints"] == 0
+    pruned(policy("long", keep_last=None, max_age_days={"completed": 0}))
+    assert seqs(run) == [8]
+
+
+def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = started(large("goes_on", NODES, snapshot=1000))
+    rule = policy("goes_on", keep_last=1)
+    while run.status == "queued":
+        run = slice_of(run)
+        pruned(rule)
+    assert run.status == "completed"
+    assert seqs(run) == [8]
+    assert faults() == []
+
+
+def test_of_a_run_in_hand_the_rows_that_its_worker_goes_on_from_stay() -> None:
+    run = a_run()
+    Run.objects.filter(id=run.id).update(lease_until="2100-01-01T00:00:00Z")
+    found = retention.dry_run(policy("long", keep_last=1))
+    assert {why: one["count"] for why, one in found.reasons.items()} == {"head": 1, "in_hand": 8}
+
+
+def test_a_run_that_does_not_verify_is_tampered_and_nothing_of_it_is_removed(people: cast.People) -> None:
+    run, good = a_run(), a_run()
+    tamper(Checkpoint.objects.get(run=run, seq=4), took_ms=99)
+    pruned(policy("long", keep_last=1), by=people.steward)
+    run.refresh_from_db()
+    assert (run.status, len(seqs(run)), seqs(good)) == ("tampered", 9, [8])
+    line = AuditLine.objects.get(kind="history_pruned")
+    assert (line.facts["skipped"], line.facts["bad"]) == (1, [str(run.id)])
+    assert AuditLine.objects.filter(kind="refused_tampered", run=run.id).exists()
+    assert retention.dry_run(policy("long", keep_last=1)).reasons["tampered"]["count"] == 9
+
+
+def test_a_point_that_a_store_forked_stays() -> None:
+    run = a_run()
+    CheckpointStore().fork(Checkpoint.objects.get(run=run, seq=4).id)
+    pruned(policy("long", keep_last=1))
+    assert seqs(run) == [4, 8]
+
+
+def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
+    folder = tmp_path / "bytes"
+    options = {"backend": "files", "options": {"location": str(folder)}}
+    configure(PAYLOADS={"files": options})
+    run = a_run(payloads="files")
+    before = loaded()
+    pruned(policy("long", keep_last=2))
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 3
+    assert faults() == []
+    assert seqs(run) == [7, 8]
+
+
+def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
+    names = ["a%", "ab", "a_", "abc"]
+    registered = large("odd", NODES, snapshot=1000)
+    started(registered)
+    made = {name: runs.advance(runs.start("odd", {}, key=name).id) for name in names}
+    for name in ("ab", "abc"):
+        retention.hold(made[name].id, "stays", by=None)
+    pruned(policy("odd", keep_last=1))
+    assert {name: len(seqs(run)) for name, run in made.items()} == {"a%": 1, "ab": 9, "a_": 1, "abc": 9}
+
+
+def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> None:
+    a_run()
+    rule = policy("long", keep_last=1)
+    with pytest.raises(Forbidden):
+        retention.prune(rule, by=people.reviewer)
+    with pytest.raises(WrongStatus, match="8 checkpoints would be removed now"):
+        retention.prune(rule, by=people.steward, confirmed=9)
+    for fields in ({"keep_last": -1}, {"max_age_days": {"no": 1}}, {"remove_runs_after_days": {"paused": 1}}):
+        with pytest.raises(InvalidValue):
+            retention.dry_run(policy("long", **{"keep_last": 1, "max_age_days": {}, **fields}))
+    with pytest.raises(InvalidValue, match="archives"):
+        retention.prune(policy("long", keep_last=1, max_age_days={}, remove_runs_after_days={}, archive=True), by=None)
+    assert Checkpoint.objects.count() == 9

@@ -1,0 +1,68 @@
+"""What goes by itself: workers that left, memory that is old, sessions, tokens and answers that ended."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+
+from checkpoints.models import AuditLine, MemoryTrace, Worker
+from checkpoints.queue import jobs
+from checkpoints.verification import verify_run
+from orchestrator import tokens
+from orchestrator.jobs import kinds
+from orchestrator.models import ApiToken, IdempotencyRecord
+from tests.support import cast
+from tests.support.memory_graphs import remember
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def ago(**span: float) -> Any:
+    return timezone.now() - timedelta(**span)
+
+
+def swept(kind: str) -> None:
+    assert kind in kinds.STANDING
+    assert kinds.advance(jobs.add_job(kind)).error == ""
+
+
+def test_workers_that_left_a_month_ago_go() -> None:
+    for days in (1, 31):
+        Worker.objects.create(host=f"left {days}", pid=1, started_at=ago(days=99), heartbeat_at=ago(days=days))
+    swept("sweep_workers")
+    assert [worker.host for worker in Worker.objects.all()] == ["left 1"]
+
+
+def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(configure: Any) -> None:
+    run = remember("key", "content")
+    MemoryTrace.objects.update(at=ago(days=10))
+    swept("sweep_memory")
+    assert MemoryTrace.objects.filter(deleted=False).count() == 1
+    configure(MEMORY_DAYS=9.5)
+    swept("sweep_memory")
+    assert MemoryTrace.objects.filter(deleted=False).count() == 0
+    assert AuditLine.objects.filter(kind="memory_forgotten").count() == 1
+    assert verify_run(run.id) == []
+
+
+def test_sessions_tokens_and_answers_that_ended_go_and_the_others_stay(people: cast.People) -> None:
+    for name, columns in {
+        "lives": {},
+        "revoked": {"revoked_at": ago(days=31)},
+        "just revoked": {"revoked_at": ago(days=1)},
+        "expired": {"expires_at": ago(days=31)},
+        "expires": {"expires_at": ago(days=-1)},
+    }.items():
+        tokens.make_token(people.starter, name=name)
+        ApiToken.objects.filter(name=name).update(**columns)
+    for days in (6, 8):
+        IdempotencyRecord.objects.create(
+            user=people.starter, method="POST", path="/", key=str(days), body_hash="", created_at=ago(days=days)
+        )
+        Session.objects.create(session_key=str(days), session_data="", expire_date=ago(days=7 - days))
+    swept("sweep_access")
+    assert set(ApiToken.objects.values_list("name", flat=True)) == {"lives", "just revoked", "expires"}
+    assert [record.key for record in IdempotencyRecord.objects.all()] == ["6"]
+    assert Session.objects.filter(expire_date__lt=timezone.now()).count() == 0

@@ -1,0 +1,102 @@
+"""A run goes as a whole only where nothing that stays speaks of it; else its row, its head and what people decided
+stay, and everything verifies.
+"""
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+
+from approvals.models import Decision
+from checkpoints import retention
+from checkpoints.models import AuditLine, Checkpoint, Run
+from checkpoints.queue import jobs
+from checkpoints.verification import audit, verify_run
+from orchestrator import runs
+from orchestrator.jobs import kinds
+from tests.support import cast
+from tests.support.forging import tamper
+from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.large_states import large
+from tests.support.paid_claims import paid
+from tests.support.small_graphs import started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GONE: dict[str, Any] = {"keep_last": None, "remove_runs_after_days": {"completed": 0, "failed": 0}}
+
+
+def a_run() -> Run:
+    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
+
+
+def anchored() -> None:
+    assert kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads")).error == ""
+
+
+def rows_of(run: Run) -> dict[str, int]:
+    """How many rows of any table name a run."""
+    found = {}
+    for model in apps.get_models():
+        names = {field.name for field in model._meta.concrete_fields}
+        if "run" in names and model is not AuditLine and (n := model._base_manager.filter(run=run.id).count()):
+            found[model.__name__] = n
+    return found
+
+
+def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(people: cast.People) -> None:
+    run, other = a_run(), a_run()
+    retention.hold(other.id, "stays", by=None)
+    anchored()
+    rule = policy("short", **GONE)
+    found = retention.dry_run(rule)
+    assert found.counts == {"checkpoints": 5, "runs": 1, "kept": 5}
+    job = pruned(rule, by=people.steward)
+    assert (job.progress["done"], rows_of(run), Run.objects.filter(id=run.id).exists()) == (5, {}, False)
+    line = AuditLine.objects.get(kind="run_removed")
+    assert (line.run, line.actor, line.facts["key"]) == (run.id, people.steward, run.key)
+    assert list(filter(None, audit())) == []
+    assert (faults(), len(seqs(other))) == ([], 5)
+    anchored()
+    assert list(filter(None, audit())) == []
+    tamper(line, actor_name="mallory")
+    assert any("is gone, though its head is anchored" in fault.reason for fault in audit() if fault)
+
+
+def test_of_a_run_that_was_forked_the_row_the_head_and_the_point_stay() -> None:
+    run = a_run()
+    point = Checkpoint.objects.get(run=run, seq=2)
+    fork = runs.advance(runs.fork(point.id).id)
+    before = loaded()
+    pruned(policy("short", **GONE))
+    assert (seqs(run), Run.objects.filter(id=fork.id).exists()) == ([2, 4], False)
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert faults() == []
+    pruned(policy("short", **GONE))
+    assert not Run.objects.exists()
+
+
+def test_decisions_stay_for_ever_with_the_row_by_which_they_are_verified(people: cast.People) -> None:
+    run = paid("decided", people)
+    rows = list(Decision.objects.order_by("id").values())
+    pruned(policy("decided", **GONE))
+    assert list(Decision.objects.order_by("id").values()) == rows != []
+    assert seqs(run) == [run.head_seq]
+    assert verify_run(run.id) == []
+
+
+def test_a_run_that_has_not_ended_for_long_enough_or_is_pinned_stays() -> None:
+    run = a_run()
+    assert (
+        retention.dry_run(policy("short", **{**GONE, "remove_runs_after_days": {"completed": 1}})).counts["runs"] == 0
+    )
+    retention.pin(Checkpoint.objects.get(run=run, seq=1).id, by=None)
+    pruned(policy("short", **GONE))
+    assert seqs(run) == [1, 4]
+
+
+def test_a_run_that_does_not_verify_is_not_removed() -> None:
+    run = a_run()
+    tamper(Checkpoint.objects.get(run=run, seq=2), took_ms=77)
+    pruned(policy("short", **GONE))
+    run.refresh_from_db()
+    assert (run.status, len(seqs(run))) == ("tampered", 5)

@@ -1,0 +1,133 @@
+"""Clean up now in the admin: choose, dry run, confirm by the number, and the job's page."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from checkpoints import retention
+from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from orchestrator import runs
+from orchestrator.jobs import kinds
+from tests.support import cast
+from tests.support.histories import policy, seqs
+from tests.support.large_states import large
+from tests.support.small_graphs import started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+CSS = Path(__file__).resolve().parents[2] / "static" / "css"
+
+
+def browser_of(user: Any) -> Client:
+    user.is_staff = True
+    user.save()
+    browser = Client()
+    browser.force_login(user)
+    return browser
+
+
+@pytest.fixture
+def run() -> Run:
+    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
+
+
+@pytest.fixture
+def steward(people: cast.People) -> Client:
+    return browser_of(people.steward)
+
+
+def text(answer: Any) -> str:
+    return str(answer.content.decode())
+
+
+def test_three_pages_and_the_jobs_page_lead_from_a_policy_to_the_audit_log(run: Run, steward: Client) -> None:
+    rule = policy("short", keep_last=2)
+    dry = reverse("admin:clean_up_dry_run", args=[rule.pk])
+    assert dry in text(steward.get(reverse("admin:clean_up")))
+    page = text(steward.get(dry))
+    assert '<dd data-test="count">3</dd>' in page
+    assert "the newest of its run" in page
+    confirm = reverse("admin:clean_up_confirm", args=[rule.pk])
+    assert confirm in page
+    assert "This cannot be undone" in text(steward.get(confirm))
+    answer = steward.post(confirm, {"seen": "3", "typed": "3"})
+    job = Job.objects.get(kind="prune_runs")
+    address = reverse("admin:clean_up_job", args=[job.id])
+    assert (answer.status_code, answer["Location"]) == (302, address)
+    assert "Waits for a worker" in text(steward.get(address))
+    assert kinds.advance(job.id).status == "done"
+    page = text(steward.get(address))
+    assert '<dd data-test="rows">3 of 3</dd>' in page
+    assert 'http-equiv="refresh"' not in page
+    assert seqs(run) == [3, 4]
+    assert AuditLine.objects.get(kind="history_pruned").facts["checkpoints"] == 3
+
+
+@pytest.mark.parametrize("form", [{}, {"seen": "3", "typed": "2"}, {"seen": "3", "typed": "x"}, {"typed": "9" * 40}])
+def test_another_number_than_the_one_that_was_shown_removes_nothing(form: Any, run: Run, steward: Client) -> None:
+    rule = policy("short", keep_last=2)
+    answer = steward.post(reverse("admin:clean_up_confirm", args=[rule.pk]), form)
+    assert (answer.status_code, Job.objects.count()) == (422 if form else 200, 0)
+
+
+def test_where_the_count_moved_the_dry_run_is_offered_again(run: Run, steward: Client) -> None:
+    rule = policy("short", keep_last=2)
+    Checkpoint.objects.get(run=run, seq=0)
+    retention.pin(Checkpoint.objects.get(run=run, seq=0).id, by=None)
+    answer = steward.post(reverse("admin:clean_up_confirm", args=[rule.pk]), {"seen": "3", "typed": "3"}, follow=True)
+    assert answer.redirect_chain == [(reverse("admin:clean_up_dry_run", args=[rule.pk]), 302)]
+    assert "Nothing was removed. 2 checkpoints would be removed now" in text(answer)
+    assert (Job.objects.count(), len(seqs(run))) == (0, 5)
+
+
+def test_a_removal_is_paused_goes_on_and_is_stopped(run: Run, steward: Client, people: cast.People) -> None:
+    job = retention.prune(policy("short", keep_last=2), by=people.steward)
+    for act, status, says in (("pause", "done?", "Paused."), ("continue", "", "Waits for a worker")):
+        steward.post(reverse("admin:clean_up_act", args=[job.id, act]))
+        assert says in text(steward.get(reverse("admin:clean_up_job", args=[job.id]))), status
+        assert (kinds.advance(job.id).status == "queued") == (act == "pause")
+    assert seqs(run) == [3, 4]
+    other = retention.prune(policy("short", keep_last=1), by=people.steward)
+    steward.post(reverse("admin:clean_up_act", args=[other.id, "stop"]))
+    assert "Stopped at" in text(steward.get(reverse("admin:clean_up_job", args=[other.id])))
+    assert AuditLine.objects.filter(kind="history_pruned").latest("id").facts["stopped"] is True
+    assert (kinds.advance(other.id).status, seqs(run)) == ("cancelled", [3, 4])
+    assert steward.post(reverse("admin:clean_up_act", args=[other.id, "burn"])).status_code == 404
+
+
+def test_who_may_not_act_may_look_and_who_may_not_look_finds_nothing(run: Run, people: cast.People) -> None:
+    rule = policy("short", keep_last=2)
+    job = retention.prune(rule, by=None)
+    places = [
+        reverse("admin:clean_up"),
+        reverse("admin:clean_up_dry_run", args=[rule.pk]),
+        reverse("admin:clean_up_job", args=[job.id]),
+    ]
+    confirm, act = (
+        reverse("admin:clean_up_confirm", args=[rule.pk]),
+        reverse("admin:clean_up_act", args=[job.id, "stop"]),
+    )
+    auditor, reviewer = browser_of(people.auditor), browser_of(people.reviewer)
+    assert [auditor.get(place).status_code for place in places] == [200] * 3
+    assert [auditor.get(confirm).status_code, auditor.post(act).status_code] == [403] * 2
+    assert [reviewer.get(place).status_code for place in [*places, confirm]] == [404] * 4
+    assert reviewer.post(act).status_code == 404
+    assert Client().get(places[0]).status_code == 302
+    job.refresh_from_db()
+    assert job.status == "queued"
+
+
+def test_the_admin_wears_the_colours_of_the_console() -> None:
+    tokens = [dict(re.findall(r"--([\w-]+):\s*([^;]+);", _root(name))) for name in ("admin.css", "console.css")]
+    admin, console = tokens
+    assert len(admin) > 15
+    assert {name: console[name] for name in admin} == admin
+
+
+def _root(name: str) -> str:
+    found = re.search(r":root\{(.*?)\n\}", (CSS / name).read_text(), re.DOTALL)
+    assert found
+    return found[1]

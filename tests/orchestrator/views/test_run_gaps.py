@@ -1,0 +1,50 @@
+"""Checkpoints that were cleaned up: the run's page shows the gap and leads to the nearest one that was kept."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from checkpoints import retention
+from checkpoints.models import Checkpoint, Run
+from orchestrator import runs
+from orchestrator.views import run
+from tests.support import cast
+from tests.support.histories import policy, pruned
+from tests.support.large_states import large
+from tests.support.small_graphs import started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def shown(one: Run, user: object, at: str = "") -> tuple[int, str]:
+    browser = Client()
+    browser.force_login(user)  # type: ignore[arg-type]
+    answer = browser.get(reverse("run", args=[one.id]), {"at": at} if at else {})
+    return answer.status_code, answer.content.decode()
+
+
+@pytest.mark.parametrize("window", [60, 3])
+def test_the_gap_and_the_nearest_kept_checkpoint_are_shown(
+    window: int, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "WINDOW", window)
+    one = runs.advance(started(large("long", "abcdefgh", snapshot=1000)).id)
+    retention.pin(Checkpoint.objects.get(run=one, seq=2).id, by=None)
+    pruned(policy("long", keep_last=2))
+    for at in ("0", "1"):
+        status, page = shown(one, people.auditor, at)
+        assert (status, "Checkpoints 0 to 1 were cleaned up. 2 is a full snapshot." in page) == (200, True)
+        assert "Graph at checkpoint 2" in page
+    status, page = shown(one, people.auditor, "5")
+    assert (status, "Checkpoints 3 to 6 were cleaned up. 7 is a full snapshot." in page) == (200, True)
+    assert "Graph at checkpoint 7" in page
+    assert f'href="{reverse("run", args=[one.id])}?at=7"' in page
+    assert 'href="' + reverse("run", args=[one.id]) + '?at=2" data-step="prev"' in page
+    assert 'data-step="prev"' not in shown(one, people.auditor, "2")[1], "there is none before the first that was kept"
+    assert shown(one, people.auditor, "99")[0] == 404
+    assert shown(one, people.auditor)[0] == 200
+
+
+def test_a_whole_timeline_speaks_of_no_gap(people: cast.People) -> None:
+    one = runs.advance(started(large("short", "ab")).id)
+    assert "cleaned up" not in shown(one, people.auditor)[1]

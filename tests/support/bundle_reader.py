@@ -1,0 +1,216 @@
+"""A second verifier of bundles, written from docs/bundles.md alone: it shares no code with the product."""
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+_LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})","body":(\{.*\})\}\n', re.DOTALL)
+_ONE = ["manifest", "run", "counts", "signature"]
+_ORDER = [
+    "manifest", "run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record",
+    "request", "receipt", "decision", "seals", "counts", "signature",
+]  # fmt: skip
+
+
+class Wrong(Exception):
+    """The number of a line, and what is wrong with it."""
+
+
+def first_bad_line(data: bytes, public_key: bytes) -> int:
+    """0 where all fits, else the number of the first bad line."""
+    try:
+        bodies = _bodies(data)
+        _signed(bodies, public_key)
+        _fits([body for body, _ in bodies])
+    except Wrong as wrong:
+        return wrong.args[0]
+    return 0
+
+
+def _bodies(data: bytes) -> list[tuple[dict[str, Any], str]]:
+    found, before = [], "0" * 64
+    for number, line in enumerate(_split(data), start=1):
+        match = _LINE.fullmatch(line)
+        if match is None or hashlib.sha256(before.encode() + match[2]).hexdigest() != match[1].decode():
+            raise Wrong(number)
+        before = match[1].decode()
+        found.append((match[2], before))
+    return [(_object(body, n), hash_) for n, (body, hash_) in enumerate(found, start=1)]
+
+
+def _split(data: bytes) -> list[bytes]:
+    parts = data.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _object(body: bytes, number: int) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({key for key, _ in pairs}) != len(pairs):
+            raise Wrong(number)
+        return dict(pairs)
+
+    try:
+        return json.loads(body, object_pairs_hook=once)
+    except ValueError:
+        raise Wrong(number) from None
+
+
+def _signed(bodies: list[tuple[dict[str, Any], str]], public_key: bytes) -> None:
+    end = len(bodies)
+    if not bodies or bodies[-1][0].get("kind") != "signature":
+        raise Wrong(end + 1)
+    said, last = bodies[-1][0], bodies[-2][1] if end > 1 else "0" * 64
+    if (said["lines"], said["last"], said["key"]) != (end - 1, last, public_key.hex()):
+        raise Wrong(end)
+    text = f"countersign-bundle-1\n{said['key']}\n{said['lines']}\n{said['last']}\n"
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said["signature"]), text.encode())
+    except (InvalidSignature, ValueError):
+        raise Wrong(end) from None
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _framed(*parts: Any) -> str:
+    """Parts of bytes are given as ("bytes", text)."""
+    texts = [part[1].encode() for part in parts if isinstance(part, tuple)]
+    head = [[len(part[1].encode())] if isinstance(part, tuple) else part for part in parts]
+    listed = json.dumps(head, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(listed.encode() + b"".join(texts)).hexdigest()
+
+
+class _Told:
+    """What was read so far."""
+
+    def __init__(self, manifest: dict[str, Any], run: dict[str, Any]) -> None:
+        self.manifest, self.run, self.plain = manifest, run, not manifest["encrypted"]
+        self.log: dict[int, tuple[str, str]] = {0: ("", "")}
+        self.points: list[dict[str, Any]] = []
+        self.departures: dict[str, str] = {}
+        self.writes: dict[str, list[dict[str, Any]]] = {}
+        self.requests: set[str] = set()
+
+    def behind(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
+        """Behind which row a chain goes on, stretches that were removed passed over."""
+        for first, last, before, after in sorted(self.manifest["removed"][part]):
+            if (first, before) == (number + 1, hash_) and last < seen:
+                number, hash_ = last, after
+        return number, hash_
+
+
+def _fits(bodies: list[dict[str, Any]]) -> None:
+    kinds = [body.get("kind") for body in bodies]
+    for number, kind in enumerate(kinds, start=1):
+        before = kinds[number - 2] if number > 1 else None
+        late = before is not None and _ORDER.index(kind) < _ORDER.index(before)
+        if kind not in _ORDER or late or (kind in _ONE and kind == before):
+            raise Wrong(number)
+    if bodies[0]["kind"] != "manifest" or bodies[0]["format"] != "countersign-bundle-1" or bodies[0]["as_is"]:
+        raise Wrong(1)
+    if bodies[1]["kind"] != "run" or bodies[1]["row"]["id"] != bodies[0]["run"]:
+        raise Wrong(2)
+    told = _Told(bodies[0], bodies[1]["row"])
+    for number, body in enumerate(bodies, start=1):
+        if number > 2 and "row" in body and body["row"]["run"] != told.run["id"]:
+            raise Wrong(number)
+        check = globals().get(f"_{body['kind']}")
+        if check is not None and not check(told, body):
+            raise Wrong(number)
+    if kinds[-2] != "counts":
+        raise Wrong(len(bodies))
+    rows = {kind: kinds.count(kind) for kind in _ORDER[1:13]}
+    if bodies[-2]["counts"] != rows:
+        raise Wrong(len(bodies) - 1)
+
+
+def _run(told: _Told, body: dict[str, Any]) -> bool:
+    row = body["row"]
+    return row["encrypted"] is not told.plain and (not told.plain or _sha(row["input"]) == row["input_hash"])
+
+
+def _event(told: _Told, body: dict[str, Any]) -> bool:
+    row, last = body["row"], max(told.log)
+    number, before = told.behind("events", last, told.log[last][0], row["seq"])
+    names = ("run", "seq", "type", "at", "node", "task", "actor")
+    made = _framed(before, *(row[name] for name in names), ("bytes", row["payload"])) if told.plain else row["hash"]
+    told.log[row["seq"]] = (row["hash"], row["type"])
+    return row["seq"] == number + 1 and made == row["hash"]
+
+
+def _line(told: _Told, body: dict[str, Any]) -> bool:
+    told.departures[body["row"]["departure"]] = body["row"]["departure_hash"]
+    return True
+
+
+def _checkpoint(told: _Told, body: dict[str, Any]) -> bool:
+    row, last = body["row"], told.points[-1] if told.points else None
+    at = (last["seq"], last["content_hash"]) if last else (-1, "")
+    number, before = told.behind("checkpoints", *at, row["seq"])
+    parent = row["parent"]
+    if parent is None:
+        expected = ""
+    elif parent in told.departures:
+        expected = told.departures[parent]
+    elif last is not None and parent == last["id"]:
+        expected = last["content_hash"]
+    elif number != at[0]:
+        expected = before
+    else:
+        expected = body["parent_hash"] if row["seq"] == 0 else None
+    told.points.append(row)
+    fits = row["seq"] == number + 1 and body["parent_hash"] == expected
+    if told.plain and fits:
+        names = ("run", "line", "seq", "superstep", "source", "fingerprint", "format")
+        header = [*(row[name] for name in names), 1 if row["committed"] else 0]
+        made = _framed(expected, *header, row["event_seq"], row["event_hash"], row["change_hash"])
+        snapshot = _sha(row["snapshot"]) if row["snapshot"] else ""
+        fits = (_sha(row["change"]), snapshot) == (row["change_hash"], row["snapshot_hash"])
+        fits = fits and made == row["content_hash"]
+    return fits and told.departures.get(row["id"], row["content_hash"]) == row["content_hash"]
+
+
+def _write(told: _Told, body: dict[str, Any]) -> bool:
+    row = body["row"]
+    told.writes.setdefault(row["write"], []).append(row)
+    if not told.plain:
+        return True
+    task = "{node}:{visit}:{index}".format(**row)
+    address = [row["run"], row["line"], task, row["position"], row["revision"], row["channel"]]
+    made = _framed(*address, ("bytes", row["value"]), row["bound_hash"], row["policy_hash"], ("bytes", row["shown"]))
+    return _sha(body["binding"]) == row["bound_hash"] and made == row["hash"]
+
+
+def _request(told: _Told, body: dict[str, Any]) -> bool:
+    told.requests.add(body["row"]["id"])
+    return True
+
+
+def _decision(told: _Told, body: dict[str, Any]) -> bool:
+    row, nobody = body["row"], body["row"]["verdict"] == "not_needed"
+    removed = any(first <= row["event_seq"] <= last for first, last, _, _ in told.manifest["removed"]["events"])
+    said = told.log.get(row["event_seq"], ("", "removed" if removed else ""))[1]
+    if said not in ("removed", "approval_not_needed" if nobody else "decision_signed"):
+        return False
+    if nobody:
+        return True
+    revisions = told.writes.get(row["write"], [])
+    seen = [one for one in revisions if one["hash"] == row["seen_hash"] and one["revision"] <= row["revision"]]
+    own = [one for one in revisions if one["revision"] == row["revision"]]
+    if not (seen and own and row["request"] in told.requests):
+        return False
+    return not told.plain or row["verdict"] == "reject" or own[0]["value"] == row["final_value"]
+
+
+def _counts(told: _Told, body: dict[str, Any]) -> bool:
+    run, last = told.run, max(told.log)
+    end = told.behind("events", last, told.log[last][0], run["event_seq"] + 1)
+    point = told.points[-1] if told.points else {"seq": None, "content_hash": None, "id": None}
+    head = (point["seq"], point["content_hash"], point["id"])
+    fits = end == (run["event_seq"], run["event_hash"]) and head == (run["head_seq"], run["head_hash"], run["head"])
+    return fits and body["counts"]["decision"] == run["decisions"]

@@ -1,0 +1,94 @@
+"""Bundles for tests: a run that people signed, its lines, and bundles that were changed and signed again."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.db import connection
+
+from approvals import append_only
+from approvals.models import RequestReviewer
+from checkpoints.bundle.tables import TABLES
+from checkpoints.bundle.verifier import framed_hash
+from checkpoints.models import BundleImport, Run
+from orchestrator import runs
+from tests.support import cast
+from tests.support import sealed_graphs as graphs
+from tests.support.run_actions import reviewer, sign
+
+FORMAT = "countersign-bundle-1"
+
+
+def signed_run(folder: Path, people: cast.People, *, encrypted: bool = False) -> Run:
+    """A run of the watched graph that two signatures let go on to its end; one of them changed the value."""
+    run = graphs.started(folder, encrypted=encrypted)
+    sign(run, reviewer(people.reviewer), [("edit", {"amount": "9"}), "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed", run.status
+    return run
+
+
+def lines_of(data: bytes) -> list[dict[str, Any]]:
+    """The bodies of the lines of a bundle."""
+    return [json.loads(line)["body"] for line in data.splitlines()]
+
+
+def written(bodies: list[dict[str, Any]], key: Ed25519PrivateKey) -> bytes:
+    """A bundle of these bodies without the last, which is made anew: chained and signed with this key."""
+    lines, last = [], "0" * 64
+    public = key.public_key().public_bytes_raw().hex()
+    for body in bodies[:-1]:
+        last = _append(lines, last, body)
+    text = f"{FORMAT}\n{public}\n{len(lines)}\n{last}\n".encode()
+    signature = key.sign(text).hex()
+    said = {"kind": "signature", "lines": len(lines), "last": last, "key": public, "signature": signature}
+    _append(lines, last, said)
+    return b"".join(lines)
+
+
+def _append(lines: list[bytes], last: str, body: dict[str, Any]) -> str:
+    data = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    hash_ = hashlib.sha256(last.encode() + data).hexdigest()
+    lines.append(b'{"hash":"' + hash_.encode() + b'","body":' + data + b"}\n")
+    return hash_
+
+
+def hashed_anew(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a plain run with hashes that fit what they say now, as a house could make them."""
+    events: dict[int, str] = {0: ""}
+    points: dict[str, str] = {}
+    for body in bodies[2:]:
+        row = body.get("row", {})
+        if body["kind"] == "event":
+            parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
+            row["hash"] = events[row["seq"]] = framed_hash(events[row["seq"] - 1], *parts, row["payload"].encode())
+        elif body["kind"] == "checkpoint":
+            body["parent_hash"], row["event_hash"] = (
+                points.get(row["parent"], body["parent_hash"]),
+                events[row["event_seq"]],
+            )
+            names = ("run", "line", "seq", "superstep", "source", "fingerprint", "format", "committed", "event_seq")
+            header = [int(row[name]) if name == "committed" else row[name] for name in names]
+            row["content_hash"] = framed_hash(body["parent_hash"], *header, row["event_hash"], row["change_hash"])
+            points[row["id"]] = row["content_hash"]
+    run = bodies[1]["row"]
+    run["event_hash"], run["head_hash"] = events[run["event_seq"]], points[run["head"]]
+    return bodies
+
+
+def forgotten(run: Run) -> None:
+    """Take a run out of the database, past everything that watches over its rows."""
+    models: list[Any] = [table.model for table in reversed(list(TABLES.values()))]
+    with append_only.triggers_lifted(), connection.cursor() as cursor:
+        for model in [RequestReviewer, *models, BundleImport, Run]:
+            table, column = model._meta.db_table, "id" if model is Run else _run_column(model)
+            where = "request_id IN (SELECT id FROM approvals_approvalrequest WHERE run_id = %s)"
+            where = where if model is RequestReviewer else f"{column} = %s"
+            value = run.id.hex if connection.vendor == "sqlite" else run.id
+            cursor.execute(f"DELETE FROM {table} WHERE {where}", [value])  # noqa: S608
+
+
+def _run_column(model: Any) -> str:
+    return "" if model is RequestReviewer else model._meta.get_field("run").column

@@ -1,0 +1,38 @@
+"""Histories for retention: runs with lines, forks of forks and requests; what every checkpoint of them loads as."""
+
+from typing import Any
+
+from checkpoints import retention, timeline
+from checkpoints.models import Checkpoint, Job, RetentionPolicy, Run
+from checkpoints.verification import verify_run
+from orchestrator.jobs import kinds
+
+
+def policy(graph: str, **fields: Any) -> RetentionPolicy:
+    """The stored policy of a graph."""
+    row, _ = RetentionPolicy.objects.update_or_create(graph=graph, defaults=fields)
+    return row
+
+
+def pruned(given: RetentionPolicy, *, by: Any = None) -> Job:
+    """The removal of what a policy does not keep, to its end."""
+    job = kinds.advance(retention.prune(given, by=by).id)
+    assert (job.status, job.error) == ("done", "")
+    return job
+
+
+def loaded(*of: Run) -> dict[Any, Any]:
+    """The state at each checkpoint that is there, by its id: of these runs, or of all."""
+    rows = Checkpoint.objects.filter(kept=True).order_by("id")
+    rows = rows.filter(run__in=[run.id for run in of]) if of else rows
+    return {row.id: timeline.state_at(row.id) for row in rows if Run.objects.filter(id=row.run_id).exists()}
+
+
+def seqs(run: Run) -> list[int]:
+    return sorted(Checkpoint.objects.filter(run=run.id).values_list("seq", flat=True))
+
+
+def faults(*of: Run) -> list[str]:
+    """What is wrong with any run: of these, as far as they are there, or of all."""
+    rows = Run.objects.filter(id__in=[run.id for run in of]) if of else Run.objects.all()
+    return [fault.reason for run in rows for fault in verify_run(run.id)]
