@@ -62,7 +62,7 @@ def read_structures(fingerprints: Collection[str]) -> None:
 
 
 def judgement_of(
-    run: Pinned, target: Compiled, at: Pending, *, held: Callable[[], Collection[str]] = frozenset
+    run: Pinned, target: Compiled, at: Pending | None, *, held: Callable[[], Collection[str]] = frozenset
 ) -> Judgement:
     """What becomes of a run that stands at this point where it goes on with `target`. `held` gives the channels that
     people are asked about now; it is asked where a migration changes some. At most one query of its own.

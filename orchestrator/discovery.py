@@ -3,7 +3,7 @@
 Versions that any process has seen are rows: only a process that has the newest may say that a run's graph is gone.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -61,9 +61,28 @@ def forget_noted(**_: Any) -> None:
 
 
 def newest_versions(names: Collection[str]) -> dict[str, str]:
-    """The fingerprint of each of these graphs that was first seen last, by any process. Few rows: one a change."""
-    rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
-    return dict(rows.values_list("name", "fingerprint"))
+    """The fingerprint of each of these graphs that was first seen last, of those that are current where they are.
+    One query; few rows, one a change.
+    """
+    return {name: fingerprint for name, fingerprint, current in _seen(names) if current}
+
+
+def later_versions(newest: Mapping[str, str]) -> set[str]:
+    """What was first seen after these versions of their graphs: nobody takes a run back from it unasked. One query."""
+    found: set[str] = set()
+    passed: set[str] = set()
+    for name, fingerprint, _ in _seen(newest):
+        if name in passed:
+            found.add(fingerprint)
+        elif fingerprint == newest[name]:
+            passed.add(name)
+    return found
+
+
+def _seen(names: Collection[str]) -> Any:
+    """(name, fingerprint, current) of every version of these graphs, in the order in which they were first seen."""
+    rows = GraphVersion.objects.filter(name__in=names).order_by("first_seen_at", "id")
+    return rows.values_list("name", "fingerprint", "current")
 
 
 def judging_version(graph: str, pinned: str) -> Compiled | None:
@@ -77,7 +96,9 @@ def judging_version(graph: str, pinned: str) -> Compiled | None:
     except UnknownThing:
         return None
     newest = registry.find_graph(newest_versions({graph}).get(graph, ""))
-    return None if newest is None or pinned in live_fingerprints() else newest
+    if newest is None or pinned in live_fingerprints() or pinned in later_versions({graph: newest.fingerprint}):
+        return None
+    return newest
 
 
 def is_ours(graph: str, fingerprint: str) -> bool:

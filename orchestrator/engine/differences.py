@@ -79,7 +79,8 @@ class _Ahead:
         ends = {edge: _ends(edge) for edge in (*self.old["edges"], *self.new["edges"])}
         at = self.at or Pending()
         self._gone = {edge: _ends(edge)[1] for edge in at.edges}
-        starts = {*self._gone.values(), *({*at.nodes} - {*at.asked})}
+        # Of several items of a node some may be asked while others have yet to begin.
+        starts = {*self._gone.values(), *at.nodes}
         self._then = _reached([ends[edge] for edge in self.new["edges"]], starts, at.asked)
         self._before = _reached([ends[edge] for edge in self.old["edges"]], starts, at.asked)
 
@@ -191,6 +192,9 @@ def _of_nodes(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
             yield Difference(BREAKING, f"node `{name}`", "was removed, and the run was about to go on there")
         else:
             yield Difference(WARNING if ahead.began(name) else HARMLESS, f"node `{name}`", "was removed")
+        if (node["gate"] or node["approve"]) and ahead.began(name) and not (name in after and ahead.begins(name)):
+            how = "is not on the way any more" if name in after else "was removed with its node"
+            yield Difference(BREAKING, f"gate of node `{name}`", f"{how}, and the run was to be asked there")
     yield from (Difference(WARNING, f"node `{name}`", "is new") for name in after if name not in before)
 
 

@@ -30,6 +30,16 @@ def gate_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[GateCha
     return [*found, *_of_policy(before, after)] if before and after else found
 
 
+def asks_as_much(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    """Whether both nodes have gates, and the new one lets nothing through that the old one would have held; of the
+    channels that each declares apart.
+    """
+    if not old or not new or not old["gate"] or not new["gate"]:
+        return False
+    alike = [{**node, "gate": {**node["gate"], "writes": []}} for node in (old, new)]
+    return not any(change.weaker for change in gate_changes(*alike))
+
+
 def _of_policy(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[GateChange]:
     if old["reviewers"] != new["reviewers"]:
         yield _of_reviewers(old["reviewers"], new["reviewers"])

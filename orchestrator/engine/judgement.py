@@ -36,20 +36,21 @@ def judge(
     old: Structure | None,
     version: str,
     target: Compiled,
-    at: Pending,
+    at: Pending | None,
     *,
     migrations: Iterable[Migration] = (),
     held: Collection[str] = (),
 ) -> Judgement:
-    """What becomes of a run of `version` that stands at this point. `old`: the structure that it is pinned to, None
-    where nobody wrote it down. `held`: channels that people are asked about now.
+    """What becomes of a run of `version` that stands at this point (None: nobody wrote down where, so each part may be
+    needed). `old`: the structure that it is pinned to, None where nobody wrote it down. `held`: channels that people
+    are asked about now.
     """
     if old is None:
         return Judgement(STUCK, (Difference(BREAKING, f"version `{version}`", "nobody wrote down what it was"),))
     steps = way_between(migrations, version, target.version) if version != target.version else ()
     found = differences(old, target.structure, at)
     if steps:
-        found = tuple(_under_way(one, {*at.writes, *held}) for one in found)
+        found = tuple(_under_way(one, {*(at.writes if at else ()), *held}) for one in found)
     breaking = [one for one in found if one.weight == BREAKING]
     if any(not one.migratable for one in breaking):
         return Judgement(STUCK, found, steps)

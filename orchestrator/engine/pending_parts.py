@@ -24,14 +24,13 @@ class Pending:
     writes: tuple[str, ...] = ()
 
     def to_text(self) -> str:
-        """As a run's row keeps it; empty where nothing is pending."""
-        parts = (self.edges, self.nodes, self.asked, self.writes)
-        return json.dumps(parts, separators=(",", ":"), ensure_ascii=False) if any(parts) else ""
+        """As a run's row keeps it; never empty."""
+        return json.dumps((self.edges, self.nodes, self.asked, self.writes), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
-    def from_text(cls, kept: str) -> "Pending":
-        """Of what `to_text` gave. Raises `ValueError` for any other text."""
-        return cls(*(tuple(part) for part in json.loads(kept))) if kept else cls()
+    def from_text(cls, kept: str) -> "Pending | None":
+        """Of what `to_text` gave; None of an empty text, where nobody wrote it down. Raises `ValueError` for others."""
+        return cls(*(tuple(part) for part in json.loads(kept))) if kept else None
 
 
 def pending_parts(frontier: Mapping[str, Any], open_superstep: Mapping[str, Any]) -> Pending:

@@ -43,7 +43,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.patch import PARTITIONS, json_of
 from orchestrator.models import BulkFork, BulkForkResult
-from orchestrator.runs import travel
+from orchestrator.runs import travel, travel_plan
 from orchestrator.runs.act import check_person
 from orchestrator.runs.bulk_plan import BulkPlan
 from orchestrator.runs.keys import LONGEST_KEY, get
@@ -119,7 +119,7 @@ def fork_many(
     check_person(by, "by")
     if (checkpoint_ids is None) == (graph is None):
         raise InvalidValue("say either which checkpoints, or of which graph", path="checkpoints")
-    allowed = travel.checked_names(allow_effects)
+    allowed = travel_plan.checked_names(allow_effects)
     wanted = WantedForks(graph or "", status, patch, allowed, reason)
     points = None if checkpoint_ids is None else dict(_points(checkpoint_ids))
     if dry_run:

@@ -166,6 +166,17 @@ def refuse_erased(run: Run) -> None:
         raise Erased(message, run=str(run.id), record=str(run.erasure))
 
 
+def guards_at(point: Departure, names: Sequence[str]) -> dict[str, str]:
+    """Of those of these channels that are guarded the node whose gate does. Where not all of the way is here, as of
+    imported runs and their forks, nobody knows who wrote what on it, so each channel is guarded, if there is any gate.
+    """
+    guarded = guard_of_each(point.stretches, point.graph, names)
+    gates = [node.name for node in point.graph.nodes.values() if node.gate]
+    if names and gates and not point.has_whole_way:
+        return {name: guarded.get(name, gates[0]) for name in names}
+    return guarded
+
+
 def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
     """The graph that the checkpoint was made with; else the current version, where all that is live is in it."""
     pinned = registry.find_graph(row.fingerprint)
@@ -336,7 +347,7 @@ def _guard(point: Departure, task: Task, channels: Sequence[str]) -> str:
     node = point.graph.nodes.get(task.node)
     if node is not None and node.gate:
         return task.node
-    found = set(guard_of_each(point.stretches, point.graph, channels).values())
+    found = set(guards_at(point, channels).values())
     if len(found) != 1:
         message = f"{task} waits at this checkpoint for a gate that cannot be told; choose the checkpoint before it"
         raise WrongStatus(message, task=str(task), gates=sorted(found))

@@ -17,7 +17,7 @@ from approvals.gates.reviewed_channels import channels_under_review
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
-from orchestrator.discovery import newest_versions
+from orchestrator.discovery import later_versions, newest_versions
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.differences import BREAKING, WEIGHTS, Difference
@@ -37,6 +37,7 @@ from orchestrator.engine.pending_parts import Pending
 UNFINISHED = tuple(sorted(status for status in Status if status not in ENDS))
 STAYS = "stays"
 """The version of the run is registered here too, and the run ends on it."""
+OLDER = "is registered here in an older version than others have had, so no worker judges"
 VERDICTS = (STAYS, GOES_ON, WARNED, MIGRATED, NEEDS_MIGRATION, STUCK)
 MOST_EXAMPLES = 3
 
@@ -51,7 +52,7 @@ class Place:
     pending: str
 
     @property
-    def at(self) -> Pending:
+    def at(self) -> Pending | None:
         return Pending.from_text(self.pending)
 
 
@@ -83,8 +84,8 @@ class Group:
 def forecast_runs() -> list[Group]:
     """What becomes of every run that has not ended when workers have this process's graphs and no others, by graph.
 
-    A statement for the runs, one for the versions, at most two a graph; one more for each place where a migration
-    changes channels while people are asked.
+    A statement for the runs, one for the versions, at most three a graph; one more for each place where a migration
+    changes channels.
     """
     places: dict[Place, tuple[int, str]] = {}
     for *place, number, example in _rows():
@@ -112,10 +113,11 @@ def _rows() -> Any:
 
 @frozen
 class _Target:
-    """The version by which the runs of a graph will be judged; or why none will be."""
+    """The version by which the runs of a graph will be judged, but for those of `later` ones; or why none will be."""
 
     compiled: Compiled | None
     why_not: str = ""
+    later: frozenset[str] = frozenset()
 
 
 def _target(name: str) -> _Target:
@@ -125,9 +127,11 @@ def _target(name: str) -> _Target:
     except UnknownThing:
         return _Target(None, "is not registered here")
     newest = newest_versions({name}).get(name)
-    if newest != current.fingerprint and versions.is_noted(current.fingerprint):
-        return _Target(current, "is registered here in an older version than others have had, so no worker judges")
-    return _Target(current)
+    if not versions.is_noted(current.fingerprint):
+        return _Target(current)
+    if newest != current.fingerprint:
+        return _Target(current, OLDER)
+    return _Target(current, later=frozenset(later_versions({name: current.fingerprint})))
 
 
 def _judged(
@@ -137,14 +141,15 @@ def _judged(
     if registry.find_graph(place.fingerprint) is not None:
         yield Judgement(STAYS, ()), number, [example]
         return
-    if target.compiled is None or target.why_not:
-        reason = Difference(BREAKING, f"graph `{place.graph}`", target.why_not)
+    why_not = OLDER if place.fingerprint in target.later else target.why_not
+    if target.compiled is None or why_not:
+        reason = Difference(BREAKING, f"graph `{place.graph}`", why_not)
         yield Judgement(STUCK, (reason,)), number, [example]
         return
     old, migrations = versions.structure_of(place.fingerprint), registry.migrations(place.graph)
     found = judge(old, place.version, target.compiled, place.at, migrations=migrations)
     holding: dict[frozenset[str], list[str]] = {}
-    if found.verdict == MIGRATED and found.said(BREAKING) and place.at.asked:
+    if found.verdict == MIGRATED and found.said(BREAKING):
         holding = _holding(place, found)
     for channels, runs in holding.items():
         other = judge(old, place.version, target.compiled, place.at, migrations=migrations, held=channels)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from approvals.gates.guarded_channels import guard_of_each
 from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
 from checkpoints.conf import conf
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
@@ -22,7 +21,7 @@ from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
 from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import memory as execution_memory
-from orchestrator.runs.departure import Departure, HeldTask, State
+from orchestrator.runs.departure import Departure, HeldTask, State, guards_at
 from orchestrator.runs.travel_plan import Change
 
 Patch = Mapping[str, Any] | Callable[[State], Any] | None
@@ -52,8 +51,10 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     after = _checked(point, fitted, patch) if patch else fitted
     if point.run.imported:
         before = _without_guarded(point, before)
-    names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
-    guarded = _guards(point, names) if asks else {}
+    # Of an imported run also what a patch sets to the value with which a run begins.
+    olds = (before, fitted) if point.run.imported else (before,)
+    names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
+    guarded = guards_at(point, names) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
     gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
@@ -65,23 +66,12 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     return Overlay(state, change, tuple(held), given)
 
 
-def _guards(point: Departure, names: Sequence[str]) -> dict[str, str]:
-    """Of those of these channels that are guarded the node whose gate does. Where not all of the way of an imported run
-    is here, nobody knows who wrote what on it, so each of its channels is guarded, if there is any gate.
-    """
-    guarded = guard_of_each(point.stretches, point.graph, names)
-    gates = [node.name for node in point.graph.nodes.values() if node.gate]
-    if point.run.imported and gates and not point.has_whole_way:
-        return {name: guarded.get(name, gates[0]) for name in names}
-    return guarded
-
-
 def _without_guarded(point: Departure, state: State) -> State:
     """The state of an imported run without what people must sign: guarded channels are as a run begins with them, so
     that what they hold counts as a patch.
     """
     fresh = point.graph.fresh_state()
-    guarded = _guards(point, [name for part in PARTITIONS for name in state[part]])
+    guarded = guards_at(point, [name for part in PARTITIONS for name in state[part]])
     return {part: {n: fresh[part].get(n) if n in guarded else v for n, v in state[part].items()} for part in PARTITIONS}
 
 

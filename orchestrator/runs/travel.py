@@ -30,7 +30,6 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.discovery import note_version
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConflict, WrongStatus
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
@@ -49,7 +48,7 @@ from orchestrator.runs.departure import (
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
-from orchestrator.runs.travel_plan import Plan, make_plan
+from orchestrator.runs.travel_plan import Plan, checked_nodes, make_plan
 
 LONGEST_REASON = 10_000
 NOT_STARTED = lines.NOT_STARTED
@@ -329,21 +328,6 @@ def _require_there(point: Departure) -> None:
     if (found := row.first()) is None:
         raise unknown_thing("checkpoint", point.checkpoint.id)
     refuse_erased(found.run)
-
-
-def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
-    """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
-    if unknown := sorted(set(checked_names(nodes)) - set(graph.nodes)):
-        message = f"{graph.name} has no node {', '.join(unknown)}"
-        raise InvalidValue(message, path="allow_effects", nodes=unknown)
-    return frozenset(nodes)
-
-
-def checked_names(nodes: Any) -> tuple[str, ...]:
-    """What `allow_effects` gives, whatever the graph. Raises `InvalidValue` for another kind."""
-    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
-        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
-    return tuple(nodes)
 
 
 def _new_line(

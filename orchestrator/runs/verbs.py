@@ -48,7 +48,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
-from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes, version_choice
+from orchestrator.runs import fork_adoption, labels, travel, travel_plan, unknown_outcomes, version_choice
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.keys import checked_key, get
 from orchestrator.runs.needed_secrets import graph_of, require_own_secrets, require_secrets
@@ -217,7 +217,7 @@ def resume(
     `WrongKey`, naming the first fault.
     """
     check_person(by, "by")
-    allow_effects = travel.checked_names(allow_effects)
+    allow_effects = travel_plan.checked_names(allow_effects)
     if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects, reason=reason)) is not None:
         return resume(fork.id, patch=patch, allow_effects=allow_effects, reason=reason, by=by) if patch else fork
     run = _of_newest_checkpoint(run_id) or get(run_id)
@@ -230,9 +230,8 @@ def resume(
         if run.status == Status.PAUSED and not allowed:
             _require_waits_for_nobody(run)
         stranded = version_choice.is_stranded(run)
-        resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
-        only = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
-        locked_run.requeue_run(run, events=[*allowed, resumed], only=only)
+        allowed.append(NewEvent("run_resumed", {"was": run.status}, actor=name_of(by)))
+        locked_run.requeue_run(run, events=allowed, only=_RESUMABLE | ({Status.QUEUED} if stranded else set()))
         audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
         if (graph := graph_of(run)) is not None:
             require_secrets(graph)

@@ -3,7 +3,7 @@
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
 from checkpoints.versions import live_fingerprints
-from orchestrator.discovery import missing_secrets, newest_versions
+from orchestrator.discovery import later_versions, missing_secrets, newest_versions
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 
@@ -22,9 +22,10 @@ def claimable() -> Claimable:
     """
     ours = frozenset(fingerprints())
     newest = newest_versions({compiled.name for compiled in registry.all()})
-    judged = frozenset(name for name, fingerprint in newest.items() if fingerprint in ours)
+    judged = {name: fingerprint for name, fingerprint in newest.items() if fingerprint in ours}
     lacking = {compiled.fingerprint for compiled, _ in without_secrets()}
-    return Claimable(ours, judged, frozenset((live_fingerprints() - ours) | lacking))
+    left = (live_fingerprints() | later_versions(judged)) - ours
+    return Claimable(ours, frozenset(judged), frozenset(left | lacking))
 
 
 def without_secrets() -> list[tuple[Compiled, list[str]]]:

@@ -53,6 +53,7 @@ def said(new: Any, at: Pending | None = None, old: Any = None) -> list[tuple[str
 AT_FETCH = Pending(edges=("START>fetch",))
 ASKED = Pending(asked=("pay",))
 BEHIND = Pending(edges=("pay>send",))
+PAST = Pending(edges=("send>END",))
 
 
 class Text(State):
@@ -152,9 +153,28 @@ def test_a_node_that_is_needed_breaks_and_others_do_not() -> None:
     new = declared("fetch", "pay")
     assert (BREAKING, "node `send`: was removed, and the run was about to go on there") in said(new, BEHIND)
     assert (WARNING, "node `send`: was removed") in said(new, ASKED)
+    gated = declared(options={"send": {"approve": "writes", "gate": Gate(reviewers=["user:ann"])}})
+    assert BREAKING in {weight for weight, _ in said(new, ASKED, gated)}
     gone = declared("pay", "send")
     assert (HARMLESS, "node `fetch`: was removed") in said(gone, BEHIND)
     assert all(weight != BREAKING for weight, _ in said(gone, BEHIND))
+
+
+def test_a_gated_node_that_lies_ahead_may_not_be_taken_out_nor_be_left_aside() -> None:
+    gone, aside = declared("fetch", "send"), declared(extra=(("fetch", "send"),))
+    aside = {**aside, "edges": [edge for edge in aside["edges"] if edge != "fetch>pay"]}
+    lost = (BREAKING, "gate of node `pay`: was removed with its node, and the run was to be asked there")
+    left = (BREAKING, "gate of node `pay`: is not on the way any more, and the run was to be asked there")
+    assert lost in said(gone, AT_FETCH)
+    assert lost in said(gone)
+    assert left in said(aside, AT_FETCH)
+    assert all(weight != BREAKING for weight, _ in [*said(gone, PAST), *said(aside, PAST)])
+
+
+def test_a_gate_breaks_where_items_of_its_node_were_not_all_asked() -> None:
+    new = declared(gate={"quorum": 1})
+    for at in (Pending(nodes=("pay",), asked=("pay",)), Pending(edges=("fetch>pay",), asked=("pay",))):
+        assert said(new, at) == [(BREAKING, "gate of node `pay`: quorum 2 became 1")]
 
 
 def test_an_edge_breaks_where_something_is_on_it() -> None:
@@ -246,5 +266,5 @@ def test_what_is_pending_is_read_from_frontier_and_open_superstep() -> None:
     found = pending_parts(frontier, open_)
     assert found == Pending(("a>b",), ("c", "e", "f", "g"), ("d", "e"), ("x",))
     assert Pending.from_text(found.to_text()) == found
-    assert Pending().to_text() == ""
-    assert Pending.from_text("") == Pending()
+    assert Pending.from_text(Pending().to_text()) == Pending()
+    assert Pending.from_text("") is None, "nobody wrote it down"

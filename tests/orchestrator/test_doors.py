@@ -48,6 +48,7 @@ FORMS = {
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",
     ":erase": "/runs/CLM-1/erase/",
+    ":export": "/runs/CLM-1/export/",
     ":import": "/runs/-/import/",
     ":settle": "/runs/CLM-1/settle/",
     ":start": "/graphs/page_claim/start/",

@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
-MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "100"))
+MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "40"))
 """Examples; `make sweep` draws 1,000."""
 SHARE = 3 if connection.vendor == "postgresql" else 1
 MOST_ROUNDS = 12

@@ -12,13 +12,16 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from checkpoints import versions
 from checkpoints.core.status import Status
 from checkpoints.db.rows import new_row
-from checkpoints.models import Run
-from orchestrator import runs
+from checkpoints.models import GraphVersion, Run
+from checkpoints.queue import leases
+from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
 from orchestrator.runs.forecast import STAYS, forecast_runs
+from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Notes, advanced, started
 from tests.support.statements import counted
@@ -69,7 +72,8 @@ def test_runs_at_different_places_fare_differently_and_examples_name_them(people
     told = {group.judgement.verdict: (group.examples, group.judgement.said("breaking")) for group in forecast_runs()}
     on_its_way = "edge `START>fetch`: was removed, and the run was on its way along it"
     gone = "node `fetch`: was removed, and the run was about to go on there"
-    assert told[STUCK] == ([str(begun.id)], [gone, on_its_way])
+    unasked = "gate of node `propose`: is not on the way any more, and the run was to be asked there"
+    assert told[STUCK] == ([str(begun.id)], [gone, unasked, on_its_way])
     assert told[WARNED] == ([str(asked.id)], [])
 
 
@@ -83,6 +87,47 @@ def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck
     deployed(made)
     told = {group.judgement.verdict: group.examples for group in forecast_runs()}
     assert told == {STUCK: [str(asked.id)], MIGRATED: [str(begun.id)]}
+
+
+def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(people: cast.People) -> None:
+    run = started(paying("1"))
+    deployed(migrating(guards=("letter", "total")))
+    assert runs.advance(run.id).at_node == "$patch"
+    made = paying("3", guards=("letter", "total"))
+    made.migration(from_version="2")(_in_numbers)
+    deployed(made)
+    assert verdicts() == {STUCK: 1}
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert runs.advance(run.id).status == Status.INCOMPATIBLE
+
+
+def _in_numbers(state: Any) -> None:
+    state["scratch"]["total"] = 4
+    del state["scratch"]["copy_to"]
+
+
+def test_a_run_of_which_nobody_wrote_down_where_it_stands_may_need_every_part(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    Run.objects.filter(id=run.id).update(pending="")
+    deployed(paying("2", quorum=2))
+    assert verdicts() == {WARNED: 1}, "whoever is not asked yet meets a stricter gate"
+    deployed(paying("2", nodes=("fetch", "propose")))
+    assert verdicts() == {STUCK: 1}
+    run.refresh_from_db()
+    assert versions.graph_for(run) is None
+
+
+def test_workers_take_no_run_back_to_a_version_that_was_seen_before_its_own() -> None:
+    deployed(paying("1"))
+    deployed(paying("2"))
+    run = started(paying("2"))
+    discovery.note_versions()
+    GraphVersion.objects.filter(version="2").update(current=False)
+    deployed(paying("1"))
+    (group,) = forecast_runs()
+    assert group.judgement.verdict == STUCK
+    assert runs.advance(run.id).status == Status.QUEUED
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
 
 
 def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobody() -> None:
