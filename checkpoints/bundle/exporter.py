@@ -27,8 +27,9 @@ from checkpoints.core.arguments import checked_actor, checked_yes_or_no
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.pages import pages
 from checkpoints.ledger import pending_writes
-from checkpoints.models import Checkpoint, PendingWrite, Run, RunLine
+from checkpoints.models import Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
 from checkpoints.payloads import local_files
+from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from checkpoints.verification.removed_history import RemovedStretches, removed_history
@@ -149,11 +150,12 @@ def _faults(run: Run, *, as_is: bool) -> list[str]:
 def _written(run: Run, faults: Sequence[str], out: BinaryIO) -> Exported:
     writer, reader = LineWriter(out), RowReader(run)
     writer.write("manifest", **_manifest(run, faults))
-    writer.write("run", row=reader.json_of(run))
+    erased = ErasedRows.of_run(run.id)
+    writer.write("run", row=reader.json_of(run), **_beside(run, erased))
     counts = {**dict.fromkeys(ROWS, 0), "run": 1}
     for kind in ROWS[1:]:
         for row, more in _rows(run, TABLES[kind]):
-            writer.write(kind, row=reader.json_of(row), **more)
+            writer.write(kind, row=reader.json_of(row), **more, **_beside(row, erased))
             counts[kind] += 1
     for kind in ROWS[1:]:
         for seals in _seals(run, TABLES[kind]):
@@ -162,6 +164,12 @@ def _written(run: Run, faults: Sequence[str], out: BinaryIO) -> Exported:
     last = writer.last
     writer.sign(private_key(), public_key())
     return Exported(run.id, writer.lines, last, out.tell(), tuple(faults))
+
+
+def _beside(row: Model, erased: ErasedRows) -> dict[str, Any]:
+    """What the line of a row of which something was erased says of that: the record, and hashes of what stands now."""
+    said = erased.said_of(row)
+    return {"erased": {"record": str(said.record_id), "columns": said.contents}} if said and said.contents else {}
 
 
 def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
@@ -179,8 +187,14 @@ def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
         "exported_at": timezone.now().isoformat(),
         "removed": {name: _stretches(part) for name, part in parts.items()},
         "origins": _origins(run),
-        "erasures": [],
+        "erasures": _erasures(run),
     }
+
+
+def _erasures(run: Run) -> list[dict[str, Any]]:
+    """The erasures of a run that have ended, each with the hash over what it says of rows."""
+    records = ErasureRecord.objects.filter(run=run.id).exclude(ended_at=None).order_by("at", "id")
+    return [{"id": str(one.id), "rows_hash": one.rows_hash} for one in records]
 
 
 def _stretches(part: RemovedStretches) -> list[list[Any]]:

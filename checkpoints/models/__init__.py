@@ -10,9 +10,8 @@ from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.retention_policy import RetentionPolicy
-from checkpoints.models.run import Run
+from checkpoints.models.run import Run, RunKey
 from checkpoints.models.run_event import RunEvent
-from checkpoints.models.run_key import RunKey
 from checkpoints.models.run_line import RunLine
 from checkpoints.models.task_result import LateResult, TaskResult
 from checkpoints.models.upload import Upload

@@ -1,5 +1,7 @@
 """A run: one journey through a graph. Its row is also its place in the queue."""
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F
@@ -130,3 +132,21 @@ class Run(Sealed):
 
     def __str__(self) -> str:
         return self.label or self.key
+
+
+class RunKey(models.Model):
+    """One run's key. It outlives the run, for its decisions do. Destroyed (`wrapped` empty) when the run is erased."""
+
+    PAYLOADS: ClassVar[tuple[str, ...]] = ("wrapped",)
+    IDENTITY: ClassVar[tuple[str, ...]] = ("id",)
+    UNSEALED: ClassVar[tuple[str, ...]] = ()
+    ADDED: ClassVar[tuple[str, ...]] = ()
+    MOMENT: ClassVar[str] = "at"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False, help_text="That of the run.")
+    wrapped = models.BinaryField(default=b"", help_text="32 bytes, encrypted under a key of the settings.")
+    retired = models.BooleanField(default=False, help_text="It only opens: its run is being erased.")
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"key of run {self.id}"

@@ -16,7 +16,7 @@ from django.utils import timezone
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import DATA_KEY, ENCRYPTED, KEY_BYTES, MOST_DATA_KEYS, key_of
 from checkpoints.models import Run
-from checkpoints.models.run_key import RunKey
+from checkpoints.models.run import RunKey
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import WrongKey
 

@@ -388,3 +388,17 @@ def test_a_run_that_was_imported_is_erased_too(
     assert faults(imported) == []
     state = timeline.state_at(timeline.list_checkpoints(imported.id)[0].id)
     assert all(value is None or is_tombstone(value) for value in state["scratch"].values())
+
+
+@pytest.mark.parametrize("paths", [None, ["payout.memo", "input.person"]])
+def test_a_bundle_of_an_erased_run_verifies(
+    people: cast.People, tmp_path: Path, configure: Any, paths: list[str] | None
+) -> None:
+    configure(BUNDLE_KEY="07" * 32)
+    secret_claim.registered(encrypted=False)
+    run = erasures.whole_story(people)
+    retention.erase(run.id, paths, by=people.steward)
+    file = tmp_path / "run.bundle"
+    bundle.export(run.id, file, by=people.steward)
+    verdict = bundle.verify(file, bundle.public_key())
+    assert verdict.ok, verdict
