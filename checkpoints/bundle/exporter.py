@@ -3,6 +3,7 @@
 Memory holds a page of rows, never a run. Whoever exports leaves a line in the audit log before the bytes leave.
 """
 
+import base64
 import os
 import shutil
 import tempfile
@@ -29,6 +30,7 @@ from checkpoints.db.pages import pages
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
 from checkpoints.payloads import local_files
+from checkpoints.sealing import data_keys
 from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
@@ -188,6 +190,7 @@ def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
         "removed": {name: _stretches(part) for name, part in parts.items()},
         "origins": _origins(run),
         "erasures": _erasures(run),
+        "data_key": base64.b64encode(data_keys.wrapped_key_of(run.id)).decode(),
     }
 
 

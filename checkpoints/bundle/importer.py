@@ -4,6 +4,7 @@ Its rows are sealed anew with the keys of this installation, and the run is veri
 transaction ends. The run is read-only from then on; `docs/bundles.md` says what can be done with it.
 """
 
+import base64
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -30,7 +31,7 @@ from checkpoints.core.arguments import checked_actor
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.models import BundleImport, Checkpoint, PendingWrite, Run, RunLine
 from checkpoints.models.fields import Sealed
-from checkpoints.sealing import run_row, sealed_columns, sealed_rows
+from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from orchestrator.engine.errors import CountersignError, InvalidBundle, InvalidValue, KeyConflict, TamperedRow
@@ -195,6 +196,7 @@ def _written(reading: _Reading, signed: Signed, by: Any) -> Run:
     batch = _Batch()
     for row in reading.rows():
         if isinstance(row, Run):
+            data_keys.keep_wrapped_key(row.id, base64.b64decode(reading.manifest.get("data_key", "")))
             batch.begin(_placed(row))
         else:
             batch.add(row)

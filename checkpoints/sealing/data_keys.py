@@ -31,6 +31,18 @@ def make_data_key(run: Run) -> None:
     _note(_id(run.id), in_use=True)
 
 
+def wrapped_key_of(run: UUID) -> bytes:
+    """A run's key as it is kept, for whoever takes the run along; empty where it has none."""
+    return bytes(RunKey.objects.filter(id=run).values_list("wrapped", flat=True).first() or b"")
+
+
+def keep_wrapped_key(run: UUID, wrapped: bytes) -> None:
+    """Keep the key of a run that comes from elsewhere, unless one is here. In the caller's transaction."""
+    if wrapped:
+        RunKey.objects.get_or_create(id=run, defaults={"wrapped": wrapped, "at": timezone.now()})
+        read_use_again(run)
+
+
 def key_for(row: Model) -> str:
     """The id of the key under which a row's payloads are encrypted now: its run's, or empty for the newest of the ring.
 

@@ -7,6 +7,7 @@ import pytest
 
 from approvals.models import Decision
 from checkpoints import bundle, payloads, retention, timeline, verification
+from checkpoints.conf import keyring
 from checkpoints.core.status import Status
 from checkpoints.core.tombstone import TEXT, is_tombstone
 from checkpoints.journal import results as journal
@@ -20,6 +21,7 @@ from checkpoints.models import (
     MemoryTrace,
     Run,
     RunEvent,
+    RunKey,
     TaskResult,
     Upload,
 )
@@ -382,6 +384,10 @@ def test_a_run_that_was_imported_is_erased_too(
     file = tmp_path / "run.bundle"
     bundle.export(run.id, file, by=people.steward)
     bundles.forgotten(run)
+    # Nothing of it is here any more, nor in the memory of this process.
+    RunKey.objects.all().delete()
+    for known in (keyring().data_keys, keyring().data_keys_in_use, keyring()._ciphers):
+        known.clear()
     imported = bundle.load(file, by=people.steward)
     assert faults(imported) == []
     retention.erase(imported.id, by=people.steward)
