@@ -361,19 +361,6 @@ def a_lease_of(run: Run, people: cast.People) -> Any:
     return lease
 
 
-def test_a_bundle_in_the_archive_is_named_in_the_record(
-    run: Run, people: cast.People, tmp_path: Path, configure: Any
-) -> None:
-    folder = tmp_path / "archive"
-    folder.mkdir()
-    configure(ARCHIVE_FOLDER=str(folder))
-    for name in (f"{run.id}-7.bundle", f"{people.starter.pk}-7.bundle"):
-        (folder / name).write_text("")
-    assert retention.plan_erasure(run.id).counts["archived bundles"] == 1
-    assert retention.erase(run.id, by=people.steward).kept_files == [f"{run.id}-7.bundle"]
-    assert faults(run) == []
-
-
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_run_that_was_imported_is_erased_too(
     people: cast.People, tmp_path: Path, configure: Any, encrypted: bool
