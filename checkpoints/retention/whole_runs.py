@@ -16,6 +16,7 @@ from checkpoints.models import (
     MemoryLanding,
     MemoryRecord,
     PendingWrite,
+    RemovedKey,
     Run,
     RunEvent,
     RunLine,
@@ -50,6 +51,8 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, bundle: str, inside: Inside
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
         Run.objects.filter(id=run.id).delete()
+        if run.key != str(run.id):
+            RemovedKey.objects.update_or_create(key=run.key, defaults={"run": run.id})
         inside(removed)
     for row in elsewhere:
         checkpoint_rows.delete_payloads(row)
