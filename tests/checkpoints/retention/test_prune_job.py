@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from checkpoints import retention, timeline
-from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
+from checkpoints.retention import prune_job
 from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
@@ -147,6 +148,21 @@ def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
         retention.hold(made[name].id, "stays", by=None)
     pruned(policy("odd", keep_last=1))
     assert {name: len(seqs(run)) for name, run in made.items()} == {"a%": 1, "ab": 9, "a_": 1, "abc": 9}
+
+
+def test_a_removal_by_an_older_policy_is_not_the_answer_to_a_new_one() -> None:
+    a_run()
+    job = retention.prune(policy("long", keep_last=2, max_age_days={"failed": 3}), by=None)
+    assert retention.prune(policy("long", keep_last=2), by=None, confirmed=7).id == job.id
+    for fields in ({"keep_last": 5}, {"max_age_days": {"failed": 9}}, {"remove_runs_after_days": {"failed": 1}}):
+        changed = policy(
+            "long", **{"keep_last": 2, "max_age_days": {"failed": 3}, "remove_runs_after_days": {}, **fields}
+        )
+        with pytest.raises(WrongStatus, match="by an older policy is under way"):
+            retention.prune(changed, by=None)
+    assert Job.objects.filter(kind="prune_runs").count() == 1
+    assert prune_job.stop(job.id, by=None)
+    assert retention.prune(changed, by=None).id != job.id
 
 
 def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> None:

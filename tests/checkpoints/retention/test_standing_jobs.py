@@ -48,9 +48,7 @@ def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(config
     assert verify_run(run.id) == []
 
 
-def test_what_is_remembered_anew_while_old_memory_goes_stays(
-    configure: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_remembered_anew_while_old_memory_goes_stays(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     remember("key", "old")
     MemoryTrace.objects.update(at=ago(days=10))
     configure(MEMORY_DAYS=9.5)
