@@ -199,15 +199,15 @@ class _Work:
         before = asdict(self.result)
         try:
             _require_sound(run)
-            bundle, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
+            archived, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
             if whole:
-                remove_run(self.rule, run, by=self.by, bundle=bundle, inside=self.note)
+                remove_run(self.rule, run, by=self.by, archived=archived, inside=self.note)
                 return
-            removed = remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note)
+            removed = remove_stretch(self.rule, run, by_name=name, archived=archived, inside=self.note)
             while removed and removed.more:
                 before = asdict(self.result)
                 yield
-                removed = remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note)
+                removed = remove_stretch(self.rule, run, by_name=name, archived=archived, inside=self.note)
         except StaleLease:
             raise
         except UnknownThing:

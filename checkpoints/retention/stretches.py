@@ -18,6 +18,7 @@ from checkpoints.ledger import checkpoint_rows, locked_run, reader
 from checkpoints.ledger.checkpoint_rows import RunHeader
 from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import DATABASE
+from checkpoints.retention.archive import Archived
 from checkpoints.retention.kept_points import OLD, classified
 from checkpoints.retention.rule import Rule, facts_of, rule_from
 from checkpoints.sealing import sealed_rows
@@ -47,9 +48,11 @@ Inside = Any
 """Called with `RemovedRows` in the transaction: what else stands or falls with it."""
 
 
-def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", inside: Inside) -> RemovedRows | None:
-    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all. The line of
-    the log names the `bundle` in which they were archived, if they were.
+def remove_stretch(
+    rule: Rule, run_id: UUID, *, by_name: str, archived: Archived | None = None, inside: Inside
+) -> RemovedRows | None:
+    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all. Where they
+    were `archived`, only what that bundle holds goes, and the line of the log names it.
 
     Raises `TamperedRow` and `WrongKey` where what must be read does not verify, `UnknownThing`, `SaveFailed`,
     `OperationalError` where somebody else keeps the run locked; then nothing is removed.
@@ -57,7 +60,7 @@ def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", 
     elsewhere: list[Checkpoint] = []
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
-        going = _going(rule, run)
+        going = _going(rule, run, before=archived.head_seq if archived else run.head_seq)
         if not going:
             return None
         stretch = _last_stretch(going)
@@ -66,7 +69,7 @@ def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", 
         elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
         snapshots = _anchor_behind(run, last)
         facts = {"checkpoints": _facts(run, first, last), "snapshots": snapshots}
-        facts |= {"bundle": bundle} if bundle else {}
+        facts |= {"bundle": archived.name} if archived else {}
         rows.delete()
         locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
         more = len(going) == MOST or len(stretch) < len(going)
@@ -77,9 +80,9 @@ def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", 
     return removed
 
 
-def _going(rule: Rule, run: Run) -> list[tuple[int, int]]:
-    """(seq, bytes) of rows that go, the newest first, at most `MOST`."""
-    found = query_cache.select_values(_rows_that_go(json.dumps(facts_of(rule), sort_keys=True)), run.id)
+def _going(rule: Rule, run: Run, *, before: int) -> list[tuple[int, int]]:
+    """(seq, bytes) of rows that go, of those before a number, the newest first, at most `MOST`."""
+    found = query_cache.select_values(_rows_that_go(json.dumps(facts_of(rule), sort_keys=True)), run.id, before)
     return [(int(seq), int(size)) for seq, size in found]
 
 
@@ -88,7 +91,7 @@ def _rows_that_go(facts: str) -> Query:
     """The same function for the same rule, so that its text, which is long, is compiled once and not under the lock."""
     rule = rule_from(json.loads(facts))
     rows = classified(rule).filter(why=OLD).order_by("-seq").values_list("seq", "stored_size")
-    return lambda run: rows.filter(run=run)[:MOST]
+    return lambda run, before: rows.filter(run=run, seq__lt=before)[:MOST]
 
 
 def _last_stretch(going: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
