@@ -126,6 +126,21 @@ def test_a_point_that_a_store_forked_stays() -> None:
     assert seqs(run) == [4, 8]
 
 
+def test_a_point_that_a_fork_of_a_stores_fork_comes_from_stays() -> None:
+    run, store = a_run(), CheckpointStore()
+    first = store.fork(Checkpoint.objects.get(run=run, seq=4).id)
+    second = store.fork(first.id)
+    for act in (lambda: store.clear(first.run), lambda: store.delete(first.id)):
+        with pytest.raises(WrongStatus, match="comes from its origin by this one"):
+            act()
+    pruned(policy("long", keep_last=1))
+    assert seqs(run) == [4, 8]
+    assert runs.advance(runs.resume(second.run).id).status == "completed"
+    other = store.fork(Checkpoint.objects.get(run=run, seq=8).id)
+    assert store.clear(other.run) == 1
+    assert faults() == []
+
+
 def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
     folder = tmp_path / "bytes"
     options = {"backend": "files", "options": {"location": str(folder)}}
