@@ -117,8 +117,8 @@ class CheckpointStore:
             _remove(Checkpoint.objects.filter(id=row.id))
 
     def clear(self, run: UUID | str) -> int:
-        """Forget all checkpoints of a run. Gives how many there were. Raises `WrongStatus` for a run with a row, and for
-        a fork that was forked.
+        """Forget all checkpoints of a run. Gives how many there were. Raises `WrongStatus` for a run with a row, and
+        for a fork that was forked.
         """
         id = _run_id(run)
         _must_be_free(id)

@@ -82,9 +82,9 @@ def start(
     `due_at`, or `due_in` (seconds by the database's clock), lets it begin later.
 
     Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority or time, naming the place),
-    `KeyConflict` (the key has another graph or input, or its run was removed by retention), `WrongKey` (the graph is encrypted, and there is no key),
-    `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the settings do not know where its payloads
-    go), `SaveFailed`.
+    `KeyConflict` (the key has another graph or input, or its run was removed by retention), `WrongKey` (the graph is
+    encrypted, and there is no key), `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the settings
+    do not know where its payloads go), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
     again = Again(resume_failed, restart, allow_effects)

@@ -25,7 +25,10 @@ class Command(command_line.DatabaseCommand):
         parser.add_argument("graph", nargs="*", help="only the policies of these graphs; all without any")
         parser.add_argument("--dry-run", action="store_true", help="only count, with examples and reasons")
         parser.add_argument(
-            "--confirm", type=int, metavar="COUNT", help="how many checkpoints go; needed where a policy keeps only what must stay"
+            "--confirm",
+            type=int,
+            metavar="COUNT",
+            help="how many checkpoints go; needed where a policy keeps only what must stay",
         )
         parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
         command_line.add_by(parser)
@@ -68,7 +71,8 @@ def _require_confirmed(counted: list[tuple[RetentionPolicy, DryRun]], confirmed:
         if count and (rule_of(policy).removes_all or not kept) and confirmed != count:
             what = f"keeps only the {kept} that must stay: {count}" if kept else f"keeps nothing: all {count}"
             raise CommandError(
-                f"the policy of {policy.graph} {what} checkpoints would be removed; say --confirm {count} if that is meant"
+                f"the policy of {policy.graph} {what} checkpoints would be removed;"
+                f" say --confirm {count} if that is meant"
             )
 
 
