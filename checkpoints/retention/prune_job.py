@@ -83,8 +83,9 @@ def prune(
     one for that graph is under way, that one.
 
     `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus` where the count has moved by more
-    than 1 % since, and where the removal under way is by an older policy. Raises `Forbidden` for whoever may not manage retention, and `InvalidValue` for a policy that says
-    nothing clear, or asks for an archive that cannot be written.
+    than 1 % since, and where the removal under way is by an older policy. Raises `Forbidden` for whoever may not
+    manage retention, and `InvalidValue` for a policy that says nothing clear, or asks for an archive that cannot be
+    written.
     """
     if by is not None and not by.has_perm(PERMISSION):
         raise Forbidden("you may not manage retention", permission=PERMISSION)

@@ -57,7 +57,8 @@ def remove_stretch(
     were `archived`, only what that bundle holds goes, and the line of the log names it.
 
     Raises `TamperedRow` and `WrongKey` where what must be read does not verify, `UnknownThing`, `SaveFailed`,
-    `WrongStatus` where the run goes on all the while, `OperationalError` where somebody else keeps the run locked; then nothing is removed.
+    `WrongStatus` where the run goes on all the while, `OperationalError` where somebody else keeps the run locked;
+    then nothing is removed.
     """
     for _ in range(TRIES):
         anchor = _anchor_made(rule, run_id, archived)

@@ -38,8 +38,8 @@ PARTS: tuple[Any, ...] = (
 def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, inside: Inside) -> RemovedRows | None:
     """Remove a run, if the rule still does not keep it; None where it does. `archived` is its bundle, if it has one.
 
-    Raises `UnknownThing`, `WrongStatus` where it went on since it was archived, `TamperedRow` and `WrongKey` where its row is not as it was sealed, and `OperationalError`
-    where somebody else keeps it locked; then nothing is removed.
+    Raises `UnknownThing`, `WrongStatus` where it went on since it was archived, `TamperedRow` and `WrongKey` where its
+    row is not as it was sealed, and `OperationalError` where somebody else keeps it locked; then nothing is removed.
     """
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
