@@ -18,6 +18,8 @@ from checkpoints.models import PendingWrite, Run, RunEvent
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.removed_history import RemovedStretches, removed_history
+from orchestrator.engine.errors import TamperedRow
 
 TYPE = "countersign-receipt-1"
 PAYLOAD_TYPE = "application/vnd.countersign.receipt+json"
@@ -28,7 +30,7 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
     means the system. Leaves an audit line.
 
     Raises `UnknownThing` also for whoever may not have it, `TamperedRow` and `WrongKey` where a row of it does not
-    prove to be what was sealed.
+    prove to be what was sealed, `TamperedRow` also where one is gone that was not removed on purpose.
     """
     checked_actor(by, "by")
     decision = Decision.objects.select_related("request").filter(id=uuid_of(decision_id, "decision")).first()
@@ -46,6 +48,7 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
 def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
     run_row.verify_run_row(run)
     sealed_rows.verify_row(decision, protection_of(run))
+    removed = removed_history(run.id, protection_of(run)).events
     return {
         "type": TYPE,
         "decision": {
@@ -67,8 +70,8 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
         },
         "write": _write(decision, run, hidden),
         "request": _request(decision.request, run, hidden),
-        "outcome": _outcome(decision.request, run),
-        "log": _line(run, seq=decision.event_seq),
+        "outcome": _outcome(decision.request, run, removed),
+        "log": _line(run, gone=decision.event_seq in removed, seq=decision.event_seq),
     }
 
 
@@ -76,6 +79,8 @@ def _write(decision: Decision, run: Run, hidden: bool) -> dict[str, Any]:
     row = PendingWrite.objects.filter(write=decision.write, hash=decision.seen_hash).first()
     if row is not None:
         sealed_rows.verify_row(row, protection_of(run))
+    elif decision.request_id is not None:
+        raise TamperedRow(f"the revision that decision {decision.id} was about is gone", run=str(run.id))
     values = {name: _value(decision, name, hidden) for name in ("old_value", "proposed_value", "final_value")}
     told = {name: _value(row, name, hidden) if row else None for name in ("value", "shown")}
     return {
@@ -102,13 +107,15 @@ def _request(request: ApprovalRequest | None, run: Run, hidden: bool) -> dict[st
     }
 
 
-def _outcome(request: ApprovalRequest | None, run: Run) -> dict[str, Any] | None:
+def _outcome(request: ApprovalRequest | None, run: Run, removed: RemovedStretches) -> dict[str, Any] | None:
     """What came of it: how the request ended, and the line of the log that says that it was applied."""
     if request is None:
         return None
     applied = None
     if request.status == RequestStatus.APPLIED:
-        applied = _line(run, type="gate_applied", task=request.task, seq__gt=request.settled_seq or 0)
+        settled = request.settled_seq or 0
+        gone = removed.last > settled
+        applied = _line(run, gone=gone, type="gate_applied", task=request.task, seq__gt=settled)
     return {
         "status": request.status,
         "outcome": request.outcome,
@@ -117,8 +124,11 @@ def _outcome(request: ApprovalRequest | None, run: Run) -> dict[str, Any] | None
     }
 
 
-def _line(run: Run, **wanted: Any) -> dict[str, Any] | None:
+def _line(run: Run, *, gone: bool, **wanted: Any) -> dict[str, Any] | None:
+    """The first such line of the log; None where it is `gone` with a stretch that was removed on purpose."""
     row = RunEvent.objects.filter(run=run.id, **wanted).order_by("seq").first()
+    if row is None and not gone:
+        raise TamperedRow(f"a line of the log of run {run.key} is gone", run=str(run.id))
     if row is None:
         return None
     sealed_rows.verify_row(row, protection_of(run))

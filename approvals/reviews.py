@@ -4,6 +4,7 @@ The reviewer is the caller's user, never a field of what was posted. Locks in or
 wakes the run in the same transaction. `approvals.signing` does the arithmetic; this module holds the act.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -154,6 +155,8 @@ def _write(act: Signing, receipt: Receipt) -> None:
         decision.receipt, decision.event_seq = receipt, first + offset
     statements.insert_rows(Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection))
     last = locked_run.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
+    verdicts = dict(Counter(decision.verdict for decision in act.decisions))
+    audit_log.record_act("signed", act.run, actor=act.by, seq=first, receipt=str(receipt.id), verdicts=verdicts)
     changed = {"status": RequestStatus.SETTLED, "settled_at": act.at, "settled_seq": last}
     for request, result in settled:
         ApprovalRequest.objects.filter(id=request.id).update(outcome=result, **changed)

@@ -14,7 +14,7 @@ from approvals import permissions
 from approvals.gates.edited_texts import has_other_texts, request_texts, shown_after_edit
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from checkpoints import timeline
+from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
 from checkpoints.core.strict_json import shown_key
@@ -24,7 +24,7 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.models.pending_write import Reason
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
-from orchestrator.engine import canonical, registry
+from orchestrator.engine import canonical
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import (
@@ -239,7 +239,7 @@ def _count(act: Signing, row: PendingWrite, item: Item) -> None:
 
 
 def _installed(run: Run, row: PendingWrite) -> Compiled:
-    compiled = registry.find_graph(run.fingerprint)
+    compiled = versions.graph_for(run)
     if compiled is None:
         message = "the version of the graph that proposed this write is not installed here, so it cannot be edited"
         raise IncompatibleGraph(message, write=str(row.write))

@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import URLPattern, path
 from rest_framework.views import APIView
 
-from approvals.api import endpoints
+from approvals.api import audit, endpoints
 
 Mount = Callable[[type[APIView]], Callable[..., Any]]
 
@@ -14,6 +14,8 @@ Mount = Callable[[type[APIView]], Callable[..., Any]]
 def patterns(mount: Mount) -> list[URLPattern]:
     """The addresses, each view put on the common part of the API by `mount`."""
     return [
+        path("audit/", mount(audit.AuditLines), name="audit"),
+        path("audit/<int:number>/", mount(audit.OneAuditLine), name="audit-line"),
         path("requests/", mount(endpoints.Requests), name="requests"),
         path("requests/<uuid:request_id>/", mount(endpoints.OneRequest), name="request"),
         path("requests/<uuid:request_id>/decisions/", mount(endpoints.RequestDecisions), name="request-decisions"),

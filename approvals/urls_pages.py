@@ -1,8 +1,9 @@
-"""Addresses of the pages of floor 2: the inbox, reviews, receipts."""
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log."""
 
 from django.urls import path
 
 from approvals.views import draft, inbox, receipt, review
+from approvals.views.audit import download, line, page
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -11,5 +12,8 @@ urlpatterns = [
     path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("audit/", page.audit_page, name="audit"),
+    path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
+    path("audit/export.<str:format>", download.export_page, name="audit_export"),
     path("decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"),
 ]

@@ -12,9 +12,10 @@ from django.db import transaction
 
 from checkpoints import audit_log
 from checkpoints.models import AuditLine, Run, RunEvent
+from checkpoints.models.audit_line import ROUTINE
 from checkpoints.queue.jobs import JobLease, Step
 
-KIND = "heads_anchored"
+KIND = ROUTINE
 ROWS = 5000
 """Lines of logs looked at in one query."""
 HEADS = 200

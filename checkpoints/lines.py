@@ -4,14 +4,13 @@ Whatever asks "what happened on the way to this checkpoint" asks here. Reads onl
 A row that is not as it was written, or is gone, raises `TamperedRow`, or `WrongKey`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from checkpoints.models import Checkpoint, Run, RunLine
-from checkpoints.models.run_line import Travel
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
 from orchestrator.engine.errors import TamperedRow, WrongStatus
@@ -21,6 +20,8 @@ NOT_STARTED = "*"
 """Among the stops of a line: no node starts, until somebody resumes the run."""
 FARTHEST = 100
 """So many origins are followed: forks of forks of forks."""
+AT_ONCE = 1000
+"""So many runs are named in one query: a database takes no list of any length."""
 
 
 @frozen
@@ -110,16 +111,26 @@ def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
 
 
 def forks_below(runs: Collection[UUID]) -> list[UUID]:
-    """The runs that were forked from these, and from those, and so on; no replays, which have no outside. One query a
-    generation, and one that finds no more.
+    """The runs that were forked or replayed from these, and from those, and so on: a replay has no outside, its forks
+    have. One query a generation of up to a thousand, and one that finds no more.
     """
     found: dict[UUID, None] = {}
     level: Collection[UUID] = runs
     while level:
-        rows = RunLine.objects.filter(departure_run__in=level, number=1, travel=Travel.FORK).order_by("id")
-        level = [run for run in rows.values_list("run", flat=True) if run not in found and run not in runs]
+        below: list[UUID] = []
+        for some in in_parts(level):
+            rows = RunLine.objects.filter(departure_run__in=some, number=1).order_by("id")
+            below += rows.values_list("run", flat=True)
+        level = [run for run in dict.fromkeys(below) if run not in found and run not in runs]
         found |= dict.fromkeys(level)
     return [*found]
+
+
+def in_parts(runs: Collection[UUID]) -> Iterator[list[UUID]]:
+    """These ids, so many at a time as one query may name."""
+    ids = [*runs]
+    for first in range(0, len(ids), AT_ONCE):
+        yield ids[first : first + AT_ONCE]
 
 
 def _lines_of(run_id: UUID) -> dict[int, RunLine]:

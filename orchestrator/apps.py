@@ -15,10 +15,11 @@ class OrchestratorConfig(AppConfig):
 
     def ready(self) -> None:
         from checkpoints.conf import keyring
-        from orchestrator import checks, database_file, discovery
+        from orchestrator import account_changes, checks, database_file, discovery
         from orchestrator.roles import make_roles
 
         connection_created.connect(database_file.keep_private)
+        account_changes.connect()
         post_migrate.connect(make_roles, sender=self)
         post_migrate.connect(discovery.forget_noted, sender=self)
         for check in (

@@ -3,7 +3,7 @@
 Versions that any process has seen are rows: only a process that has the newest may say that a run's graph is gone.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from checkpoints.conf import conf
 from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
+from checkpoints.versions import live_fingerprints
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing
@@ -43,7 +44,7 @@ def note_version(compiled: Compiled) -> None:
     if compiled.fingerprint in _noted:
         return
     row = {"name": compiled.name, "version": compiled.version, "fingerprint": compiled.fingerprint}
-    current = {"current": registry.current(compiled.name) is compiled}
+    current = {"current": registry.current(compiled.name) is compiled, "structure": compiled.structure_text}
     try:
         with transaction.atomic():
             new = {**current, "first_seen_at": db_now()}
@@ -60,24 +61,49 @@ def forget_noted(**_: Any) -> None:
 
 
 def newest_versions(names: Collection[str]) -> dict[str, str]:
-    """The fingerprint of each of these graphs that was first seen last, by any process. Few rows: one a change."""
-    rows = GraphVersion.objects.filter(name__in=names, current=True).order_by("first_seen_at", "id")
-    return dict(rows.values_list("name", "fingerprint"))
+    """The fingerprint of each of these graphs that was first seen last, of those that are current where they are.
+    One query; few rows, one a change.
+    """
+    return {name: fingerprint for name, fingerprint, current in _seen(names) if current}
 
 
-def may_judge(graph: str) -> bool:
-    """Whether this process has the newest version of a graph. It writes down its own first, as a worker that starts."""
+def later_versions(newest: Mapping[str, str]) -> set[str]:
+    """What was first seen after these versions of their graphs: nobody takes a run back from it unasked. One query."""
+    found: set[str] = set()
+    passed: set[str] = set()
+    for name, fingerprint, _ in _seen(newest):
+        if name in passed:
+            found.add(fingerprint)
+        elif fingerprint == newest[name]:
+            passed.add(name)
+    return found
+
+
+def _seen(names: Collection[str]) -> Any:
+    """(name, fingerprint, current) of every version of these graphs, in the order in which they were first seen."""
+    rows = GraphVersion.objects.filter(name__in=names).order_by("first_seen_at", "id")
+    return rows.values_list("name", "fingerprint", "current")
+
+
+def judging_version(graph: str, pinned: str) -> Compiled | None:
+    """The version by which this process judges a run that is pinned to another one: the newest that any process has
+    seen, where it is registered here and was first seen later. None: others judge, or a live worker has the run's own.
+
+    A process writes down its own first, as a worker that starts.
+    """
     try:
-        ours = registry.current(graph)
+        note_version(registry.current(graph))
     except UnknownThing:
-        return False
-    note_version(ours)
-    return registry.find_graph(newest_versions({graph}).get(graph, "")) is not None
+        return None
+    newest = registry.find_graph(newest_versions({graph}).get(graph, ""))
+    if newest is None or pinned in live_fingerprints() or pinned in later_versions({graph: newest.fingerprint}):
+        return None
+    return newest
 
 
 def is_ours(graph: str, fingerprint: str) -> bool:
-    """Whether this process may take a run that is pinned to this: to work on it, or to say that its graph is gone."""
-    return registry.find_graph(fingerprint) is not None or may_judge(graph)
+    """Whether this process may take a run that is pinned to this: to work on it, or to judge whether it can go on."""
+    return registry.find_graph(fingerprint) is not None or judging_version(graph, fingerprint) is not None
 
 
 def missing_secrets(compiled: Compiled) -> list[str]:

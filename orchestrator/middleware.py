@@ -1,5 +1,5 @@
 """What pages and API answer, wherever it comes up: to outages, to addresses that no database can compare, and to forms
-of the Django admin that say a thing twice.
+of the Django admin that say a thing twice; and who acts, for the audit log.
 """
 
 import re
@@ -11,6 +11,7 @@ from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from approvals.views.page import answer_to_repeated
+from orchestrator.account_changes import acting
 from orchestrator.api import problems
 from orchestrator.views.errors import bad_request, unavailable
 
@@ -45,6 +46,17 @@ class Outages:
         found = problems.answer(error)
         wait = {"Retry-After": page.headers["Retry-After"]}
         return found and JsonResponse(found.data, status=503, headers=wait, content_type=problems.MEDIA_TYPE)
+
+
+class Acting:
+    """Who changes accounts, groups or permissions while his request is served is named in the audit log."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with acting(lambda: getattr(request, "user", None)):
+            return self._get_response(request)
 
 
 class AdminForms:

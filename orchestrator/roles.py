@@ -47,7 +47,14 @@ def make_roles(*, using: str = "default", **_: Any) -> None:
         create_permissions(apps.get_app_config(label), using=using, verbosity=0)
     for name, granted in ROLES.items():
         group, _made = Group.objects.using(using).get_or_create(name=name)
-        group.permissions.add(*_permissions(granted, using))
+        _grant(group, _permissions(granted, using), using)
+
+
+def _grant(group: Group, permissions: list[Permission], using: str) -> None:
+    """Past the signals, which write to a table that another migration may not have made yet."""
+    through = Group.permissions.through
+    rows = [through(group_id=group.pk, permission_id=permission.pk) for permission in permissions]
+    through._default_manager.using(using).bulk_create(rows, ignore_conflicts=True)
 
 
 def _permissions(names: tuple[str, ...], using: str) -> list[Permission]:

@@ -57,6 +57,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "orchestrator.middleware.Outages",
     "orchestrator.middleware.AdminForms",
+    "orchestrator.middleware.Acting",
     "axes.middleware.AxesMiddleware",
 ]
 

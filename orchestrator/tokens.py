@@ -18,6 +18,7 @@ from checkpoints.db.pages import pages
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
+from orchestrator.account_changes import current_actor
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
 
@@ -47,16 +48,26 @@ def make_token(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", day
         expires_at=now + timedelta(days=days) if days else None,
     )
     sealed_rows.seal(row, PLAIN)
-    row.save(force_insert=True)
+    with transaction.atomic():
+        row.save(force_insert=True)
+        audit_log.record("token_made", actor=current_actor(), **_told_of(row))
     return text
 
 
 def find_token(text: str) -> ApiToken | None:
     """The token of that text with its user; None where it is unknown, revoked or out of date, or its user inactive."""
-    live = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
     plain = token_digest(text)
-    digests = [keyed_digest(key, plain) for key in keyring().signing]
-    found = live.filter(digest__in=digests, user__is_active=True).select_related("user").first()
+    return _good(digest__in=[keyed_digest(key, plain) for key in keyring().signing])
+
+
+def live_token(key: Any) -> ApiToken | None:
+    """The token of that row with its user, as `find_token` gives it: for what it opened and still holds open."""
+    return _good(pk=key)
+
+
+def _good(**which: Any) -> ApiToken | None:
+    live = ApiToken.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+    found = live.filter(**which, user__is_active=True).select_related("user").first()
     return found if found is None or _as_sealed(found) else None
 
 
@@ -79,6 +90,11 @@ def revoke_token(row: ApiToken) -> None:
         if fault_of(row, PLAIN) is None:
             names = sealed_rows.seal_again(found, PLAIN, revoked_at=found.revoked_at)
         found.save(update_fields=names)
+        audit_log.record("token_revoked", actor=current_actor(), **_told_of(found))
+
+
+def _told_of(row: ApiToken) -> dict[str, Any]:
+    return {"token": row.hint, "subject": f"user:{row.user.get_username()}", "scopes": row.scopes}
 
 
 def token_faults() -> Iterator[SealFault]:

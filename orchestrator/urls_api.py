@@ -7,6 +7,7 @@ from orchestrator import health
 from orchestrator.api import checkpoints, comparisons, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
 from orchestrator.api.bundles import endpoints as bundles
+from orchestrator.live import stream
 
 v1 = [
     path("graphs/", mount(graphs.Graphs), name="graphs"),
@@ -15,6 +16,7 @@ v1 = [
     path("runs/<str:run>/", mount(runs.OneRun), name="run"),
     path("runs/<str:run>/checkpoints/", mount(runs.RunCheckpoints), name="run-checkpoints"),
     path("runs/<str:run>/events/", mount(runs.RunEvents), name="run-events"),
+    path("runs/<str:run>/stream/", mount(stream.RunStream), name="run-stream"),
     path("runs/<str:run>/blame/", mount(comparisons.RunBlame), name="run-blame"),
     path("runs/<str:run>/history/", mount(comparisons.RunHistory), name="run-history"),
     path("runs/<str:run>/lineage/", mount(comparisons.RunLineage), name="run-lineage"),

@@ -5,7 +5,8 @@ A channel is guarded if a gate declares it in `writes=`, or a gated node has wri
 origins.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from approvals.gates.waivers import VERDICT
@@ -35,6 +36,17 @@ def guard_of_each(stretches: Sequence[Stretch], compiled: Compiled, channels: It
     known = [{channel: _gate_node(compiled, node) for channel, node in wrote.items()} for wrote in (before, after)]
     found = {name: known[0].get(name) or declared.get(name) or known[1].get(name) for name in named}
     return {channel: node for channel, node in found.items() if node}
+
+
+def signed_channels(stretches: Sequence[Stretch], structure: Mapping[str, Any]) -> dict[str, str]:
+    """Each channel that is guarded on the way that `stretches` tell, whatever version it goes on with, and the node
+    whose gate does: the one that wrote it last, else the first that declares it in this structure. Two queries a
+    stretch.
+    """
+    before, after = _writers(stretches)
+    gated = [(node["name"], node["gate"]) for node in structure["nodes"] if node["gate"]]
+    declared = {channel: node for node, gate in reversed(gated) for channel in gate["writes"]}
+    return {**after, **declared, **before}
 
 
 def _gate_node(compiled: Compiled, wrote: str) -> str:

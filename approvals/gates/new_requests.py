@@ -4,8 +4,8 @@ Everything is computed before the transaction; `NewRequests.insert` only inserts
 are fixed here, once: what people are shown later is what is stored now.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -25,7 +25,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import plain_label, present
 from orchestrator.engine.reduce import HeldWrite
-from orchestrator.engine.requests import principals_of
+from orchestrator.engine.requests import principals_of, reads_proposal
 
 
 class Asker(Protocol):
@@ -52,6 +52,15 @@ class ReachedGate:
     all_or_nothing: bool = False
     input_hash: str = ""
     prepared_from: UUID | None = None
+
+
+def patch_gate(gate: Gate, channels: Collection[str], why: str | None) -> ReachedGate:
+    """The gate that people are asked about values which somebody sets in channels that it guards. `why` says who."""
+    # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
+    gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
+    # A fact that reads what the patch sets would tell the old value once somebody edits it.
+    gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
+    return ReachedGate(gate, why, all_or_nothing=True)
 
 
 @frozen

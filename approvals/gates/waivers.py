@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from approvals.models import Decision
+from checkpoints import audit_log
 from checkpoints.core.ids import uuid7
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
@@ -35,13 +36,20 @@ class Passed:
 class NotNeeded:
     """Rows and log lines that ride in the commit. The lines stand one behind the other, the first as `first_seq`."""
 
+    lease: Lease
     events: list[NewEvent] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 
     def insert(self) -> None:
-        """One statement, in the caller's transaction; none where nothing was passed."""
-        if self.decisions:
-            statements.insert_rows(Decision, self.decisions)
+        """Two statements, in the caller's transaction: the decisions, and their line of the audit log; none where
+        nothing was passed.
+        """
+        if not self.decisions:
+            return
+        statements.insert_rows(Decision, self.decisions)
+        first, last = self.decisions[0].event_seq, self.decisions[-1].event_seq
+        count = {VERDICT: len(self.decisions)}
+        audit_log.record_act("not_needed", self.lease, actor=None, seq=first, last=last, verdicts=count)
 
 
 def prepare_not_needed(
@@ -55,7 +63,7 @@ def prepare_not_needed(
     """The decisions on the writes of the tasks whose gates needed nobody, by the system. `state` is that before. The
     line says what the task saw and where it went, for a replay, which does not run it.
     """
-    made = NotNeeded()
+    made = NotNeeded(lease)
     before = {name: value for partition in ("scratch", "artifacts") for name, value in state[partition].items()}
     for offset, (task, one) in enumerate(passed.items()):
         rows = [

@@ -18,10 +18,10 @@ from approvals.views import review_form, write_cards
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, single_fields, visible_run
 from approvals.views.review import as_posted, reasons_not_to_sign, requests_of, review_of, show_again
+from checkpoints import versions
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine import registry
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.verdicts import excludes
 
@@ -73,7 +73,7 @@ def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
 
 def _typed_in(posted: QueryDict, run: Run) -> Callable[[PendingWrite], bool]:
     """Tells of a write whether somebody changed its posted edit form; a form that one did not touch is posted too."""
-    compiled, drawing, plain = registry.find_graph(run.fingerprint), as_posted(posted), posted.dict()
+    compiled, drawing, plain = versions.graph_for(run), as_posted(posted), posted.dict()
 
     def is_typed(row: PendingWrite) -> bool:
         if compiled is None or row.channel not in compiled.channels:
@@ -101,7 +101,7 @@ def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, Pendi
 def _fragment(run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str]) -> HttpResponse:
     made = Decision.objects.filter(request__in=[one.request for one in states]).order_by("event_seq")
     kept = {write: one for write, one in drafts_of(user, run).items() if write in rows}
-    compiled = registry.find_graph(run.fingerprint)
+    compiled = versions.graph_for(run)
     ahead = departed_line(run, compiled, states).ahead
     following = drafted_outcome(compiled, states, list(made), kept, user.pk, ahead=ahead)
     context = {"next": following, "moved": " ".join(moved), "may_sign": True}

@@ -148,5 +148,5 @@ def may_post(request: HttpRequest, run: Run, right: str, *, refusal: str) -> boo
     """Whether this person has the right to act on a run. Who posts without it leaves an audit line `refusal`."""
     may = permissions.may(request.user, right)
     if request.method == "POST" and not may:
-        audit_log.record(refusal, actor=request.user, run=run.id)
+        audit_log.record(refusal, actor=request.user, run=run.id, graph=run.graph)
     return may

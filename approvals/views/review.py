@@ -28,12 +28,12 @@ from approvals.views.page import LISTS, opens_payloads, posted_from_review, rend
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, Viewer, WriteCard
+from checkpoints import versions
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     REFUSALS,
     AlreadyDecided,
@@ -292,7 +292,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
     found = requests_of(run, [text for text in seen if inbox.is_uuid(text)])
     states = load_states(found, protection_of(run))
     standing = {asked.request.id: asked for asked in states}
-    compiled = registry.find_graph(run.fingerprint)
+    compiled = versions.graph_for(run)
     line = departed_line(run, compiled, states)
     made = list(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write

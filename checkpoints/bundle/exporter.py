@@ -6,8 +6,9 @@ Memory holds a page of rows, never a run. Whoever exports leaves a line in the a
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +28,7 @@ from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.pages import pages
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunLine
+from checkpoints.payloads import local_files
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from checkpoints.verification.removed_history import RemovedStretches, removed_history
@@ -36,6 +38,9 @@ from orchestrator.engine.frozen import frozen
 TRIES = 3
 FAULTS = 20
 """Faults that a manifest names at most."""
+UNFINISHED = ".countersign-bundle-"
+"""How the name begins under which a file is first written."""
+A_DAY = 24 * 60 * 60
 File = str | PathLike[str] | BinaryIO
 
 
@@ -93,12 +98,14 @@ def _destination(file: File) -> Iterator[BinaryIO]:
     """A file of its own to write to, handed over when all went well."""
     if isinstance(file, str | PathLike):
         path = Path(file)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".bundle-", delete=False) as temporary:
+        _sweep(path.parent)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=UNFINISHED, delete=False) as temporary:
             try:
                 yield temporary  # type: ignore[misc]
                 temporary.flush()
                 os.fsync(temporary.fileno())
                 Path(temporary.name).replace(path)
+                local_files.sync_folder(path.parent)
             except BaseException:
                 Path(temporary.name).unlink(missing_ok=True)
                 raise
@@ -107,6 +114,15 @@ def _destination(file: File) -> Iterator[BinaryIO]:
         yield temporary
         temporary.seek(0)
         shutil.copyfileobj(temporary, file)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what exports to this folder left there that broke off more than a day ago."""
+    before = time.time() - A_DAY
+    for left in folder.glob(f"{UNFINISHED}*"):
+        with suppress(OSError):
+            if left.stat().st_mtime < before:
+                left.unlink()
 
 
 def _read(run_id: UUID | str) -> Run:
@@ -163,6 +179,7 @@ def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
         "exported_at": timezone.now().isoformat(),
         "removed": {name: _stretches(part) for name, part in parts.items()},
         "origins": _origins(run),
+        "erasures": [],
     }
 
 

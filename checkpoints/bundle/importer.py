@@ -6,7 +6,7 @@ transaction ends. The run is read-only from then on; `docs/bundles.md` says what
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from os import PathLike
@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from checkpoints import audit_log, payloads
 from checkpoints.bundle import verifier
-from checkpoints.bundle.row_json import BYTES
+from checkpoints.bundle.row_json import BYTES, columns_of, is_person
 from checkpoints.bundle.row_reader import People, row_of
 from checkpoints.bundle.signing_keys import name_of_key, public_key
 from checkpoints.bundle.tables import TABLES
@@ -92,14 +92,15 @@ def _loaded(source: BinaryIO, by: Any) -> tuple[Run, bool]:
         signed = _require_trusted(source, begin)
         source.seek(begin)
         own = signed.signer == public_key()
-        taken = _Reading(source, _people() if own else {})
+        taken = _Reading(source, signed, {})
         for _ in taken.rows():
             pass
         if (there := _there(UUID(taken.contents.run), signed)) is not None:
             return there, False
         source.seek(begin)
+        people = _people(taken.names) if own else {}
         with transaction.atomic():
-            return _written(_Reading(source, taken.people), signed, by), True
+            return _written(_Reading(source, signed, people), signed, by), True
     except Bad as bad:
         line, reason = bad.args
         raise InvalidBundle(f"line {line} of the bundle: {reason}", line=line, reason=reason) from None
@@ -122,9 +123,11 @@ def _require_trusted(source: BinaryIO, begin: int) -> Signed:
     return Signed(signer, name, last, lines)
 
 
-def _people() -> People:
+def _people(names: Collection[str]) -> People:
+    """Those of these people that are people here. One query."""
     users = get_user_model()
-    return dict(users._default_manager.values_list(users.USERNAME_FIELD, "pk"))
+    found = users._default_manager.filter(**{f"{users.USERNAME_FIELD}__in": names})
+    return dict(found.values_list(users.USERNAME_FIELD, "pk"))
 
 
 def _there(run_id: UUID, signed: Signed) -> Run | None:
@@ -139,17 +142,20 @@ def _there(run_id: UUID, signed: Signed) -> Run | None:
 
 
 class _Reading:
-    """One pass over a bundle: its rows in order, each checked. `contents` is what the verifier knows of it."""
+    """One pass over a bundle: its rows in order, each checked. `contents` is what the verifier knows of it, `names` are
+    the people that rows name. Only at its end it is certain that the rows are what was signed.
+    """
 
-    def __init__(self, source: BinaryIO, people: People) -> None:
-        self._source, self.people = source, people
+    def __init__(self, source: BinaryIO, signed: Signed, people: People) -> None:
+        self._source, self._end, self._people = source, (signed.last, signed.lines), people
+        self.names: set[str] = set()
         self.contents = Contents()
         self.manifest: dict[str, Any] = {}
         self._ids: dict[str, set[Any]] = {"request": set(), "receipt": set()}
 
     def rows(self) -> Iterator[Model]:
         """Raises `Bad` for the first line that cannot be taken in."""
-        for number, body, _ in verifier.chained(self._source):
+        for number, body, _ in verifier.chained(self._source, self._end):
             said = verifier.parsed(body, number)
             try:
                 self.contents.take(said, number)
@@ -169,10 +175,14 @@ class _Reading:
             exported_at = datetime.fromisoformat(said["exported_at"])
             if exported_at.tzinfo is None or str(UUID(said["run"])) != said["run"]:
                 raise ValueError("the manifest does not say when it was exported, or of which run")
+            if self.contents.erasures:
+                raise ValueError("values of the run were erased, so it can be verified and read, but not taken in")
         if kind not in verifier.ROWS:
             return None
         model = Run if kind == "run" else TABLES[kind].model
-        row: Any = row_of(model, said["row"], encrypted=self.contents.encrypted, people=self.people)
+        row: Any = row_of(model, said["row"], encrypted=self.contents.encrypted, people=self._people)
+        named = {said["row"][field.name] for field in columns_of(model) if is_person(field)}
+        self.names |= named - {None, ""}
         for name, ids in self._ids.items():
             if kind == name:
                 ids.add(row.id)
@@ -297,7 +307,10 @@ def _require_own_writes(run: Run, model: type[Model], rows: list[Any]) -> None:
 
 def _require_departure(run: Run, row: RunLine) -> None:
     """A run that says that it comes from one that is here must name a checkpoint of it, with its hash."""
-    if row.departure_run == run.id or not Run.objects.filter(id=row.departure_run).exists():
+    if row.departure_run == run.id:
+        return
+    # Locked, so that what it departs from is not removed before this transaction ends.
+    if Run.objects.select_for_update().filter(id=row.departure_run).only("id").first() is None:
         return
     there = Checkpoint.objects.filter(id=row.departure, run=row.departure_run, content_hash=row.departure_hash)
     if not there.exists():

@@ -21,15 +21,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 FORMAT = "countersign-bundle-1"
-LONGEST_LINE = 256 * 1024 * 1024
-LONGEST_SIGNATURE = 1000
+LONGEST_LINE, LONGEST_SIGNATURE = 256 * 1024 * 1024, 1000
 HEAD, MIDDLE, TAIL = b'{"hash":"', b'","body":', b"}\n"
 BODY = len(HEAD) + 64 + len(MIDDLE)
 BEGIN = "0" * 64
-ROWS = (
-    "run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "request",
-    "receipt", "decision",
-)  # fmt: skip
+ROWS = ("run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "request",
+        "receipt", "decision")  # fmt: skip
 KINDS = ("manifest", *ROWS, "seals", "counts", "signature")
 ONCE = ("manifest", "run", "counts", "signature")
 DECIDED = {"decision_signed": False, "approval_not_needed": True}  # whether nobody was asked
@@ -52,9 +49,9 @@ def verify(file: Any, public_key: Any) -> Verdict:
     try:
         with Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file) as opened:
             begin = opened.tell()
-            require_signed(opened, public_key)
+            signed = require_signed(opened, public_key)
             opened.seek(begin)
-            Contents().read(opened)
+            Contents().read(opened, signed)
     except Bad as bad:
         return Verdict(False, *bad.args)
     except Exception as error:
@@ -62,13 +59,16 @@ def verify(file: Any, public_key: Any) -> Verdict:
     return Verdict(True, 0, "")
 
 
-def chained(file: BinaryIO) -> Iterator[tuple[int, bytes, str]]:
-    """(number, body, hash) of each line, the chain followed. Raises `Bad`."""
+def chained(file: BinaryIO, signed: tuple[str, int] | None = None) -> Iterator[tuple[int, bytes, str]]:
+    """(number, body, hash) of each line, the chain followed up to the end that is `signed`. Raises `Bad`."""
     number, before = 0, BEGIN
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
-        if number == 1:
-            _require_format(line)
+        if signed and number >= signed[1] and (before, number) != signed:
+            raise Bad(number, "the file was replaced while it was read")
+        said = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', line[:LONGEST_SIGNATURE]) if number == 1 else None
+        if said and said[1].decode() != FORMAT:
+            raise Bad(1, f"format {said[1].decode()} is not known here; this verifier knows {FORMAT}")
         if not line.endswith(b"\n"):
             raise Bad(number, "truncated: the line has no end" if len(line) <= LONGEST_LINE else "the line is too long")
         if not (line.startswith(HEAD) and line[BODY - len(MIDDLE) : BODY] == MIDDLE and line.endswith(TAIL)):
@@ -79,17 +79,12 @@ def chained(file: BinaryIO) -> Iterator[tuple[int, bytes, str]]:
             raise Bad(number, "the line is not chained to the one before it")
         yield number, body, now
         before = now
-
-
-def _require_format(line: bytes) -> None:
-    """A bundle of another format is named before anything else is said of it."""
-    found = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', line[:LONGEST_SIGNATURE])
-    if found is not None and found[1].decode() != FORMAT:
-        raise Bad(1, f"format {found[1].decode()} is not known here; this verifier knows {FORMAT}")
+    if signed and number != signed[1]:
+        raise Bad(number + 1, "the file was replaced while it was read")
 
 
 def require_signed(file: BinaryIO, public_key: bytes) -> tuple[str, int]:
-    """The hash that is signed and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
+    """The hash that is signed, and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
     if not isinstance(public_key, bytes) or len(public_key) != 32:
         raise Bad(0, "the public key must be 32 bytes")
     last, found = BEGIN, (0, b"", BEGIN)
@@ -120,11 +115,9 @@ def signed_text(key: str, lines: int, last: str) -> bytes:
 def parsed(body: bytes, number: int) -> dict[str, Any]:
     """The JSON object of a line. Raises `Bad` for what is none, says a thing twice, or is nested too deeply."""
     try:
-        found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no)
-    except ValueError as error:
-        raise Bad(number, f"the line is no JSON: {str(error)[:200]}") from None
-    except RecursionError:
-        raise Bad(number, "the line is nested too deeply") from None
+        found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=lambda one: _require(False, one))
+    except (ValueError, RecursionError) as error:
+        raise Bad(number, f"the line is no JSON, or is nested too deeply: {error}"[:200]) from None
     if not isinstance(found, dict):
         raise Bad(number, "the line is no object")
     return found
@@ -133,10 +126,6 @@ def parsed(body: bytes, number: int) -> dict[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     _require(len(found := dict(pairs)) == len(pairs), "a key is given more than once")
     return found
-
-
-def _no(word: str) -> None:
-    _require(False, f"{word} is no JSON")
 
 
 def framed_hash(*parts: Any) -> str:
@@ -159,16 +148,15 @@ class Contents:
         self.counts: dict[str, int] = dict.fromkeys(ROWS, 0)
         self.removed: dict[str, dict[int, tuple[int, str, str]]] = {}
         self.event, self.point = (0, ""), (-1, "", "")
-        self.departures: dict[str, str] = {}
+        self.departures, self.erasures, self.decided = dict[str, str](), dict[str, str](), dict[int, bool]()
         self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
-        self.requests, self.decided = set[str](), dict[int, bool]()
+        self.requests, self.told, self.erased = set[str](), set[str](), frozenset[str]()
 
-    def read(self, file: BinaryIO) -> None:
-        """Raises `Bad` for the first line that does not fit."""
-        for number, body, _ in chained(file):
-            found = parsed(body, number)
+    def read(self, file: BinaryIO, signed: tuple[str, int]) -> None:
+        """Raises `Bad` for the first line that does not fit, or is not of what was `signed`."""
+        for number, body, _ in chained(file, signed):
             try:
-                self.take(found, number)
+                self.take(parsed(body, number), number)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 fits = isinstance(error, ValueError)
                 raise Bad(number, str(error) if fits else f"it does not say what it must: {error!r}"[:200]) from None
@@ -185,32 +173,47 @@ class Contents:
         if name in ROWS:
             self.counts[name] += 1
             _require(body["row"]["id" if name == "run" else "run"] == self.run, "the row is of another run")
+            self.erased = self._erased(body["row"], **body.get("erased", {"record": "", "columns": {}}))
         getattr(self, f"on_{name}", lambda _: None)(body)
+
+    def _erased(self, row: dict[str, Any], record: str, columns: dict[str, str]) -> frozenset[str]:
+        """The columns of a row of which something was erased; what stands there now has the hash that its note says."""
+        _require(not columns or record in self.erasures, "it names an erasure that the manifest does not")
+        fits = self.encrypted or all(digest(row[name]) == hash_ for name, hash_ in columns.items())
+        _require(fits, "what stands in the place of what was erased has another hash")
+        return frozenset(columns)
+
+    def _require_hash(self, now: str, hash_: str, what: str, *columns: str) -> None:
+        _require(self.encrypted or now == hash_ or bool(self.erased & {*columns}), f"{what} has another hash")
 
     def on_manifest(self, body: dict[str, Any]) -> None:
         _require(body["format"] == FORMAT, "the format is not known here")
         self.run, self.encrypted = body["run"], body["encrypted"] is True
         _require(bool(body["faults"]) == body["as_is"], "faults and as_is do not fit each other")
         self.as_is = str(body["faults"][0])[:300] if body["as_is"] else ""
+        self.erasures = {one["id"]: one["rows_hash"] for one in body["erasures"]}
         for part in ("events", "checkpoints"):
             self.removed[part] = {first: (last, before, after) for first, last, before, after in body["removed"][part]}
 
     def on_run(self, body: dict[str, Any]) -> None:
         self.row = body["row"]
         _require(self.encrypted == self.row["encrypted"], "run and manifest differ in whether it is encrypted")
-        _require(self.encrypted or digest(self.row["input"]) == self.row["input_hash"], "the input has another hash")
+        self._require_hash(digest(self.row["input"]), self.row["input_hash"], "the input", "input")
 
     def on_event(self, body: dict[str, Any]) -> None:
         row = body["row"]
         seq, before = self._follow("events", *self.event, row["seq"])
         _require(row["seq"] == seq + 1, f"line {seq + 1} of the log is missing")
-        if not self.encrypted:
-            parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
-            now = framed_hash(before, *parts, row["payload"].encode())
-            _require(now == row["hash"], f"line {row['seq']} of the log has another hash")
+        parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
+        now = framed_hash(before, *parts, row["payload"].encode())
+        self._require_hash(now, row["hash"], f"line {row['seq']} of the log", "payload")
         self.event = (row["seq"], row["hash"])
         if row["type"] in DECIDED:
             self.decided[row["seq"]] = DECIDED[row["type"]]
+        if row["type"] == "erased" and not self.encrypted:
+            said = json.loads(row["payload"])
+            _require(self.erasures.get(said["record"]) == said["rows_hash"], "the manifest lacks this erasure")
+            self.told.add(said["record"])
 
     def _follow(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
         """Where a chain stands before its row of number `seen`: behind the stretches that were removed there."""
@@ -230,27 +233,24 @@ class Contents:
         unknown = before if seq != last else body["parent_hash"] if not row["seq"] else "missing"
         before = follows.get(parent, unknown)
         _require(body["parent_hash"] == before, f"checkpoint {row['seq']} does not follow its parent")
-        if not self.encrypted:
-            _require(digest(row["change"]) == row["change_hash"], "the change has another hash")
-            snapshot = digest(row["snapshot"]) if row["snapshot"] else ""
-            _require(snapshot == row["snapshot_hash"], "the snapshot has another hash")
-            header = [row[name] for name in ("run", "line", "seq", "superstep", "source", "fingerprint", "format")]
-            end = (int(row["committed"]), row["event_seq"], row["event_hash"], row["change_hash"])
-            now = framed_hash(before, *header, *end)
-            _require(now == row["content_hash"], f"checkpoint {row['seq']} has another hash")
-        known = self.departures.get(row["id"], row["content_hash"])
-        _require(known == row["content_hash"], "a line departs from here, and names another hash")
+        self._require_hash(digest(row["change"]), row["change_hash"], "the change", "change")
+        self._require_hash(
+            row["snapshot"] and digest(row["snapshot"]), row["snapshot_hash"], "the snapshot", "snapshot"
+        )
+        header = [row[name] for name in ("run", "line", "seq", "superstep", "source", "fingerprint", "format")]
+        end = (int(row["committed"]), row["event_seq"], row["event_hash"], row["change_hash"])
+        self._require_hash(framed_hash(before, *header, *end), row["content_hash"], f"checkpoint {row['seq']}")
+        _require(self.departures.get(row["id"], row["content_hash"]) == row["content_hash"], "a line departs otherwise")
         self.point = (row["seq"], row["content_hash"], row["id"])
 
     def on_write(self, body: dict[str, Any]) -> None:
-        row, value = body["row"], ""
-        if not self.encrypted:
-            _require(digest(body["binding"]) == row["bound_hash"], "the base has another hash")
-            task = f"{row['node']}:{row['visit']}:{row['index']}"
-            parts = (row["run"], row["line"], task, row["position"], row["revision"], row["channel"])
-            texts = (row["value"].encode(), row["bound_hash"], row["policy_hash"], row["shown"].encode())
-            _require(framed_hash(*parts, *texts) == row["hash"], "this revision of a write has another hash")
-            value = digest(row["value"])
+        row = body["row"]
+        self._require_hash(digest(body.get("binding", "")), row["bound_hash"], "the base", "base")
+        task = f"{row['node']}:{row['visit']}:{row['index']}"
+        parts = (row["run"], row["line"], task, row["position"], row["revision"], row["channel"])
+        texts = (row["value"].encode(), row["bound_hash"], row["policy_hash"], row["shown"].encode())
+        self._require_hash(framed_hash(*parts, *texts), row["hash"], "this revision of a write", "value", "shown")
+        value = "" if self.encrypted or "value" in self.erased else digest(row["value"])
         self.revisions.setdefault(row["write"], {})[row["hash"]] = (row["revision"], value)
 
     def on_request(self, body: dict[str, Any]) -> None:
@@ -265,12 +265,12 @@ class Contents:
             return
         _require(row["request"] in self.requests, "the request of this decision is missing")
         revisions = self.revisions.get(row["write"], {})
-        fits = row["seen_hash"] in revisions and revisions[row["seen_hash"]][0] <= row["revision"]
-        _require(fits, "what was seen is no revision of the write")
+        seen = revisions.get(row["seen_hash"])
+        _require(seen is not None and seen[0] <= row["revision"], "what was seen is no revision of the write")
         decided = dict(revisions.values()).get(row["revision"])
         _require(decided is not None, "the revision that was decided is missing")
-        value = decided if self.encrypted or row["verdict"] == "reject" else digest(row["final_value"])
-        _require(value == decided, "the value that was signed is not that of the revision")
+        if decided and row["verdict"] != "reject":
+            self._require_hash(digest(row["final_value"]), decided, "the value that was signed", "final_value")
 
     def on_counts(self, body: dict[str, Any]) -> None:
         row, counts = self.row, self.counts
@@ -279,6 +279,7 @@ class Contents:
         _require(end == (row["event_seq"], row["event_hash"]), "the log does not end where the run says")
         _require(self.point == (row["head_seq"], row["head_hash"], row["head"]), "the head is not the last checkpoint")
         _require(counts["decision"] == row["decisions"], "the run counts other decisions")
+        _require(self.encrypted or self.told == {*self.erasures}, "the log does not tell of each erasure")
 
 
 def _require(fits: bool, reason: str) -> None:
@@ -287,13 +288,12 @@ def _require(fits: bool, reason: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """One line on standard output; 0 where all is as it was signed, else 1."""
     parser = argparse.ArgumentParser(description="Verify a bundle of a run, offline.")
     parser.add_argument("file")
     parser.add_argument("--key", dest="public_key", required=True, type=bytes.fromhex, help="64 hex digits")
-    verdict = verify(**vars(parser.parse_args(arguments)))
-    sys.stdout.write("ok\n" if verdict.ok else f"line {verdict.bad_line}: {verdict.reason}\n")
-    return 0 if verdict.ok else 1
+    ok, bad_line, reason = verify(**vars(parser.parse_args(arguments)))
+    sys.stdout.write("ok\n" if ok else f"line {bad_line}: {reason}\n")
+    return int(not ok)
 
 
 if __name__ == "__main__":

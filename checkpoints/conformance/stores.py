@@ -7,7 +7,7 @@ from uuid import UUID
 from checkpoints.conformance.rule import must, refusing, run
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import Snapshot, Stored
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing
 
 
 class Store(Protocol):
@@ -21,7 +21,13 @@ class Store(Protocol):
     def clear(self, run: UUID | str) -> int: ...
     def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored: ...
     def list(
-        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
+        self,
+        graph: str | None = None,
+        run: UUID | str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+        after: UUID | str | None = None,
+        ascending: bool = False,
     ) -> Sequence[Stored]: ...
 
 
@@ -109,12 +115,42 @@ def lists_give_metadata_newest_first(store: Store) -> None:
     must({one.id for one in store.list(limit=10)} >= {newest[0].id}, "a list of all misses the newest")
 
 
+def lists_give_the_oldest_first_where_they_are_asked_to(store: Store) -> None:
+    key, graph = _key(), _key()
+    made = [store.save(key, {"scratch": {"n": n}}, graph=graph) for n in range(5)]
+    must(list(store.list(run=key, ascending=True)) == made, "list(ascending=) of a run is not its oldest first")
+    must(list(store.list(graph, ascending=True, limit=2)) == made[:2], "a limit takes other than the oldest")
+    for found in (store.list(run=key, after=made[1].id, ascending=True), store.list(graph, after=made[1].id, limit=3)):
+        must({one.id for one in found} == {one.id for one in made[2:]}, "after= gives other than what comes after it")
+    between = store.list(run=key, after=f"{key}:initial", before=f"{key}:step-3", ascending=True)
+    must(list(between) == made[1:3], "after= and before= do not give what is between them")
+
+
+def a_save_with_the_same_id_is_one_checkpoint(store: Store) -> None:
+    key, id = _key(), uuid7()
+    store.save(key, {"scratch": {"n": 0}})
+    saved = store.save(key, {"scratch": {"n": 1}}, id=id, node="a")
+    must(saved.id == id, "a checkpoint has another id than it was saved with")
+    for again in (id, str(id)):
+        must(store.save(key, {"scratch": {"n": 1}}, id=again) == saved, "a repeated save is another checkpoint")
+    must([one.seq for one in store.list(run=key)] == [1, 0], "a repeated save is kept twice")
+    for run_, state in ((key, {"scratch": {"n": 2}}), (_key(), {"scratch": {"n": 1}})):
+        with refusing(KeyConflict, words="save of another state, or of another run, under an id that is there"):
+            store.save(run_, state, id=id)
+    must(store.get(id).state["scratch"] == {"n": 1}, "a refused save changed what is there")
+    for wrong in ("", "x", 7):
+        with refusing(InvalidValue, words=f"save with the id {wrong!r}"):
+            store.save(key, {}, id=wrong)
+
+
 def lists_refuse_what_is_no_limit_and_no_place(store: Store) -> None:
     for limit in (0, -1, 1001, True, "2"):
         with refusing(InvalidValue, words=f"limit={limit!r}"):
             store.list(limit=limit)  # type: ignore[arg-type]
     with refusing(UnknownThing, words="before= an unknown checkpoint"):
         store.list(before=uuid7())
+    with refusing(UnknownThing, words="after= an unknown checkpoint"):
+        store.list(after=uuid7())
 
 
 def load_finds_the_newest_of_a_node_or_a_superstep(store: Store) -> None:
@@ -191,8 +227,16 @@ def runs_are_named_by_id_or_key(store: Store) -> None:
     must(saved.run == id, "a run that is named by its id gets another")
     must(store.latest(str(id)) == saved, "a run's id as text names another run")
     for wrong in ("", "a/b", "a:b", "x" * 201, "a\x00", 7):
-        with refusing(InvalidValue, words=f"a run called {wrong!r}"):
-            store.save(wrong, {})  # type: ignore[arg-type]
+        verbs: dict[str, Callable[[Any], Any]] = {
+            "save": lambda run_: store.save(run_, {}),
+            "load": store.load,
+            "latest": store.latest,
+            "list": lambda run_: store.list(run=run_),
+            "clear": store.clear,
+        }
+        for name, verb in verbs.items():
+            with refusing(InvalidValue, words=f"{name} of a run called {wrong!r}"):
+                verb(wrong)
 
 
 def a_fork_begins_a_run_of_its_own(store: Store) -> None:
@@ -250,6 +294,8 @@ STORE_RULES: tuple[Callable[[Store], None], ...] = (
     what_callers_do_to_their_objects_is_not_seen,
     ids_sort_by_time_and_counts_are_in_order,
     lists_give_metadata_newest_first,
+    lists_give_the_oldest_first_where_they_are_asked_to,
+    a_save_with_the_same_id_is_one_checkpoint,
     lists_refuse_what_is_no_limit_and_no_place,
     load_finds_the_newest_of_a_node_or_a_superstep,
     aliases_name_checkpoints,

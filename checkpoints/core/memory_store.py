@@ -1,8 +1,9 @@
 """A store in this process's memory, with the verbs of `CheckpointStore` and without Django: for tests and notebooks."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -32,16 +33,22 @@ class MemoryStore:
         fingerprint: str = "",
         node: str | Sequence[str] = "",
         superstep: int | None = None,
+        id: UUID | str | None = None,
     ) -> Stored:
-        """Keep a state as the newest checkpoint of a run. Raises `InvalidValue` naming what cannot be kept."""
-        checked, id = records.checked_state(state), records.run_id(run)
+        """Keep a state as the newest checkpoint of a run; again with the same `id`, it is kept once. Raises
+        `InvalidValue` naming what cannot be kept, `KeyConflict` where the id is another checkpoint's.
+        """
+        checked, of, own = records.checked_state(state), records.run_id(run), records.checkpoint_id(id)
         about = About(graph, version, fingerprint, node, superstep)
         with self._lock:
-            before = self.latest(id)
+            if own in self._kept:
+                return records.saved_before(self._loaded(self._kept[own][0]), of, checked)
+            before = self.latest(of)
             seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
             return self._add(
                 checked,
-                run=id,
+                id=own,
+                run=of,
                 seq=seq,
                 superstep=number if superstep is None else superstep,
                 source="manual" if before else "input",
@@ -71,18 +78,30 @@ class MemoryStore:
         return next(iter(self._of(run)), None)
 
     def list(
-        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
+        self,
+        graph: str | None = None,
+        run: UUID | str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+        after: UUID | str | None = None,
+        ascending: bool = False,
     ) -> Sequence[Stored]:
-        """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
+        """Metadata of up to `limit` checkpoints, newest first, or oldest first (`ascending`); those that come before
+        another one, or after one, where it is named.
 
-        Raises `InvalidValue` for a limit that is none, `UnknownThing` for a `before` that is not there.
+        Raises `InvalidValue` for a limit that is none, `UnknownThing` for a `before` or `after` that is not there.
         """
         most = records.checked_limit(limit)
         found = self._of(run) if run is not None else sorted(self._all(), key=lambda one: one.id, reverse=True)
+        place: Callable[[Stored], Any] = attrgetter("seq" if run is not None else "id")
         if before is not None:
-            last = self.get(before).meta
-            found = [one for one in found if (one.seq < last.seq if run is not None else one.id < last.id)]
-        return [one for one in found if graph in (None, one.graph)][:most]
+            last = place(self.get(before).meta)
+            found = [one for one in found if place(one) < last]
+        if after is not None:
+            first = place(self.get(after).meta)
+            found = [one for one in found if place(one) > first]
+        wanted = [one for one in found if graph in (None, one.graph)]
+        return (wanted[::-1] if ascending else wanted)[:most]
 
     def delete(self, checkpoint: UUID | str) -> None:
         """Forget a checkpoint. One that is not there is no error."""
@@ -120,9 +139,9 @@ class MemoryStore:
             nodes=(),
         )
 
-    def _add(self, state: State, **meta: Any) -> Stored:
+    def _add(self, state: State, *, id: UUID | None = None, **meta: Any) -> Stored:
         data, now = canonical.dumps(state), datetime.now(UTC)
-        one = Stored(id=uuid7(), line=1, created_at=now, stored_size=len(data), state_size=len(data), **meta)
+        one = Stored(id=id or uuid7(), line=1, created_at=now, stored_size=len(data), state_size=len(data), **meta)
         self._kept[one.id] = one, data
         return one
 

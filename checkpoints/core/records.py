@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import is_storable, unknown_thing
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 MOST = 1000
@@ -58,6 +58,24 @@ def run_id(run: UUID | str) -> UUID:
         return UUID(run)
     except ValueError:
         return uuid5(NAMESPACE_URL, f"countersign:run:{canonical.digest(run.encode('utf-8', 'surrogatepass'))}")
+
+
+def checkpoint_id(id: UUID | str | None) -> UUID | None:
+    """The id that a checkpoint is to have; None where the store makes one. Raises `InvalidValue`."""
+    if id is None or isinstance(id, UUID):
+        return id
+    try:
+        return UUID(id)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidValue("a checkpoint's id is a UUID", path="id") from error
+
+
+def saved_before(saved: Snapshot, run: UUID, state: State) -> Stored:
+    """What a save gives whose id is there already. Raises `KeyConflict` where that is another checkpoint."""
+    if saved.meta.run != run or saved.state != state:
+        message = f"checkpoint {saved.meta.id} is there already, of another run or with another state"
+        raise KeyConflict(message, checkpoint=str(saved.meta.id))
+    return saved.meta
 
 
 def checked_state(state: Mapping[str, Any]) -> State:

@@ -72,7 +72,8 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     says that it began: without its row the effect would be made again.
     """
     found = entries(lease)
-    if lease.end.seq > head.logged or head.payload.open:
+    # A superstep that was cut off is in hand still where the run then went on with another version.
+    if lease.end.seq > head.logged or head.payload.open or head.source == checkpoint.Source.VERSION:
         _require_begun(lease)
     return found
 

@@ -26,6 +26,7 @@ from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.ops import Op
+from orchestrator.engine.pending_parts import pending_parts
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,11 @@ class Payload:
             "open": self.open,
         }
 
+    @property
+    def pending(self) -> str:
+        """What a run needs of its graph to go on from here, as its row keeps it."""
+        return pending_parts(self.frontier, self.open).to_text()
+
     @classmethod
     def of(cls, document: dict[str, Any]) -> "Payload":
         state = {"scratch": document["scratch"], "artifacts": document["artifacts"]}
@@ -65,7 +71,8 @@ class Payload:
 @frozen
 class NewCheckpoint:
     """A checkpoint before it is written. `nodes` and `changed` are what lists show of it; `ops` is what became of the
-    channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows.
+    channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows. `whole`: its change sets the
+    whole document, for channels came or went.
     """
 
     source: str
@@ -77,6 +84,7 @@ class NewCheckpoint:
     committed: bool = True
     took_ms: int = 0
     snapshot: str | int = "bytes"
+    whole: bool = False
 
 
 @frozen
@@ -153,6 +161,8 @@ def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -
     """The change of the row after `head`: what changed since the kept row before it; or the whole document where that
     is smaller, or most of it was set anew. Where snapshots are counted, a step after a kept row never is the whole.
     """
+    if checkpoint.whole:
+        return full_delta(checkpoint, protection)
     sizes = _sizes_after(head, checkpoint)
     size = _size(checkpoint.payload, sizes)
     may_be_whole = bool(head.loose) or checkpoint.snapshot == "bytes"

@@ -59,13 +59,16 @@ class ConcurrentUpdate(Exception):
 
 @frozen
 class RunUpdate:
-    """What becomes of the run with a commit. `due_in` (seconds) goes with waiting, `error` with what stopped."""
+    """What becomes of the run with a commit. `due_in` (seconds) goes with waiting, `error` with what stopped. `pins`:
+    the run goes on with the version of its graph that the lease names.
+    """
 
     status: str = Status.RUNNING
     at_node: str = ""
     tape: str = ""
     due_in: float | None = None
     error: dict[str, Any] | None = None
+    pins: bool = False
 
 
 def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
@@ -76,7 +79,7 @@ def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor:
     with transaction.atomic():
         at = timezone.now()
         run.created_at = at
-        run.input = pack_json(input_json)
+        run.input, run.pending = pack_json(input_json), payload.pending
         header, new = RunHeader.of(run), uuid7()
         checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
         change = checkpoint_rows.full_delta(checkpoint, header.protection)
@@ -163,6 +166,7 @@ def prepare_commit(
     rows, end = event_log.chain(lease.id, lease.end, written, at=at, protection=lease.protection)
     row, after = checkpoint_rows.next_row(header, new, head, checkpoint, delta, end=end, at=at)
     values = _columns(lease, run_update, at) | {"head_seq": row.seq, "superstep": checkpoint.superstep}
+    values["pending"] = "" if run_update.status in ENDS else checkpoint.payload.pending
     values |= {"decisions": lease.decisions + decided} if decided else {}
     fence = _fence(lease, end, head=new, head_hash=row.content_hash, **values)
     gone = None if head.kept else Checkpoint(id=head.id)
@@ -289,6 +293,8 @@ def _update_lease(lease: Lease, fence: Update, end: LogEnd, *, tape: str, supers
 def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any]:
     """The columns of the run's row that follow from what becomes of it."""
     values: dict[str, Any] = {"at_node": run_update.at_node[:400], "tape": run_update.tape, "claims_since_progress": 0}
+    if run_update.pins:
+        values |= {"version": lease.version, "fingerprint": lease.fingerprint}
     if run_update.status == Status.RUNNING:
         return values
     values |= {"status": run_update.status, "lease_until": None, "leased_by": None, "progress": b"", "due_at": None}

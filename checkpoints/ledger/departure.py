@@ -66,7 +66,7 @@ def create_departed_run(
     with transaction.atomic():
         at = timezone.now()
         run.created_at, run.input, run.status = at, pack_json(input_json), status
-        run.superstep = new.checkpoint.superstep
+        run.superstep, run.pending = new.checkpoint.superstep, new.checkpoint.payload.pending
         header, first = RunHeader.of(run), uuid7()
         change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
         actor = new.by.get_username() if new.by else ""
@@ -86,8 +86,9 @@ def create_departed_run(
 
 def begin_line(
     run: Run, new: NewLine, *, status: str, before: Sequence[NewEvent], events: Sequence[NewEvent], inside: Inside
-) -> None:
+) -> int:
     """Begin the next line of a locked run that nobody has in hand. Its log says `before`, that it begins, and `events`.
+    Gives the number of the line of the log that says that it begins.
 
     The epoch rises, so a worker that was frozen past its lease finds it gone. Raises `SaveFailed`, and `TamperedRow` or
     `WrongKey` where its head does not verify.
@@ -107,9 +108,10 @@ def begin_line(
     row.save(force_insert=True)
     event_log.insert_events(lines)
     _insert_line(run, new, number=run.line, at=at)
-    _take_head(run, row, end, status=status)
+    _take_head(run, row, end, status=status, pending=new.checkpoint.payload.pending)
     inside()
     notify.notify_workers()
+    return lines[len(kept)].seq
 
 
 def _first_row(
@@ -143,7 +145,7 @@ def _insert_line(run: Run, new: NewLine, *, number: int, at: datetime) -> None:
     row.save(force_insert=True)
 
 
-def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str) -> None:
+def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str, pending: str) -> None:
     """The run's row stands at the first checkpoint of its new line, as if nothing had come behind it."""
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
     sealed = run_row.seal_columns(run, head=row.id, head_hash=row.content_hash, decisions=run.decisions, **log)
@@ -157,6 +159,7 @@ def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str) -> None:
         **free,
         **nothing,
         superstep=row.superstep,
+        pending=pending,
         tape=tape.extend(run.tape, tape.BACK),
         status=status,
         due_at=db_now() if status == Status.QUEUED else None,

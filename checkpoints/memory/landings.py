@@ -46,6 +46,13 @@ class MemoryChange:
         return self.now if self.idle else self.now + 1
 
     @property
+    def word(self) -> str:
+        """What it does to its key: added, updated, removed, or nothing."""
+        if self.landing.value is None:
+            return "nothing" if self.idle else "removed"
+        return "updated" if self.there else "added"
+
+    @property
     def after(self) -> dict[str, Any]:
         """What its channel holds after it."""
         return {"value": self.landing.value, "version": self.version}
@@ -119,6 +126,7 @@ def _conflict(stale: Sequence[tuple[Task, Address]]) -> MemoryConflict:
 def _line(change: MemoryChange) -> NewEvent:
     one = change.landing
     facts: dict[str, Any] = {"namespace": one.namespace, "key": one.key, "version": change.version, "n": one.n}
+    facts["did"] = change.word
     if _overtakes(change):
         facts["made_on"] = one.version
     kind = "memory_deleted" if one.value is None else "memory_written"
@@ -134,6 +142,7 @@ def _landing(lease: Lease, change: MemoryChange, commit: Commit) -> MemoryLandin
         key=one.key,
         version=change.version,
         deleted=one.value is None,
+        change=change.word,
         seq=commit.seq,
         superstep=commit.superstep,
         at=commit.at,

@@ -204,16 +204,40 @@ def records_of_live_reads(lease: Lease, outputs: Iterable[tuple[Task, Output]], 
 
 
 def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """What its superstep read from memory, and what landed with it: {reads, landed}, by task; None where there was
-    nothing of both. Content is there where its mode keeps it. Two queries.
+    """What its superstep read from memory, and what landed with it: {reads, landed, added, updated, removed}, the first
+    two by task, the others as [namespace/key]; None where there was nothing of both. Content is there where its mode
+    keeps it. Two queries.
     """
     records = MemoryRecord.objects.filter(run=checkpoint.run_id, line=checkpoint.line, superstep=checkpoint.superstep)
     ran = checkpoint.source == Source.SUPERSTEP
     reads = [_read_json(row) for row in records.exclude(kind=JOURNAL).order_by("id")] if ran else []
-    landings = MemoryLanding.objects.filter(run=checkpoint.run_id, line=checkpoint.line, seq=checkpoint.seq)
-    names = ("n", "namespace", "key", "version", "deleted")
-    landed = [{"task": row.task, **{name: getattr(row, name) for name in names}} for row in landings.order_by("id")]
-    return {"reads": reads, "landed": landed} if reads or landed else None
+    landings = list(
+        MemoryLanding.objects.filter(run=checkpoint.run_id, line=checkpoint.line, seq=checkpoint.seq).order_by("id")
+    )
+    names = ("n", "namespace", "key", "version", "deleted", "change")
+    landed = [{"task": row.task, **{name: getattr(row, name) for name in names}} for row in landings]
+    if not (reads or landed):
+        return None
+    return {"reads": reads, "landed": landed, **memory_changes(landings)}
+
+
+def memory_changes(landings: Iterable[MemoryLanding]) -> dict[str, list[str]]:
+    """What these landings come to: {added, updated, removed}, each key once, as `namespace/key`, in order."""
+    found: dict[str, str] = {}
+    for row in landings:
+        word = row.change or ("removed" if row.deleted else "added" if row.version == 1 else "updated")
+        address = f"{row.namespace}/{row.key}"
+        before = found.get(address)
+        if before is None or word == "nothing":
+            found.setdefault(address, word)
+        elif before == "added":
+            # What was added and removed by one commit is not there before it, and not after it.
+            found[address] = "added" if word != "removed" else "nothing"
+        elif before == "nothing":
+            found[address] = word
+        else:
+            found[address] = "removed" if word == "removed" else "updated"
+    return {word: sorted(key for key, one in found.items() if one == word) for word in ("added", "updated", "removed")}
 
 
 def _read_json(row: MemoryRecord) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0008_holds_pins_and_retention'),
+        ('checkpoints', '0011_audit_page_and_memory_changes'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -1,24 +1,32 @@
-"""A line of the installation's audit log: refusals and other acts that belong to no run's own log."""
+"""A line of the installation's audit log: decisions and other acts of people, refusals, and what is done to the
+installation itself. It outlives the runs that it is about.
+"""
 
 from django.conf import settings
 from django.db import models
 
 from checkpoints.models.fields import Sealed, hash_field
 
+ROUTINE = "heads_anchored"
+"""The kind that a job writes every minute: lists leave it out unless it is asked for."""
+NEWEST = ("-at", "-id")
+
 
 class AuditLine(Sealed):
     """Append-only. Chained in batches by a job, so number and hash are empty until then."""
 
     UNSEALED = ("number", "hash")
+    ADDED = ("graph",)
 
     id = models.BigAutoField(primary_key=True)
     number = models.BigIntegerField(null=True, blank=True, unique=True)
     at = models.DateTimeField()
     actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
     )
     actor_name = models.CharField(max_length=150, blank=True, default="")
     kind = models.CharField(max_length=60)
+    graph = models.CharField(max_length=200, blank=True, default="")
     run = models.UUIDField(null=True, blank=True)
     request = models.UUIDField(null=True, blank=True)
     facts = models.JSONField(
@@ -28,9 +36,16 @@ class AuditLine(Sealed):
 
     class Meta:
         ordering = ["-id"]
+        # What the page filters by, each in the order in which it lists; and what anchoring asks for, by number.
         indexes = [
-            models.Index(fields=["run", "-id"], name="audit_line_by_run"),
             models.Index(fields=["kind", "-id"], name="audit_line_by_kind"),
+            models.Index(fields=["kind", *NEWEST], name="audit_line_kind_newest"),
+            models.Index(fields=["run", *NEWEST], name="audit_line_run_newest"),
+            models.Index(fields=["actor", *NEWEST], name="audit_line_actor_newest"),
+            models.Index(fields=["graph", *NEWEST], name="audit_line_graph_newest"),
+            models.Index(fields=NEWEST, name="audit_line_at"),
+            models.Index(fields=NEWEST, name="audit_line_newest", condition=~models.Q(kind=ROUTINE)),
+            models.Index(fields=NEWEST, name="audit_line_of_runs", condition=models.Q(run__isnull=False)),
         ]
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ class Source(models.TextChoices):
     REPLAY = "replay"
     REWIND = "rewind"
     MANUAL = "manual"
+    VERSION = "version"
 
 
 BEGINNINGS = (Source.FORK, Source.REPLAY, Source.REWIND)

@@ -98,7 +98,11 @@ def task_columns(run: UUID, line: int, task: Task) -> dict[str, Any]:
 
 def of_tasks(run: UUID, line: int, tasks: Iterable[Task]) -> models.Q:
     """The filter for the rows of these tasks."""
-    wanted = models.Q(pk__in=[])
+    indexes: dict[tuple[str, int], list[int]] = {}
     for task in tasks:
-        wanted |= models.Q(**task_columns(run, line, task))
+        indexes.setdefault((task.node, task.visit), []).append(task.index)
+    wanted = models.Q(pk__in=[])
+    # One condition a visit, not a task: SQLite takes no more than a thousand, and a fan-out may have more tasks.
+    for (node, visit), found in indexes.items():
+        wanted |= models.Q(run_id=run, line=line, node=node, visit=visit, index__in=found)
     return wanted

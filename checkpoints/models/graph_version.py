@@ -6,12 +6,15 @@ from checkpoints.models.fields import hash_field
 
 
 class GraphVersion(models.Model):
-    """(name, version, fingerprint) and when it was first seen."""
+    """(name, version, fingerprint) and when it was first seen. `structure` is the text whose hash the fingerprint is:
+    what the version declares, for comparisons with others.
+    """
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=200)
     version = models.CharField(max_length=50)
     fingerprint = hash_field()
+    structure = models.TextField(blank=True, default="")
     current = models.BooleanField(default=True)
     first_seen_at = models.DateTimeField()
 

@@ -46,6 +46,12 @@ class MemoryLanding(OfTask):
     key = models.CharField(max_length=LONGEST_KEY)
     version = models.BigIntegerField(help_text="The version that it made.")
     deleted = models.BooleanField(default=False)
+    change = models.CharField(
+        max_length=8,
+        blank=True,
+        default="",
+        help_text="added, updated or removed; nothing where it found nothing to remove.",
+    )
     seq = models.IntegerField(help_text="The checkpoint with which it landed.")
     superstep = models.IntegerField()
     at = models.DateTimeField()

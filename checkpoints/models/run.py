@@ -80,6 +80,11 @@ class Run(Sealed):
     origin_checkpoint = models.UUIDField(null=True, blank=True)
 
     at_node = models.CharField(max_length=400, blank=True, default="")
+    pending = models.TextField(
+        blank=True,
+        default="",
+        help_text="What of its graph it needs to go on: edges, nodes, gates, channels.",
+    )
     tape = models.TextField(blank=True, default="", help_text="One short word a superstep, for lists.")
     error = models.BinaryField(default=b"", help_text="Why it stopped: packed canonical JSON, empty where it did not.")
     error_code = models.CharField(max_length=60, blank=True, default="")

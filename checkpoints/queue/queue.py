@@ -38,13 +38,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimable:
-    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has."""
+    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has,
+    without the fingerprints that it leaves to others.
+    """
 
     fingerprints: frozenset[str]
     graphs: frozenset[str]
+    left: frozenset[str] = frozenset()
 
     def condition(self) -> Q:
-        return Q(fingerprint__in=sorted(self.fingerprints)) | Q(graph__in=sorted(self.graphs))
+        judged = Q(graph__in=sorted(self.graphs))
+        if self.left:
+            judged &= ~Q(fingerprint__in=sorted(self.left))
+        return Q(fingerprint__in=sorted(self.fingerprints)) | judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +89,10 @@ class Queue:
     def any_due(self, only: Claimable | None) -> bool:
         """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
         return query_cache.exists(_anything(self, only))
+
+    def is_due(self, row_id: UUID) -> bool:
+        """Whether `claim_one` would find this row. A read."""
+        return query_cache.exists(_one(self), row_id)
 
     def due(self, only: Claimable | None = None) -> Any:
         """The rows that a claim finds, for a query whose text is kept."""

@@ -54,18 +54,22 @@ class CheckpointStore:
         fingerprint: str = "",
         node: str | Sequence[str] = "",
         superstep: int | None = None,
+        id: UUID | str | None = None,
     ) -> Stored:
-        """Keep a state as the newest checkpoint of a run that has no row. Raises `InvalidValue` naming what cannot be
-        kept, `WrongStatus` for a run that has a row, `SaveFailed`.
+        """Keep a state as the newest checkpoint of a run that has no row; again with the same `id`, it is one row.
+        Raises `InvalidValue` naming what cannot be kept, `KeyConflict` where the id is another checkpoint's,
+        `WrongStatus` for a run that has a row, `SaveFailed`.
         """
-        checked, id = records.checked_state(state), _run_id(run)
+        checked, of, own = records.checked_state(state), _run_id(run), records.checkpoint_id(id)
         about = About(graph, version, fingerprint, node, superstep)
-        _must_be_free(id)
+        _must_be_free(of)
         while True:
+            if own is not None and Checkpoint.objects.filter(id=own).exists():
+                return records.saved_before(self.get(own), of, checked)
             try:
-                return self._save(id, checked, about)
+                return self._save(of, checked, about, own or uuid7())
             except IntegrityError:
-                # Somebody else saved at the same moment and has the seq; the next one is free, or his again.
+                # Somebody else saved at the same moment and has the seq, or the id; the next seq is free, or his again.
                 continue
 
     def get(self, checkpoint: UUID | str) -> Snapshot:
@@ -92,20 +96,29 @@ class CheckpointStore:
         return _meta(row) if row else None
 
     def list(
-        self, graph: str | None = None, run: UUID | str | None = None, limit: int = 50, before: UUID | str | None = None
+        self,
+        graph: str | None = None,
+        run: UUID | str | None = None,
+        limit: int = 50,
+        before: UUID | str | None = None,
+        after: UUID | str | None = None,
+        ascending: bool = False,
     ) -> Sequence[Stored]:
-        """Metadata of up to `limit` checkpoints, newest first; those that come before another one, where it is named.
+        """Metadata of up to `limit` checkpoints, newest first, or oldest first (`ascending`); those that come before
+        another one, or after one, where it is named.
 
-        No payload is read. Raises `InvalidValue` for a limit that is none, `UnknownThing` for an unknown `before`.
+        No payload is read. Raises `InvalidValue` for a limit that is none, `UnknownThing` for a `before` or `after`
+        that is not there.
         """
         most = records.checked_limit(limit)
         if graph is not None:
             checked_text(graph, "graph", most=MOST_TEXT)
-        rows = _of(_run_id(run)) if run is not None else _rows().order_by("-id")
-        if before is not None:
-            last = _found(before)
-            rows = rows.filter(seq__lt=last.seq) if run is not None else rows.filter(id__lt=last.id)
-        return [_meta(row) for row in (rows if graph is None else rows.filter(graph=graph))[:most]]
+        rows, place = (_of(_run_id(run)), "seq") if run is not None else (_rows(), "id")
+        for end, way in ((before, "lt"), (after, "gt")):
+            if end is not None:
+                rows = rows.filter(**{f"{place}__{way}": getattr(_found(end), place)})
+        rows = (rows if graph is None else rows.filter(graph=graph)).order_by(place if ascending else f"-{place}")
+        return [_meta(row) for row in rows[:most]]
 
     def delete(self, checkpoint: UUID | str) -> None:
         """Forget a checkpoint. One that is not there is no error. Raises `WrongStatus` for one of a run with a row, and
@@ -149,16 +162,16 @@ class CheckpointStore:
                 raise records.unknown(checkpoint)
             return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
-    def _save(self, id: UUID, state: State, about: About) -> Stored:
-        before = _of(id).first()
+    def _save(self, run: UUID, state: State, about: About, id: UUID) -> Stored:
+        before = _of(run).first()
         seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
         source = Source.MANUAL if before else Source.INPUT
         parts = {name: state[name] for name in ("scratch", "artifacts")}
         payload = Payload(parts, state["diagnostics"], {}, open={"stored": {"input": state["input"]}})
         number = number if about.superstep is None else about.superstep
         point = NewCheckpoint(source, payload, number, nodes=[{"node": node} for node in about.nodes])
-        place = RunHeader(id, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
-        return _inserted(place, point, seq=seq, parent=before)
+        place = RunHeader(run, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
+        return _inserted(place, point, seq=seq, parent=before, id=id)
 
 
 def _named(given: str | PayloadBackend | None, name: str) -> str:
@@ -167,9 +180,11 @@ def _named(given: str | PayloadBackend | None, name: str) -> str:
     return payloads.lend(given, name or f"own-{type(given).__name__}"[:60])
 
 
-def _inserted(place: RunHeader, point: NewCheckpoint, *, seq: int, parent: Checkpoint | None) -> Stored:
+def _inserted(
+    place: RunHeader, point: NewCheckpoint, *, seq: int, parent: Checkpoint | None, id: UUID | None = None
+) -> Stored:
     change, end, at = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, ""), timezone.now()
-    row, _ = checkpoint_rows.standalone_row(place, uuid7(), point, change, seq=seq, parent=parent, end=end, at=at)
+    row, _ = checkpoint_rows.standalone_row(place, id or uuid7(), point, change, seq=seq, parent=parent, end=end, at=at)
     with transaction.atomic():
         row.save(force_insert=True)
     return _meta(row)

@@ -16,7 +16,7 @@ from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError
 
-_STARTED = ("graph", "version", "input_hash")
+_STARTED = ("graph", "input_hash")
 """What the first line and the run's row both say."""
 _SAVED = ("checkpoint_saved", "line_begun")
 """Lines that name a checkpoint, and say whether it stays."""
@@ -38,6 +38,8 @@ def log(subject: Subject) -> Iterator[Fault]:
                 yield fault
             end = LogEnd(row.seq, row.hash)
         yield from _named(subject, sound, told)
+    if told.version not in (None, run.version):
+        yield subject.fault(run, f"has version {run.version!r}, but its log says {told.version!r}")
     if end.seq < run.event_seq:
         yield from _missing(subject, end.seq + 1, run.event_seq + 1)
     elif end != LogEnd(run.event_seq, run.event_hash):
@@ -71,11 +73,13 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
 class _Told:
     """What the lines so far have told: the number of the last one that could be read, and that of the checkpoint that
     stays and was named last; None where lines are missing since, so that nobody can count.
+    `version`: the one by which the run goes.
     """
 
     line: int = 0
     checkpoint: int | None = -1
     course: int = 1
+    version: str | None = None
 
 
 def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], told: _Told) -> Iterator[Fault]:
@@ -100,6 +104,8 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], 
             yield subject.fault(subject.run, f"is under way since {subject.run.started_at}, not {facts['started_at']}")
         if row.type == "line_begun":
             told.course = facts["line"]
+        if row.type in ("run_started", "version_changed"):
+            told.version = facts["version"]
         if row.type == "effects_started":
             begun += [(told.course, task, facts["attempt"]) for task in tasks_of(row.task)]
     yield from _saved(subject, saved, changes, told)
@@ -121,7 +127,9 @@ def _saved(
             continue
         one, superstep = named
         if one in there:
-            told.checkpoint, change = there[one]
+            before, (told.checkpoint, change) = told.checkpoint, there[one]
+            if before is not None and told.checkpoint <= before:
+                yield subject.fault(subject.run, f"saved {one} in another order than its log says", checkpoint=one)
             if change != changes.get(one, change):
                 yield subject.fault(subject.run, f"changed otherwise at {one} than its log says", checkpoint=one)
             continue

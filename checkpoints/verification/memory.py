@@ -13,7 +13,7 @@ from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.trace import text_of
 
 _LINES = ("memory_written", "memory_deleted")
-_LANDED = ("node", "visit", "index", "n", "namespace", "key", "version", "deleted")
+_LANDED = ("node", "visit", "index", "n", "namespace", "key", "version", "deleted", "change")
 
 Landed = tuple[Any, ...]
 
@@ -77,4 +77,6 @@ def _said(subject: Subject, line: RunEvent) -> Landed | None:
         return None
     task = Task.parse(line.task)
     address = (facts["namespace"], facts["key"], facts["version"])
-    return (task.node, task.visit, task.index, facts["n"], *address, line.type == "memory_deleted")
+    # Lines that were written before this was noted have none, and neither have their rows.
+    change = facts.get("did", "")
+    return (task.node, task.visit, task.index, facts["n"], *address, line.type == "memory_deleted", change)

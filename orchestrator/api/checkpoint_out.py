@@ -88,7 +88,8 @@ class CheckpointOut(CheckpointLine):
     memory = serializers.DictField(
         allow_null=True,
         default=None,
-        help_text="{reads, landed}: what its superstep read from memory, and what landed with it. Null: nothing.",
+        help_text="{reads, landed, added, updated, removed}: what its superstep read from memory, what landed with it, "
+        "and the keys that it added, updated and removed. Null: nothing.",
     )
     metrics = serializers.SerializerMethodField()
     hashes = serializers.SerializerMethodField()

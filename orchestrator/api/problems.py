@@ -24,7 +24,6 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.AlreadyDecided: 409,
     errors.KeyConflict: 409,
     errors.IncompatibleGraph: 409,
-    errors.MissingSecrets: 409,
     errors.TamperedRow: 409,
     errors.WrongKey: 409,
     errors.MemoryConflict: 409,
@@ -38,6 +37,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.PayloadsUnavailable: 503,
     errors.UnknownBackend: 503,
     errors.SaveFailed: 503,
+    errors.MissingSecrets: 503,
 }
 """A class that is not named here answers as the nearest class above it; the base itself as 409."""
 

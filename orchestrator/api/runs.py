@@ -116,7 +116,7 @@ class Resume(APIView):
     def post(self, request: Request, run: str) -> Response:
         body = read_body(ResumeBody, request.data)
         found = visible_run(person(request), run)
-        require(person(request), "steer_run")
+        require(person(request), "steer_run", run=found.id)
         return Response(RunOut(runs.resume(found.id, **body, by=person(request))).data)
 
 
@@ -129,7 +129,7 @@ class Cancel(APIView):
     def post(self, request: Request, run: str) -> Response:
         body = read_body(CancelBody, request.data)
         found = visible_run(person(request), run)
-        require(person(request), "steer_run")
+        require(person(request), "steer_run", run=found.id)
         return Response(RunOut(runs.cancel(found.id, by=person(request), reason=body["reason"])).data)
 
 
@@ -142,7 +142,7 @@ class Settle(APIView):
     def post(self, request: Request, run: str) -> Response:
         body = read_body(SettleBody, request.data)
         found = visible_run(person(request), run)
-        require(person(request), "settle_task")
+        require(person(request), "settle_task", run=found.id)
         settled = runs.settle(
             found.id,
             body["task"],

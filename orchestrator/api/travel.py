@@ -57,7 +57,7 @@ class Fork(APIView):
     def post(self, request: Request, checkpoint: str) -> Response:
         body = read_body(ForkBody, request.data)
         found = visible_checkpoint(person(request), checkpoint)
-        require(person(request), "steer_run")
+        require(person(request), "steer_run", run=found.run_id)
         return Response(RunOut(runs.fork(found.id, **body, by=person(request))).data, status=201)
 
 
@@ -70,7 +70,7 @@ class Replay(APIView):
     def post(self, request: Request, checkpoint: str) -> Response:
         body = read_body(ReplayBody, request.data)
         found = visible_checkpoint(person(request), checkpoint)
-        require(person(request), "steer_run")
+        require(person(request), "steer_run", run=found.run_id)
         return Response(RunOut(runs.replay(found.id, **body, by=person(request))).data, status=201)
 
 
@@ -91,7 +91,7 @@ class Rewind(APIView):
     def post(self, request: Request, run: str) -> Response:
         body: dict[str, Any] = read_body(RewindBody, request.data)
         found = visible_run(person(request), run)
-        require(person(request), "steer_run")
+        require(person(request), "steer_run", run=found.id)
         point = visible_checkpoint(person(request), body.pop("checkpoint"))
         return Response(RunOut(runs.rewind(found.id, point.id, **body, by=person(request))).data)
 

@@ -124,7 +124,9 @@ class ReplayOrigin(serializers.Serializer[Any]):
 
 
 class DivergedTask(serializers.Serializer[Any]):
-    """A task of which no recorded outcome could be taken: its branch ended there."""
+    """A task that went another way than in the origin. Its branch ended there, but for a pure or read task on other
+    memory: that ran, and went on.
+    """
 
     task = serializers.CharField(help_text="node:visit:index")
     why = serializers.CharField(help_text="other_input, other_memory, or no_record.")

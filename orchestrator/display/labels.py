@@ -70,6 +70,7 @@ EVENTS = {
     "task_settled": "outcome settled",
     "effect_result": "result recorded",
     "run_incompatible": "run cannot go on with this version",
+    "version_changed": "goes on with another version of its graph",
     "run_tampered": "a record does not match its seal",
     "task_unknown": "outcome unknown",
     "approval_not_needed": "needed no approval",

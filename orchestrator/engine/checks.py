@@ -31,11 +31,23 @@ def faults_of_graph(graph: Definition) -> Iterator[str]:
             yield f"{role} must be a pydantic model class"
     yield from graph.faults
     yield from _faults_of_policies(graph)
+    yield from _faults_of_migrations(graph)
     if not graph.nodes:
         yield "there is no node"
     for name, times in Counter(node.name for node in graph.nodes).items():
         if times > 1:
             yield f"node {name} is declared {times} times"
+
+
+def _faults_of_migrations(graph: Definition) -> Iterator[str]:
+    steps = Counter((step.start, step.end) for step in graph.migrations)
+    for (start, end), times in steps.items():
+        if not (isinstance(start, str) and start and isinstance(end, str) and end):
+            yield f"a migration leads from {start!r} to {end!r}; versions are text"
+        elif start == end:
+            yield f"a migration leads from version {start} to itself"
+        elif times > 1:
+            yield f"{times} migrations lead from version {start} to {end}"
 
 
 def _faults_of_policies(graph: Definition) -> Iterator[str]:
@@ -55,7 +67,8 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield "max_supersteps must be a whole number from 1"
     if not isinstance(graph.encrypted, bool):
         yield f"encrypted={graph.encrypted!r} is neither True nor False"
-    if isinstance(graph.secrets, str) or not all(isinstance(name, str) and name for name in graph.secrets):
+    names = graph.secrets if isinstance(graph.secrets, list | tuple) else [None]
+    if not all(isinstance(name, str) and name for name in names):
         yield f"secrets={graph.secrets!r} is no list of names"
 
 

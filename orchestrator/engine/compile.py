@@ -82,9 +82,14 @@ class Compiled:
         return self.graph.snapshot
 
     @cached_property
+    def structure_text(self) -> str:
+        """The structure as the one text that the fingerprint is made of."""
+        return json.dumps(self.structure, sort_keys=True, default=str)
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the structure, in hex: what runs are pinned to."""
-        return digest(json.dumps(self.structure, sort_keys=True, default=str).encode())
+        return digest(self.structure_text.encode())
 
     @cached_property
     def order(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """What a graph declares, before anything is checked: the list that `Graph` writes and the compiler reads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -58,7 +58,12 @@ class Definition:
     edges: list[Edge] = field(default_factory=list, init=False, repr=False)
     branches: list[Branch] = field(default_factory=list, init=False, repr=False)
     faults: list[str] = field(default_factory=list, init=False, repr=False)
+    migrations: list[Any] = field(default_factory=list, init=False, repr=False)
     frozen: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.secrets, str) and isinstance(self.secrets, Iterable):
+            self.secrets = tuple(self.secrets)  # read more than once, whatever was given
 
     def must_be_open(self) -> None:
         """Refuse a change after registration."""

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from orchestrator.engine.compile import compile
+from orchestrator.engine.compile import State, compile
 from orchestrator.engine.definition import Definition, edge_id, label_text
-from orchestrator.engine.errors import InvalidGraph
+from orchestrator.engine.errors import InvalidGraph, InvalidValue
 from orchestrator.engine.gate import Gate
+from orchestrator.engine.migration import Migration, migrated_state, way_between
 from orchestrator.engine.node import END, START, Branch, Edge, Node, Router
+from orchestrator.engine.patch import PARTITIONS
 from orchestrator.engine.retry import Retry
 
 __all__ = ["END", "START", "Graph"]
@@ -103,6 +105,33 @@ class Graph(Definition):
         """Waiting for an outside event or a time: the compiler says that this version does not have it."""
         self.must_be_open()
         self.faults.append(f"wait {name}: this version has no waiting for events or times")
+
+    def migration(self, *, from_version: str, to_version: str | None = None) -> Callable[[F], F]:
+        """Declare how the state of a run of another version becomes one of `to_version` (None: of this graph's own).
+
+        The decorated function takes {"scratch": {channel: value}, "artifacts": {...}}, as JSON, and returns it changed,
+        or changes what it was given. Runs go by the shortest way, so steps can follow each other.
+        """
+        self.must_be_open()
+        end = self.version if to_version is None else to_version
+        return lambda fn: self._leads(Migration(from_version, end, fn), fn)
+
+    def _leads(self, step: Migration, fn: F) -> F:
+        self.migrations.append(step)
+        return fn
+
+    def test_migration(self, state: Mapping[str, Mapping[str, Any]], *, from_version: str) -> State:
+        """What a run's state becomes where it goes on from `from_version` with this graph, for the tests of authors.
+
+        `state` as a migration takes it. Raises `InvalidGraph`, and `InvalidValue` naming the step that failed or the
+        channel that does not fit; also where no migration leads here.
+        """
+        steps = way_between(self.migrations, from_version, self.version)
+        if not steps:
+            message = f"no migration of graph {self.name} leads from version {from_version} to {self.version}"
+            raise InvalidValue(message, path="from_version")
+        whole = {part: {**state.get(part, {})} for part in PARTITIONS}
+        return migrated_state(compile(self), steps, whole)
 
     def to_mermaid(self) -> str:
         """The graph as a Mermaid flowchart. Raises `InvalidGraph`."""

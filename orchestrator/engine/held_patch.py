@@ -25,6 +25,11 @@ def is_patch_held(frontier: Frontier) -> bool:
     return any(visit_of(key)[0] == PATCH for key in frontier.waiting)
 
 
+def next_patch(frontier: Frontier) -> int:
+    """Patches are numbered; one that waits already keeps its number."""
+    return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
+
+
 def hold_patch(frontier: Frontier, number: int, gates: int) -> Frontier:
     """The frontier at which the patch of this number waits for so many gates. Its tokens stay as they were."""
     parts = tuple(Part("gated") for _ in range(gates))

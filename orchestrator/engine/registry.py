@@ -5,6 +5,7 @@ import difflib
 from orchestrator.engine.compile import Compiled, compile
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.errors import InvalidGraph, UnknownThing
+from orchestrator.engine.migration import Migration
 
 _known: dict[tuple[str, str], Compiled] = {}
 
@@ -65,6 +66,12 @@ def by_fingerprint(fingerprint: str) -> Compiled:
         return found
     what = f"no graph registered here has the fingerprint {fingerprint[:12]}…"
     raise UnknownThing(f"{what}; deploy the version that the run began with", fingerprint=fingerprint)
+
+
+def migrations(name: str) -> list[Migration]:
+    """Every step that the registered versions of a graph declare; those of the newest declared version come first."""
+    versions = [compiled.graph for compiled in _known.values() if compiled.name == name]
+    return [step for graph in reversed(versions) for step in graph.migrations]
 
 
 def all() -> list[Compiled]:

@@ -13,6 +13,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from approvals.gates.withdrawal import who_asked, withdraw_requests
+from checkpoints import audit_log
 from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
@@ -48,6 +49,7 @@ def request_cancel(run: Run, *, by: Any, reason: str) -> None:
         *withdraw_requests(run.id),
     ]
     jobs.cancel_jobs_of(run.id)
+    audit_log.record_act("cancelled", run, actor=by, seq=run.event_seq + 1)
     if leases.is_held(run.id):
         # The line alone makes the holder look; the wake keeps him from letting the run rest meanwhile.
         locked_run.append_locked(run, events, at=at, cancel_at=at, wakes=F("wakes") + 1)

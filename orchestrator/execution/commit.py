@@ -167,7 +167,7 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     """What the system decides on tasks whose gates needed nobody."""
     found = {task: one.output for task, one in worked.kept.items() if one.passed and one.output}
     if session.replay is not None or not found:
-        return NotNeeded()
+        return NotNeeded(session.lease)
     starts = {start.task: start for start in worked.planned.starts}
     passed = {task: Passed(output, worked.context.input_hash(starts[task])) for task, output in found.items()}
     first = ledger.first_event_seq(session.lease)

@@ -22,17 +22,19 @@ from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import head_loader, locked_run
-from checkpoints.ledger.commit import RunUpdate
+from checkpoints.ledger.commit import Head, RunUpdate
 from checkpoints.lines import NOT_STARTED, line_row
 from checkpoints.memory import read_records
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row
-from orchestrator.discovery import may_judge
+from orchestrator.discovery import judging_version
 from orchestrator.engine import Task, registry
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     CountersignError,
+    IncompatibleGraph,
     MemoryConflict,
     PayloadsUnavailable,
     SaveFailed,
@@ -44,6 +46,7 @@ from orchestrator.engine.errors import (
 from orchestrator.engine.plan import Planned, Start, check_limits, plan
 from orchestrator.engine.reduce import Settled, reduce_step
 from orchestrator.execution import cancellation, commit, failed_save, failure_commit, open_superstep, summary
+from orchestrator.execution.adoption import pin
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import Draining, Executor, TaskOutcome
 from orchestrator.execution.heartbeat import Heartbeat
@@ -186,8 +189,10 @@ def _open_session(lease: Lease) -> Session | None:
         return None
     graph = registry.find_graph(lease.fingerprint)
     if graph is None:
-        _leave_or_judge(lease)
-        return None
+        adopted = _adopted(lease, head, given)
+        if adopted is None:
+            return None
+        graph, head = adopted
     journaled = any(node.journaled for node in graph.nodes.values())
     entries = journal.entries_for_takeover(lease, head) if journaled else {}
     if lease.claims > conf().max_claims_without_progress:
@@ -204,12 +209,19 @@ def _open_session(lease: Lease) -> Session | None:
     return session
 
 
-def _leave_or_judge(lease: Lease) -> None:
-    """Only who has the graph's newest version can say that the run's is gone; others give the run back."""
-    if may_judge(lease.graph):
-        _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(lease))
-    else:
+def _adopted(lease: Lease, head: Head, given: Any) -> tuple[Compiled, Head] | None:
+    """The version with which a run goes on whose own is not here, and its head then; None where it was stopped or given
+    back. Only who has the graph's newest version judges; others give the run back.
+    """
+    target = judging_version(lease.graph, lease.fingerprint)
+    if target is None:
         leases.give_back(lease.id, lease.epoch, counts=False)
+        return None
+    try:
+        return target, pin.adopt_version(lease, head, given, target)
+    except IncompatibleGraph as error:
+        _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(error))
+        return None
 
 
 def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import DIVERGED
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import CountersignError, IncompatibleGraph
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import HeldWrite, Output, Result
@@ -137,12 +136,13 @@ def error_json(error: BaseException, **facts: Any) -> dict[str, Any]:
     return {**found, "code": code, "type": type(error).__name__, "message": writable(str(error)), **facts}
 
 
-def incompatible_error(lease: Lease) -> dict[str, Any]:
-    """The refusal of a run whose graph this process does not have as it was."""
+def incompatible_error(error: IncompatibleGraph) -> dict[str, Any]:
+    """The refusal of a run that cannot go on with the version that is here; `changes` lists every difference."""
+    facts = {name: writable(str(error.facts[name])) for name in ("version", "fingerprint", "because")}
     return {
-        "code": "incompatible_graph",
-        "type": "IncompatibleGraph",
-        "message": f"graph {lease.graph} {lease.version} is registered here with other content than this run began "
-        "with; deploy the version it was started with beside the new one, then resume",
-        "fingerprint": lease.fingerprint,
+        **facts,
+        "code": error.code,
+        "type": type(error).__name__,
+        "message": writable(error.message),
+        "changes": error.facts["changes"],
     }

@@ -82,7 +82,7 @@ class Replay:
         wanted = outside | {task: start for task, start in gated.items() if task in asked}
         found = {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
         reused = [task for task, one in found.items() if one.diverged is None]
-        moved = self._other_memory(live_reads(self.origin, reused))
+        moved = self._moved(live_reads(self.origin, reused))
         return found | {task: FinishedTask(diverged=facts) for task, facts in moved.items()}
 
     def _is_outside(self, node: str) -> bool:
@@ -158,6 +158,8 @@ class Replay:
         found: dict[Task, Recorded] = {}
         for line in lines:
             facts = read_value(line, "payload")
+            if "input_hash" not in facts:
+                continue  # written before the line told what the task saw: nothing can be compared
             writes = [WriteValue(r.channel, read_value(r, "final_value")) for r in rows if r.event_seq == line.seq]
             if (sends := self._sends(facts)) is not None:
                 goto = tuple(facts["goto"]) if "goto" in facts else None
@@ -203,9 +205,9 @@ class Replay:
         ran and found something else in memory than its origin did.
         """
         reused = [str(task) for task, one in kept.items() if self._is_outside(task.node) and one.diverged is None]
-        ran = [task for task, one in kept.items() if not self._is_outside(task.node) and _reads_live(one)]
-        then = live_reads(self.origin, ran)
-        moved = self._other_memory(then).items()
+        ran = {t: one.output.reads for t, one in kept.items() if not self._is_outside(t.node) and one.output}
+        ran = {task: reads for task, reads in ran.items() if any(read["mode"] == LIVE for read in reads)}
+        moved = self._read_otherwise(ran).items()
         told = [NewEvent("task_diverged", why, node=task.node, task=str(task)) for task, why in moved]
         return [NewEvent("results_reused", {"tasks": reused}), *told] if reused else told
 
@@ -249,14 +251,30 @@ class Replay:
 
     # Memory
 
-    def _other_memory(self, reads: Mapping[Task, Sequence[tuple[Any, Any]]]) -> dict[Task, dict[str, Any]]:
-        """Of these tasks with what they asked memory and found: those that would find something else now, with why."""
+    def _moved(self, reads: Mapping[Task, Sequence[tuple[Any, Any]]]) -> dict[Task, dict[str, Any]]:
+        """Of these tasks with what they asked memory and found: those that would find something else now, with why.
+        What the origin itself remembered behind the read does not count: each run that is replayed has done that.
+        """
         now = OverlaidShelf(Shelf(self.lease.protection), self.overlay)
-        places = {
-            task: next(filter(None, (now.differs(asked, found) for asked, found in calls)), None)
-            for task, calls in reads.items()
-        }
-        return {task: {"why": OTHER_MEMORY, "path": path} for task, path in places.items() if path}
+        return _with_why(
+            {
+                task: next(filter(None, (now.moved(asked, found, self.origin) for asked, found in calls)), None)
+                for task, calls in reads.items()
+            }
+        )
+
+    def _read_otherwise(self, reads: Mapping[Task, Sequence[Any]]) -> dict[Task, dict[str, Any]]:
+        """Of these tasks, which ran and read this: those that found something else than their origin did, with why."""
+        shelf = OverlaidShelf(Shelf(self.lease.protection), self.overlay)
+        places: dict[Task, str | None] = {}
+        for task, calls in live_reads(self.origin, reads).items():
+            left = list(reads[task])
+            for asked, found in calls:
+                again = next((one for one in left if one["asked"] == asked), None)
+                if again is not None:
+                    left.remove(again)
+                    places[task] = places.get(task) or shelf.differs(asked, found, again["found"])
+        return _with_why(places)
 
     def memory_of(self, task: Task) -> Memory:
         """The memory of a task of the replay: what its origin saw, and what the replay itself remembers."""
@@ -267,9 +285,8 @@ class Replay:
         return Memory(shelf, mode=mode, run=self.lease.id, node=task.node)
 
 
-def _reads_live(one: FinishedTask) -> bool:
-    """Whether a task that ran asked memory in live mode."""
-    return one.output is not None and any(read["mode"] == LIVE for read in one.output.reads)
+def _with_why(places: Mapping[Task, str | None]) -> dict[Task, dict[str, Any]]:
+    return {task: {"why": OTHER_MEMORY, "path": path} for task, path in places.items() if path}
 
 
 def _proposed(row: PendingWrite) -> WriteValue:

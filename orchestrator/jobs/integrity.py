@@ -47,12 +47,15 @@ class Wanted:
 
 @dataclass(slots=True)
 class Verified:
-    """How far a verification has got. `bad` holds the first fault of each bad run, and how many it has."""
+    """How far a verification has got. `bad` holds the first fault of each bad run, and how many it has; `chain` the
+    number of the audit log's last line and how many faults its chain had, once all of it was read.
+    """
 
     checked: int = 0
     failed: int = 0
     last: str = ""
     bad: list[dict[str, Any]] = field(default_factory=list)
+    chain: dict[str, int] | None = None
 
 
 def verify_runs(wanted: Wanted, result: Verified) -> Iterator[Verified]:
@@ -75,9 +78,15 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
     """What belongs to the installation. A job that is interrupted begins this part anew, and names nothing twice."""
     if wanted.runs or wanted.graph or wanted.since:
         return
-    for fault in chain(audit(), _of_installation()):
+    number, faults = audit_log.chain_head().number, 0
+    for fault in audit():
         if fault is not None:
+            faults += 1
             _note(result, fault)
+        yield result
+    result.chain = {"number": number, "faults": faults}
+    for fault in _of_installation():
+        _note(result, fault)
         yield result
 
 
@@ -138,7 +147,9 @@ def verify_job(lease: JobLease) -> Iterator[Step]:
     if result.last != details:
         yield _checked(result, total)
     named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
-    audit_log.record("runs_verified", actor=_person(by), checked=result.checked, failed=result.failed, bad=named)
+    facts = {"checked": result.checked, "failed": result.failed, "bad": named}
+    facts |= {"chain": result.chain} if result.chain else {}
+    audit_log.record("runs_verified", actor=_person(by), **facts)
 
 
 def _checked(result: Verified, total: int) -> Step:

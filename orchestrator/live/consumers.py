@@ -152,17 +152,12 @@ class RunConsumer(Following):
         self.follow({self.run})
 
     async def send_news(self) -> None:
-        full = True
-        while full:
-            lines = await tail.after(self.scope, self.run, self.seq)
-            full = len(lines) == tail.BATCH
-            for line in lines:
-                if line["seq"] != self.seq + 1:
-                    # Never papered over: the client comes back with the last number it has.
-                    await self.close(GAP)
-                    return
+        try:
+            async for line in tail.news(self.scope, self.run, self.seq):
                 self.seq = line["seq"]
                 await self.send_json(line)
+        except tail.Gap:
+            await self.close(GAP)
 
 
 class RunsConsumer(Following):

@@ -1,4 +1,4 @@
-"""How many sockets one person may have open in this process, and how often one socket may speak."""
+"""How many sockets and streams one person may have open in this process, and how often one socket may speak."""
 
 import time
 from collections import Counter
@@ -14,6 +14,11 @@ def take_socket(person: Any, *, most: int) -> bool:
         return False
     _open[person] += 1
     return True
+
+
+def open_sockets(person: Any) -> int:
+    """How many the person has open."""
+    return _open.get(person, 0)
 
 
 def return_socket(person: Any) -> None:

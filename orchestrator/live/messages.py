@@ -28,10 +28,11 @@ def read_after(query: bytes) -> int:
         given = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=10).get("after", ["0"])
     except ValueError as error:
         raise NotUnderstood from error
-    return _number(given[0]) if len(given) == 1 else _refuse(given)
+    return read_number(given[0]) if len(given) == 1 else _refuse(given)
 
 
-def _number(text: str) -> int:
+def read_number(text: str) -> int:
+    """The number of a line, in plain digits. Raises `NotUnderstood`."""
     # The length first: Python reads no number of thousands of digits, and the database none of twenty.
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= HIGHEST):
         raise NotUnderstood

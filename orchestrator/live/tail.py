@@ -1,9 +1,10 @@
-"""What a socket sends: lines of the log after a number, how far runs have come, what waits for a person. Reads only.
+"""What a socket or a stream sends: lines of the log after a number, how far runs have come, what waits for a person.
+Reads only.
 
 Each look asks first who looks and what he may see now, in the same visit to the database.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -60,6 +61,26 @@ async def after(scope: Scope, run: UUID, seq: int) -> list[dict[str, Any]]:
         return [message(event, protection) for event in events]
 
     return await _in_thread(look)
+
+
+class Gap(Exception):
+    """A line of the log is missing. Never papered over: the client comes back with the last number that it has."""
+
+
+async def news(scope: Scope, run: UUID, seq: int) -> AsyncIterator[dict[str, Any]]:
+    """The messages of all lines after `seq` that are there now, each once, in order. Sockets and streams send these.
+
+    The right to see them is asked before each batch. Raises `Gap`, `UnknownThing`, `SignedOut`.
+    """
+    full = True
+    while full:
+        lines = await after(scope, run, seq)
+        full = len(lines) == BATCH
+        for line in lines:
+            if line["seq"] != seq + 1:
+                raise Gap
+            seq = line["seq"]
+            yield line
 
 
 async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:

@@ -14,6 +14,8 @@ from django.contrib.auth import (
 )
 from django.utils.crypto import constant_time_compare
 
+from orchestrator import tokens
+
 
 class SignedOut(Exception):
     """The person's session has ended: by log-out, its age, a changed password, or because the account is closed."""
@@ -24,11 +26,21 @@ def current_person(scope: Mapping[str, Any]) -> Any:
     user = scope["user"]
     if not user.is_authenticated:
         raise SignedOut
+    if "token" in scope:
+        return _person_of_token(scope["token"])
     # Who mounts the sockets behind an authentication of his own may have no sessions.
     now = _person_of_session(scope["session"].session_key) if "session" in scope else _person(user.pk)
     if now is None or not now.is_active or now.pk != user.pk:
         raise SignedOut
     return now
+
+
+def _person_of_token(key: Any) -> Any:
+    """The person as whom a token may read now."""
+    row = tokens.live_token(key)
+    if row is None or "read" not in row.scopes:
+        raise SignedOut
+    return row.user
 
 
 def _person(key: Any) -> Any:

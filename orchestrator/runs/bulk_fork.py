@@ -33,10 +33,17 @@ from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import AWAY, CountersignError, InvalidValue, PayloadTooLarge, UnknownThing
+from orchestrator.engine.errors import (
+    AWAY,
+    CountersignError,
+    InvalidValue,
+    MissingSecrets,
+    PayloadTooLarge,
+    UnknownThing,
+)
 from orchestrator.engine.patch import PARTITIONS, json_of
 from orchestrator.models import BulkFork, BulkForkResult
-from orchestrator.runs import travel
+from orchestrator.runs import travel, travel_plan
 from orchestrator.runs.act import check_person
 from orchestrator.runs.bulk_plan import BulkPlan
 from orchestrator.runs.keys import LONGEST_KEY, get
@@ -112,7 +119,7 @@ def fork_many(
     check_person(by, "by")
     if (checkpoint_ids is None) == (graph is None):
         raise InvalidValue("say either which checkpoints, or of which graph", path="checkpoints")
-    allowed = travel.checked_names(allow_effects)
+    allowed = travel_plan.checked_names(allow_effects)
     wanted = WantedForks(graph or "", status, patch, allowed, reason)
     points = None if checkpoint_ids is None else dict(_points(checkpoint_ids))
     if dry_run:
@@ -232,7 +239,7 @@ def _fork_one(bulk: BulkFork, wanted: WantedForks, pk: int) -> bool:
         try:
             row.checkpoint = row.checkpoint or last_good(row.origin) or _nowhere(row.origin)
             row.fork = _forked(bulk, wanted, row).id
-        except AWAY:
+        except (*AWAY, MissingSecrets):
             raise  # the job is tried again, from this run on
         except CountersignError as error:
             row.code = error.code
@@ -279,7 +286,7 @@ def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
 
 
 def bulk_fork_faults() -> Iterator[SealFault]:
-    """The bulk forks that are not as they were sealed."""
+    """The bulk forks whose orders are not as they were sealed. What became of each run has no seal; its fork has."""
     for page in pages(BulkFork.objects.all(), "id"):
         yield from filter(None, (fault_of(row, Protection(row.encrypted)) for row in page))
 

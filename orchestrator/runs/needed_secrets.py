@@ -5,8 +5,8 @@ stands in its row, which is how another process knows that a worker has them.
 """
 
 from checkpoints.models import Run
-from checkpoints.queue import workers
-from orchestrator.discovery import missing_secrets
+from checkpoints.queue import leases, workers
+from orchestrator.discovery import judging_version, missing_secrets
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import MissingSecrets, UnknownThing
@@ -22,9 +22,12 @@ def require_secrets(graph: Compiled) -> None:
 
 
 def require_own_secrets(run: Run) -> None:
-    """Raise `MissingSecrets` where this process itself, which is to run it, lacks what the run's graph needs."""
-    graph = graph_of(run)
-    if graph is not None and (missing := missing_secrets(graph)):
+    """Raise `MissingSecrets` where this process itself, which would take the run now, lacks what its version needs, or
+    that which takes its place where its own is gone. One query, none where they are here.
+    """
+    graph = registry.find_graph(run.fingerprint) or judging_version(run.graph, run.fingerprint)
+    missing = missing_secrets(graph) if graph else []
+    if graph and missing and leases.RUNS.is_due(run.id):
         raise _refused(graph, missing, "this process does not have them")
 
 

@@ -9,20 +9,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from approvals.gates.guarded_channels import guard_of_each
-from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, prepare_requests
+from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
 from checkpoints.conf import conf
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task, canonical
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
-from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.engine.held_patch import PATCH, hold_patch
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
-from orchestrator.engine.requests import is_applied_as_one, reads_proposal
+from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import memory as execution_memory
-from orchestrator.runs.departure import Departure, HeldTask, State
+from orchestrator.runs.departure import Departure, HeldTask, State, guards_at
 from orchestrator.runs.travel_plan import Change
 
 Patch = Mapping[str, Any] | Callable[[State], Any] | None
@@ -52,10 +51,12 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     after = _checked(point, fitted, patch) if patch else fitted
     if point.run.imported:
         before = _without_guarded(point, before)
-    names = [name for part in PARTITIONS for name in after[part] if _differs(before, after, part, name)]
-    guarded = _guards(point, names) if asks else {}
+    # Of an imported run also what a patch sets to the value with which a run begins.
+    olds = (before, fitted) if point.run.imported else (before,)
+    names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
+    guarded = guards_at(point, names) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
-    gates, number = list(dict.fromkeys(guarded.values())), _next_number(point.frontier)
+    gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
     patched = {gate for name, gate in guarded.items() if name in of_person}
     reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
@@ -65,30 +66,19 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     return Overlay(state, change, tuple(held), given)
 
 
-def _guards(point: Departure, names: Sequence[str]) -> dict[str, str]:
-    """Of those of these channels that are guarded the node whose gate does. Where not all of the way of an imported run
-    is here, nobody knows who wrote what on it, so each of its channels is guarded, if there is any gate.
-    """
-    guarded = guard_of_each(point.stretches, point.graph, names)
-    gates = [node.name for node in point.graph.nodes.values() if node.gate]
-    if point.run.imported and gates and not point.has_whole_way:
-        return {name: guarded.get(name, gates[0]) for name in names}
-    return guarded
-
-
 def _without_guarded(point: Departure, state: State) -> State:
     """The state of an imported run without what people must sign: guarded channels are as a run begins with them, so
     that what they hold counts as a patch.
     """
     fresh = point.graph.fresh_state()
-    guarded = _guards(point, [name for part in PARTITIONS for name in state[part]])
+    guarded = guards_at(point, [name for part in PARTITIONS for name in state[part]])
     return {part: {n: fresh[part].get(n) if n in guarded else v for n, v in state[part].items()} for part in PARTITIONS}
 
 
 def _reading(point: Departure) -> str:
     if point.run.imported:
         return "This value came in with an imported run"
-    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was signed"
+    return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was written"
 
 
 def _whole(point: Departure) -> State:
@@ -97,7 +87,7 @@ def _whole(point: Departure) -> State:
     """
     graph, fresh = point.graph, point.graph.fresh_state()
     state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
-    if graph.fingerprint == point.checkpoint.fingerprint:
+    if not point.retyped:
         return state
     for part, values in state.items():
         for name, value in values.items():
@@ -106,11 +96,6 @@ def _whole(point: Departure) -> State:
             if not (value is None and graph.channels[name].lax_none):
                 values[name] = graph.channels[name].stage(value, limit=conf().max_value_bytes)
     return state
-
-
-def _next_number(frontier: Frontier) -> int:
-    """Patches are numbered; one that waits at the point already keeps its number."""
-    return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
 
 
 def _checked(point: Departure, before: State, patch: Patch) -> State:
@@ -210,12 +195,7 @@ def stage_requests(
 def _reached(point: Departure, one: HeldTask) -> ReachedGate:
     gate: Gate = point.graph.nodes[one.guard].gate or Gate()
     if one.task.node == PATCH:
-        channels = [write.channel for write in one.writes]
-        # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-        gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
-        # A fact that reads what the patch sets would tell the old value once somebody edits it.
-        gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
-        return ReachedGate(gate, one.why, all_or_nothing=True)
+        return patch_gate(gate, [write.channel for write in one.writes], one.why)
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]
     whole = whole or is_applied_as_one(point.graph, one.task.node, channels)

@@ -5,18 +5,21 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth import get_user_model
 
 from approvals.permissions import may, may_see_run
+from checkpoints import audit_log
 from checkpoints.models import Run
 from orchestrator.engine.errors import Forbidden, InvalidValue, KeyConflict
 from orchestrator.runs.verbs import StartRequest, start_or_find
 
 
-def require(user: Any, right: str) -> None:
-    """Raises `Forbidden` where the user lacks a right of `permissions.RIGHTS`."""
+def require(user: Any, right: str, *, run: UUID | None = None) -> None:
+    """Raises `Forbidden` where the user lacks a right of `permissions.RIGHTS`, and leaves an audit line."""
     if not may(user, right):
+        audit_log.record("refused_right", actor=user, run=run, right=right)
         raise Forbidden(f"you lack the right {right}", right=right)
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from approvals.gates.new_requests import NewRequests
 from approvals.gates.withdrawal import leave_requests
-from checkpoints import lines, payloads
+from checkpoints import audit_log, lines, payloads
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
 from checkpoints.core.status import ENDS, Status
@@ -31,7 +31,6 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.discovery import note_version
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConflict, WrongStatus
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
@@ -49,7 +48,7 @@ from orchestrator.runs.departure import (
 from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
 from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
-from orchestrator.runs.travel_plan import Plan, make_plan
+from orchestrator.runs.travel_plan import Plan, checked_nodes, make_plan
 
 LONGEST_REASON = 10_000
 NOT_STARTED = lines.NOT_STARTED
@@ -189,6 +188,7 @@ def open_fork(point: Departure, overlay: Overlay, wanted: Wanted, place: Place) 
         more = [] if place.status == Status.QUEUED else [NOT_STARTED]
         new = replace(_new_line(point, overlay, asked, wanted, more), behind=place.behind)
         run = _forked(point, overlay, asked, new, place)
+        audit_log.record_act("forked", run, actor=wanted.by, seq=1, **_origin(point))
         sign_answers(run, wanted.answers, by=wanted.by)
     return run
 
@@ -208,6 +208,7 @@ def replay(
         overlay = lay_over(point, None, asks=False)
         new = replace(_new_line(point, overlay, [], wanted), stops=())
         run = _forked(point, overlay, [], new, Place(_new_id(id), None, Status.QUEUED))
+        audit_log.record_act("replayed", run, actor=by, seq=1, **_origin(point))
     run.refresh_from_db()
     return run
 
@@ -280,7 +281,8 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     if (first := lines.line_row(run, 1)) is not None and first.travel == Travel.REPLAY:
         raise WrongStatus(f"run {run.key} is a replay, which has no outside; fork it instead", status=run.status)
     if point.graph.fingerprint != run.fingerprint:
-        message = f"run {run.key} is pinned to a version of {run.graph} that is not registered here; fork it instead"
+        there = f"and the checkpoint would go on with version {point.graph.version}"
+        message = f"run {run.key} is pinned to version {run.version} of {run.graph}, {there}; fork it instead"
         raise IncompatibleGraph(message, graph=run.graph)
     overlay, asked = lay_over(point, wanted.patch, by=name_of(wanted.by)), held_tasks_at(point)
     check_answers(wanted.answers, asked)
@@ -289,9 +291,16 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     jobs.cancel_jobs_of(run.id)
     opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
-    departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    begun = departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
+    kind = "rewound" if wanted.travel == Travel.REWIND else "resumed"
+    audit_log.record_act(kind, run, actor=wanted.by, seq=begun, **_origin(point))
     sign_answers(run, wanted.answers, by=wanted.by)
     return run
+
+
+def _origin(point: Departure) -> dict[str, Any]:
+    """What the audit log says of where a line departed."""
+    return {"origin": str(point.run.id), "checkpoint": point.checkpoint.seq}
 
 
 def _require_at_rest(run: Run) -> None:
@@ -311,21 +320,6 @@ def _require_there(point: Departure) -> None:
     """Raise `UnknownThing` where the checkpoint was removed before its run was locked."""
     if not Checkpoint.objects.filter(id=point.checkpoint.id, kept=True).exists():
         raise unknown_thing("checkpoint", point.checkpoint.id)
-
-
-def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
-    """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
-    if unknown := sorted(set(checked_names(nodes)) - set(graph.nodes)):
-        message = f"{graph.name} has no node {', '.join(unknown)}"
-        raise InvalidValue(message, path="allow_effects", nodes=unknown)
-    return frozenset(nodes)
-
-
-def checked_names(nodes: Any) -> tuple[str, ...]:
-    """What `allow_effects` gives, whatever the graph. Raises `InvalidValue` for another kind."""
-    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
-        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
-    return tuple(nodes)
 
 
 def _new_line(

@@ -13,6 +13,7 @@ from uuid import UUID
 from checkpoints.models.run_line import Travel
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.held_patch import PATCH, is_patch_held
@@ -220,3 +221,18 @@ def _people(graph: Compiled, node: str) -> str:
         return f"the people of the gate of {node}"
     how = f", {gate.quorum} of them" if gate.quorum > 1 else ""
     return f"{', '.join(sorted(str(one) for one in named or []))}{how}"
+
+
+def checked_nodes(graph: Compiled, nodes: Any) -> frozenset[str]:
+    """Names of nodes, as `allow_effects` gives them. Raises `InvalidValue` for another kind, and for unknown names."""
+    if unknown := sorted(set(checked_names(nodes)) - set(graph.nodes)):
+        message = f"{graph.name} has no node {', '.join(unknown)}"
+        raise InvalidValue(message, path="allow_effects", nodes=unknown)
+    return frozenset(nodes)
+
+
+def checked_names(nodes: Any) -> tuple[str, ...]:
+    """What `allow_effects` gives, whatever the graph. Raises `InvalidValue` for another kind."""
+    if isinstance(nodes, str) or not isinstance(nodes, Collection) or not all(isinstance(n, str) for n in nodes):
+        raise InvalidValue("allow_effects is a list of names of nodes", path="allow_effects")
+    return tuple(nodes)

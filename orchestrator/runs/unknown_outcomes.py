@@ -5,6 +5,7 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.gates import guarded_channels
+from checkpoints import audit_log, lines, versions
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db.clock import db_now
@@ -17,7 +18,9 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.queue.processes import Process
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator import discovery
 from orchestrator.engine import Task, registry
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.engine.reduce import output_of
 from orchestrator.execution import cancellation
@@ -53,6 +56,7 @@ def settle_task(run: Run, task: str, *, happened: bool, output: Any, accept_risk
     actor = by.get_username() if by else ""
     facts = {"happened": happened, "attempt": row.attempt, "reason": reason, "accept_risk": accept_risk}
     line = NewEvent("task_settled", facts, node=row.node, task=row.task, actor=actor)
+    audit_log.record_act("settled", run, actor=by, seq=run.event_seq + 1, task=row.task, happened=happened)
     left = TaskResult.objects.filter(run=run, line=run.line, outcome=Outcome.UNKNOWN).exists()
     if left or run.status != Status.UNKNOWN:
         locked_run.append_locked(run, [line], at=timezone.now())
@@ -84,14 +88,33 @@ def _not_unknown(run: Run, task: Task) -> CountersignError:
 
 
 def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
-    compiled = registry.by_fingerprint(run.fingerprint)
+    compiled = _going_on(run)
     given = output_of(compiled, row.node, output, limit=conf().max_value_bytes)
-    gates = guarded_channels.guards(run.id, run.line, compiled, {write.channel for write in given.writes})
+    channels = {write.channel for write in given.writes}
+    gates = guarded_channels.guards(run.id, run.line, compiled, channels)
+    if compiled.fingerprint != run.fingerprint:
+        structure = versions.structure_of(run.fingerprint) or {"nodes": ()}
+        signed = guarded_channels.signed_channels(lines.past(run.id, run.line), structure)
+        gates |= {signed[channel] for channel in channels if channel in signed}
     if len(gates) > 1:
         named = ", ".join(sorted(gates))
         message = f"the output writes channels that different gates guard: {named}"
         raise InvalidValue(message, path="output", gates=named)
+    for node in gates:
+        if node not in compiled.nodes or compiled.nodes[node].gate is None:
+            message = f"the gate of {node} guards what the output writes, and version {compiled.version} has it no more"
+            raise InvalidValue(message, path="output", gates=node)
     return given.to_json()
+
+
+def _going_on(run: Run) -> Compiled:
+    """The version that will take the output. Raises `UnknownThing` where another process's version may."""
+    if (pinned := registry.find_graph(run.fingerprint)) is not None:
+        return pinned
+    judging, found = discovery.judging_version(run.graph, run.fingerprint), versions.graph_for(run)
+    if judging is None or found is None or judging.fingerprint != found.fingerprint:
+        return registry.by_fingerprint(run.fingerprint)
+    return found
 
 
 def may_be_going_on(row: TaskResult) -> str | None:

@@ -27,7 +27,6 @@ from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.ledger.removed_keys import require_never_removed
 from checkpoints.models import Run
-from checkpoints.models.run import CLAIMABLE
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
 from checkpoints.sealing.sealed_columns import read_value
@@ -50,7 +49,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
-from orchestrator.runs import fork_adoption, labels, travel, unknown_outcomes
+from orchestrator.runs import fork_adoption, labels, travel, travel_plan, unknown_outcomes, version_choice
 from orchestrator.runs.act import check_person, locked, name_of
 from orchestrator.runs.keys import checked_key, get
 from orchestrator.runs.needed_secrets import graph_of, require_own_secrets, require_secrets
@@ -190,13 +189,12 @@ def advance(run_id: UUID | str) -> Run:
 
     Does nothing while another lease is live; takes over an expired one. Like a worker it leaves alone what this process
     has no version for, unless it has the graph's newest and can say that the run's is gone. Raises `UnknownThing`,
-    `MissingSecrets` where this process lacks what the graph needs, and `OpenTransaction` inside a transaction of the
-    caller, before anything is claimed.
+    `MissingSecrets` where it would take the run and this process lacks what its version needs, and `OpenTransaction`
+    inside a transaction of the caller, before anything is claimed.
     """
     refuse_open_transaction("runs.advance")
     run = get(run_id)
-    if run.status in CLAIMABLE:
-        require_own_secrets(run)
+    require_own_secrets(run)
     while is_ours(run.graph, run.fingerprint) and (claim := leases.claim_one(run.id)):
         loop.run_slice(claim.id, claim.epoch)
     return get(run.id)
@@ -211,7 +209,8 @@ def resume(
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """Queue again a run that failed, one that stopped before an effect that needs a yes (`allow_effects` gives it), a
-    fork that was made paused, one that is incompatible but whose graph is here now, or a tampered one that verifies.
+    fork that was made paused, one that is incompatible or queued and whose version no live worker has, or a tampered
+    one that verifies. Of a graph that is here in another version it goes on with that, if it can, be it an older one.
 
     What its open superstep kept is used; only tasks without a result run. With a `patch` it goes on from its newest
     checkpoint on a new line; the patch obeys the rules of a fork's. An id of a checkpoint names its run, where it is
@@ -220,7 +219,7 @@ def resume(
     `WrongKey`, naming the first fault.
     """
     check_person(by, "by")
-    allow_effects = travel.checked_names(allow_effects)
+    allow_effects = travel_plan.checked_names(allow_effects)
     if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects, reason=reason)) is not None:
         return resume(fork.id, patch=patch, allow_effects=allow_effects, reason=reason, by=by) if patch else fork
     run = _of_newest_checkpoint(run_id) or get(run_id)
@@ -232,10 +231,14 @@ def resume(
         allowed = [*_started(run, by=by), *_allowed(run, allow_effects, by=by)]
         if run.status == Status.PAUSED and not allowed:
             _require_waits_for_nobody(run)
-        resumed = NewEvent("run_resumed", {"was": run.status}, actor=name_of(by))
-        locked_run.requeue_run(run, events=[*allowed, resumed], only=_RESUMABLE)
+        stranded = version_choice.is_stranded(run)
+        allowed.append(NewEvent("run_resumed", {"was": run.status}, actor=name_of(by)))
+        locked_run.requeue_run(run, events=allowed, only=_RESUMABLE | ({Status.QUEUED} if stranded else set()))
+        audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
         if (graph := graph_of(run)) is not None:
             require_secrets(graph)
+    if stranded:
+        version_choice.adopt_current(run)
     return run
 
 

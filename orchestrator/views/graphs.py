@@ -15,11 +15,13 @@ from django.views.decorators.http import require_safe
 from approvals import permissions
 from approvals.forms import controls
 from approvals.views.page import needs_role, render
+from checkpoints import versions
 from checkpoints.models import GraphVersion
 from orchestrator.display.diagram import paint
 from orchestrator.display.labels import STATUS
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.differences import BREAKING, differences
 from orchestrator.engine.effect import EFFECTS
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.node import END
@@ -62,6 +64,9 @@ def sentence_of(compiled: Compiled) -> str:
     return ""
 
 
+VERSIONS = 20
+"""Versions that a graph's page lists."""
+
 POLICIES = {
     "every_node": "every superstep",
     "explicit": "where a node says so",
@@ -92,7 +97,6 @@ def graph_page(request: HttpRequest, name: str) -> HttpResponse:
     compiled = current(name)
     entry = compiled.catalogue()
     drawing = paint.of_graph(compiled.nodes, compiled.edges)
-    seen = GraphVersion.objects.filter(name=name)[:20]
     context = {
         "compiled": compiled,
         "doc": sentence_of(compiled),
@@ -102,11 +106,25 @@ def graph_page(request: HttpRequest, name: str) -> HttpResponse:
         "schema": compiled.schemas["input"],
         "mermaid": entry["mermaid"],
         "call": _call(request, compiled),
-        "versions": list(seen),
+        "versions": _versions(name),
         "policy": policy_in_words(compiled),
         "may_start": permissions.may(request.user, "start_run"),
     }
     return render(request, "orchestrator/graph.html", context, section="graphs")
+
+
+def _versions(name: str) -> list[dict[str, Any]]:
+    """The versions seen, the newest first: {row, breaking, harmless}, what differs from the one before, in words."""
+    rows = list(GraphVersion.objects.filter(name=name).defer("structure")[:VERSIONS])
+    versions.read_structures({row.fingerprint for row in rows})
+    found = []
+    for row, before in zip(rows, [*rows[1:], None], strict=False):
+        told = [versions.structure_of(one.fingerprint) if one else None for one in (before, row)]
+        changes = differences(told[0], told[1]) if told[0] and told[1] else ()
+        words = {"breaking": [one.words for one in changes if one.weight == BREAKING]}
+        words["harmless"] = [one.words for one in changes if one.weight != BREAKING]
+        found.append({"row": row, **words})
+    return found
 
 
 def _ways(compiled: Compiled, node: str) -> list[str]:

@@ -111,7 +111,7 @@ def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
 def _context(
     request: HttpRequest, run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str
 ) -> Facts:
-    compiled = registry.find_graph(run.fingerprint)
+    compiled, drawn = registry.find_graph(run.fingerprint), registry.find_graph(at.fingerprint)
     at = timeline.get_checkpoint(at.id)
     snapshot, refused = _snapshot(at)
     past, way = at.seq != newest.seq, run_lines.way_of(run)
@@ -123,7 +123,7 @@ def _context(
         "tab": tab,
         "now_url": url(run, at=None, tab=tab),
         "todo": _todo(compiled, run, snapshot) if snapshot and not past else [],
-        "picture": _picture(compiled, run, at, snapshot, past=past) if snapshot and compiled else None,
+        "picture": _picture(drawn, run, at, snapshot, past=past) if snapshot and drawn else None,
         "refused": refused,
         "fault": (fault := fault_of(at, protection_of(run))),
         "broken": bool(refused or fault),

@@ -10,13 +10,15 @@ from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.diff import ADDED, CHANGED, REMOVED
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
+from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import fault_of
-from checkpoints.sealing.sealed_columns import read_or_reason
+from checkpoints.sealing.sealed_columns import read_or_reason, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.timeline import PARTITIONS, Change, NodeOutput, outputs
 from orchestrator.engine import Task
 from orchestrator.engine.canonical import encode
+from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.frontier import visit_of
 from orchestrator.views.run_timeline import url
 
@@ -219,6 +221,28 @@ _SAID = {
 }
 
 
+def memory_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
+    """What landed in memory with this checkpoint, by what it did, and what its superstep had read."""
+    try:
+        found = memory_at(checkpoint) or {}
+    except UNREADABLE as error:
+        return {"unread": f"What was read {unreadable_reason(error)}.", "count": None}
+    said = {f"{one['namespace']}/{one['key']}": one for one in found.get("landed", ())}
+    changed = [
+        {"word": word, "key": key, "task": said[key]["task"], "version": said[key]["version"], **_SIGN_OF[word]}
+        for word in ("added", "updated", "removed")
+        for key in found.get(word, ())
+    ]
+    reads = [{**one, "text": compact([one["asked"], one["traces"]])} for one in found.get("reads", ())[:MOST_CHANGES]]
+    return {"changed": changed, "reads": reads, "count": len(changed)}
+
+
+_SIGN_OF = {
+    word: dict(zip(("sign", "css"), SIGNS[kind][:2], strict=True))
+    for word, kind in (("added", "added"), ("updated", "changed"), ("removed", "removed"))
+}
+
+
 def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """Two hundred lines of the log, from the number asked for."""
     given = read_number(query.get("e", ""))
@@ -266,6 +290,7 @@ TABS: dict[str, tuple[str, Detail]] = {
     "state": ("State", state_rows),
     "writes": ("Pending writes", write_rows),
     "results": ("Node results", result_rows),
+    "memory": ("Memory", memory_rows),
     "events": ("Events", event_rows),
 }
 

@@ -1,16 +1,22 @@
-"""Why a run stopped, in words, with the one way on. Pure: built from the run's row."""
+"""Why a run stopped, in words, with the way on, or the ways: built from the run's row, and from the versions here."""
 
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.models import Run
+from orchestrator.engine.differences import BREAKING, Difference
 from orchestrator.runs.labels import display_error
+from orchestrator.runs.version_choice import ways_out
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The panel above the stage. `action` is resume, settle or nothing; `why_not` stands where the reader may not."""
+    """The panel above the stage. `action` is resume, settle or nothing; `why_not` stands where the reader may not.
+    `label`: what resuming means, `fork`: the checkpoint from which another version takes over. `breaking` and
+    `harmless`: what differs between two versions, each in words.
+    """
 
     title: str
     message: str = ""
@@ -20,6 +26,10 @@ class Problem:
     why_not: str = ""
     confirm: str = ""
     traceback: str = ""
+    label: str = "Resume"
+    fork: UUID | None = None
+    breaking: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
 
 
 def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None:
@@ -32,12 +42,35 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
     if run.status == Status.UNKNOWN:
         return _unknown(run, error, may_settle)
     lacks_key = run.status == Status.TAMPERED and run.error_code == "wrong_key"
-    found = _RESUMABLE["wrong_key" if lacks_key else run.status]
+    found = replace(_RESUMABLE["wrong_key" if lacks_key else run.status], message=_sentence(error))
     if run.status == Status.FAILED:
         cure, trace = str(error.get("cure", "")), str(error.get("traceback", ""))
         found = replace(found, title=_failed(run, error), todo=cure, traceback=trace)
+    if run.status == Status.INCOMPATIBLE:
+        return _incompatible(run, found, error, may_steer)
     why_not = "" if may_steer else "Somebody with the right to steer runs can resume it."
-    return replace(found, message=_sentence(error), action="resume" if may_steer else "", why_not=why_not)
+    return replace(found, action="resume" if may_steer else "", why_not=why_not)
+
+
+def _incompatible(run: Run, found: Problem, error: dict[str, Any], may: bool) -> Problem:
+    """What differs, and the ways out that exist now; for who may not steer, in a sentence."""
+    changes = [Difference.from_json(one) for one in error.get("changes", ())]
+    breaking = tuple(one.words for one in changes if one.weight == BREAKING)
+    harmless = tuple(one.words for one in changes if one.weight != BREAKING)
+    ways = ways_out(run)
+    because = str(error.get("because") or "")
+    ask = "Somebody with the right to steer runs can choose how it goes on." if ways.resume or ways.fork else ""
+    return replace(
+        found,
+        message=f"{because[:1].upper()}{because[1:]}." if because else "" if changes else found.message,
+        todo="" if ways.resume else found.todo,
+        action="resume" if ways.resume and may else "",
+        label=ways.resume or "Resume",
+        fork=ways.fork if may else None,
+        why_not="" if may else ask,
+        breaking=breaking,
+        harmless=harmless,
+    )
 
 
 def _failed(run: Run, error: dict[str, Any]) -> str:
@@ -73,9 +106,9 @@ _RESUMABLE: dict[str, Problem] = {
     ),
     Status.INCOMPATIBLE: Problem(
         "This run cannot go on with the version that is here",
-        safe="Its history stays readable.",
-        todo="Deploy the version that it was started with beside the new one, then resume it.",
-        confirm="It goes on only where a worker has the version that it was started with.",
+        safe="Nothing of it was changed, and its history stays readable.",
+        todo="Deploy the version that it began with beside the new one, or a migration to the new one; then resume it.",
+        confirm="It goes on where a worker has its version, or one that takes it. Its log says which.",
     ),
     Status.TAMPERED: Problem(
         "A record does not match what was written",

@@ -23,6 +23,7 @@ WHY = {
     Source.REPLAY: "replayed",
     Source.REWIND: "rewound",
     Source.MANUAL: "asked for by a node",
+    Source.VERSION: "another version of its graph",
 }
 STOPPED = ("failed", "unknown")
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from approvals.views.inbox import names_of
 from approvals.views.page import may_post, opens_payloads, render, single_fields, visible_run
+from checkpoints import versions
 from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.models import LateResult, Run, TaskResult
@@ -19,7 +20,7 @@ from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
-from orchestrator.engine import Task, identity, registry
+from orchestrator.engine import Task, identity
 from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.runs import unknown_outcomes
 
@@ -123,7 +124,7 @@ def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
 
 
 def _open(run: Run, row: TaskResult, evidence: str) -> Open:
-    error, graph = read_value(row, "error") or {}, registry.find_graph(run.fingerprint)
+    error, graph = read_value(row, "error") or {}, versions.graph_for(run)
     return Open(
         row=row,
         doc=graph.nodes[row.node].doc if graph and row.node in graph.nodes else "",

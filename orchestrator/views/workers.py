@@ -24,7 +24,9 @@ SHOWN = 50
 @require_safe
 @needs_role
 def workers_page(request: HttpRequest) -> HttpResponse:
-    """The workers heard of lately, how long the queue is, and the jobs. It names hosts and counts, no runs."""
+    """The workers heard of lately, how long the queue is, and the jobs. It names hosts, graphs and counts,
+    no runs.
+    """
     now = timezone.now()
     silent = now - timedelta(seconds=conf().lease_seconds)
     queued = Q(status=Status.QUEUED) & ~Q(due_at__gt=now)
@@ -32,7 +34,7 @@ def workers_page(request: HttpRequest) -> HttpResponse:
         queued=Count("id", filter=queued), running=Count("id", filter=~queued), oldest=Min("due_at", filter=queued)
     )
     workers = list(Worker.objects.filter(heartbeat_at__gt=now - timedelta(days=1)).order_by("-heartbeat_at")[:SHOWN])
-    alive = [w for w in workers if w.stopped_at is None and w.heartbeat_at > silent]
+    alive = list(Worker.objects.filter(heartbeat_at__gt=silent, stopped_at=None))
     context = {
         "workers": [(worker, _state(worker, worker in alive)) for worker in workers],
         "alive": len(alive),
@@ -51,15 +53,11 @@ def _left(queued: Q, alive: list[Worker]) -> list[dict[str, Any]]:
     known = {fingerprint for worker in alive for fingerprint in worker.fingerprints}
     rows = Run.objects.filter(queued).exclude(fingerprint__in=known).order_by("graph", "version")
     found = list(rows.values("graph", "version", "fingerprint").annotate(runs=Count("id"))[:SHOWN])
-    # Who has the newest version of a graph judges the runs of those that are gone.
+    # Who has the newest version of a graph judges the runs of those that are gone, and of no others.
     newest = newest_versions({one["graph"] for one in found}) if found else {}
-    left = [one for one in found if newest.get(one["graph"]) not in known]
-    return [{**one, "secrets": _secrets(one["fingerprint"])} for one in left]
-
-
-def _secrets(fingerprint: str) -> list[str]:
-    graph = registry.find_graph(fingerprint)
-    return list(graph.graph.secrets) if graph else []
+    versions = [(one, registry.find_graph(one["fingerprint"])) for one in found]
+    left = [(one, graph) for one, graph in versions if graph is not None or newest.get(one["graph"]) not in known]
+    return [{**one, "secrets": list(graph.graph.secrets) if graph else []} for one, graph in left]
 
 
 def _jobs(now: datetime) -> list[Job]:

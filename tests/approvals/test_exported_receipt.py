@@ -10,16 +10,18 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from django.contrib.auth.models import User
+from securesystemslib import dsse, signer
 
 from approvals.exported_receipt import PAYLOAD_TYPE, export_receipt
 from approvals.models import Decision
 from checkpoints import bundle
 from checkpoints.models import AuditLine, PendingWrite, Run, RunEvent
+from checkpoints.verification.removed_history import RemovedHistory, RemovedStretch, RemovedStretches
 from orchestrator.engine.errors import TamperedRow, UnknownThing
 from tests.support import cast
 from tests.support.bundles import lines_of, signed_run
 from tests.support.dsse import opened
-from tests.support.forging import tamper
+from tests.support.forging import remove, tamper
 from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced
@@ -79,8 +81,6 @@ def test_a_changed_file_and_another_key_are_refused(run: Run) -> None:
 
 
 def test_an_off_the_shelf_verifier_accepts_it(run: Run) -> None:
-    dsse = pytest.importorskip("securesystemslib.dsse", reason="securesystemslib is not installed here")
-    signer = pytest.importorskip("securesystemslib.signer")
     envelope = dsse.Envelope.from_dict(json.loads(export_receipt(_edit(run).id)))
     public = Ed25519PublicKey.from_public_bytes(bundle.public_key())
     key = signer.SSlibKey.from_crypto(public, keyid=next(iter(envelope.signatures)))
@@ -126,6 +126,36 @@ def test_a_row_that_is_not_as_it_was_sealed_leaves_no_receipt(run: Run) -> None:
     tamper(PendingWrite.objects.get(write=write, revision=1), label="pay nobody")
     with pytest.raises(TamperedRow):
         export_receipt(_edit(run).id)
+
+
+def _proofs(run: Run) -> dict[str, Any]:
+    """Rows that a receipt tells of, beside the decision and its request."""
+    decision = _edit(run)
+    return {
+        "the revision that was seen": PendingWrite.objects.get(hash=decision.seen_hash),
+        "the line that says it": RunEvent.objects.get(run=run.id, seq=decision.event_seq),
+        "the line that says it was applied": RunEvent.objects.get(run=run.id, type="gate_applied"),
+    }
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_where_a_row_that_proves_it_is_gone_there_is_no_receipt(run: Run, which: int) -> None:
+    what, row = list(_proofs(run).items())[which]
+    remove(row)
+    with pytest.raises(TamperedRow, match="gone"):
+        export_receipt(_edit(run).id)
+    assert not AuditLine.objects.filter(kind="receipt_exported").exists(), what
+
+
+def test_lines_that_were_removed_on_purpose_are_told_as_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [row for row in _proofs(run).values() if isinstance(row, RunEvent)]
+    stretch = RemovedStretch(lines[0].seq, lines[1].seq, "", lines[1].hash)
+    for row in lines:
+        remove(row)
+    history = RemovedHistory(events=RemovedStretches([stretch]))
+    monkeypatch.setattr("approvals.exported_receipt.removed_history", lambda *_: history)
+    told = _told(run)
+    assert (told["log"], told["outcome"]["applied"], told["outcome"]["status"]) == (None, None, "applied")
 
 
 @pytest.mark.parametrize("what", ["01890a5d-ac96-774b-bcce-b302099a8057", "nonsense", ""])

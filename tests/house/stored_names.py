@@ -4,7 +4,7 @@ STATUSES = {
     "checkpoints.Run.status": (
         "queued running paused waiting completed rejected failed cancelled unknown incompatible tampered"
     ),
-    "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual",
+    "checkpoints.Checkpoint.source": "input superstep settlement failure fork replay rewind manual version",
     "checkpoints.PendingWrite.reason": "proposal edit rebase texts",
     "checkpoints.TaskResult.outcome": "open done not_done failed unknown",
     "checkpoints.Job.status": "queued running done failed cancelled",
@@ -21,13 +21,26 @@ EVENTS = {
     *("checkpoint_saved", "checkpoint_kept", "memory_written", "memory_deleted"),
     *("request_opened", "approval_not_needed", "decision_signed", "write_rebased", "texts_changed", "request_settled"),
     *("request_withdrawn", "gate_applied", "history_removed", "line_begun", "effects_allowed", "results_reused"),
-    "task_diverged",
+    *("task_diverged", "version_changed"),
 }
 """Types of the lines of a run's log."""
 
 AUDIT = {
     *("refused_not_a_reviewer", "refused_tampered", "refused_settle", "refused_resume", "refused_cancel"),
-    *("memory_forgotten", "runs_verified", "run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
+    *(
+        "memory_forgotten",
+        "runs_verified",
+        "signed",
+        "not_needed",
+        "cancelled",
+        "resumed",
+        "settled",
+        "rewound",
+        "forked",
+    ),
+    *("replayed", "refused_right", "refused_export", "members_changed", "rights_changed", "account_changed"),
+    *("group_deleted", "token_made", "token_revoked", "audit_exported"),
+    *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
     *("history_pruned", "retention_policy_saved"),
 }
 """Kinds of the lines of the audit log."""
@@ -89,6 +102,6 @@ PATHS = {
 
 COMMANDS = {
     *("cancel_run", "create_token", "drain", "resume_run", "rotate_keys", "run_status", "settle_run", "start_run"),
-    *("prune_runs", "up", "verify_runs", "worker"),
+    *("check_versions", "prune_runs", "up", "verify_runs", "worker"),
 }
 """Commands of manage.py."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 
 from approvals.exported_receipt import PAYLOAD_TYPE
@@ -66,6 +67,15 @@ def test_commands_refuse_in_one_clear_line(run: Run, tmp_path: Path, people: cas
         _call("verify_bundle", _exported(run, tmp_path), "--key", "00" * 32)
     with pytest.raises(CommandError, match="name the bundle"):
         _call("verify_bundle")
+
+
+def test_who_may_export_but_not_see_a_run_is_told_that_there_is_none(
+    run: Run, tmp_path: Path, people: cast.People
+) -> None:
+    people.nobody.user_permissions.add(Permission.objects.get(codename="export_run"))
+    with pytest.raises(CommandError, match="there is no run"):
+        _call("export_run", run.key, tmp_path / "a", "--by", people.nobody.get_username())
+    assert not (tmp_path / "a").exists()
 
 
 def _exported(run: Run, folder: Path) -> Path:

@@ -26,9 +26,9 @@ __all__ = ["claim_graph", "run"]
 
 ROOT = Path(checkpoints.__file__).parents[1]
 OWN_WORDS = {
-    "checkpoints/audit_log.py", "checkpoints/bundle/verifier.py", "checkpoints/core/strict_json.py",
-    "orchestrator/api/idempotency.py",
-}  # fmt: skip
+    *("checkpoints/audit_log.py", "checkpoints/bundle/verifier.py", "checkpoints/core/strict_json.py"),
+    *("checkpoints/versions.py", "orchestrator/api/idempotency.py", "orchestrator/engine/pending_parts.py"),
+}
 """The one reader; who reads back what he wrote himself; and the verifier of bundles, which runs without the rest."""
 JSON_DOORS = (
     "runs/",
@@ -47,6 +47,7 @@ FORMS = {
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",
+    ":export": "/runs/CLM-1/export/",
     ":import": "/runs/-/import/",
     ":settle": "/runs/CLM-1/settle/",
     ":start": "/graphs/page_claim/start/",

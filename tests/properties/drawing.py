@@ -47,7 +47,7 @@ def registered(specs: list[Spec], starts: list[str], seed: int, *, single: bool 
     """The random graph, with effects, in the place of the one before. `single`: a gated node proposes one write."""
 
     def equipped(spec: Spec, node: Any) -> Any:
-        return (_of_one_write(node), {}) if single and spec.gated else _equipped(spec, node, seed)
+        return (_of_one_write(node), {}) if single and spec.gated else with_effect(spec, node, seed)
 
     graph = built(specs, starts, seed, equipped=equipped)
     graph.max_supersteps = MOST_SUPERSTEPS
@@ -64,7 +64,7 @@ def _of_one_write(node: Any) -> Any:
     return proposes
 
 
-def _equipped(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+def with_effect(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     """The node with an effect that the dice choose; a gated one has none."""
     kind = Random(f"{seed}/effect/{spec.name}").choice(["pure", "read", "external", "write"])
     if spec.gated or kind == "pure":

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,9 +14,14 @@ from hypothesis import strategies as st
 
 from checkpoints import timeline
 from checkpoints.core.state_paths import parsed_path
-from checkpoints.models import Run
+from checkpoints.ledger import reader
+from checkpoints.models import Checkpoint, Run
 from checkpoints.timeline import Change
+from checkpoints.verification import verify_run
+from checkpoints.verification.log_fold import document_by_log
+from orchestrator import runs
 from orchestrator.engine import Interval, canonical, play
+from orchestrator.engine.errors import CountersignError
 from tests.engine.random_graphs import graphs
 from tests.engine.reference import Spec
 from tests.properties.drawing import MOST_TASKS, SEED, drawn
@@ -75,6 +81,25 @@ def test_the_diff_against_the_parent_applied_to_the_parent_state_gives_the_state
         shown = timeline.state_at(row.id)
         before = timeline.state_at(row.parent) if row.parent else {"input": shown["input"]}
         assert canonical.encode(patched(before, timeline.changes(row))) == canonical.encode(shown), row.seq
+
+
+@seed(SEED)
+@drawn(SHARE)
+@given(graphs(), st.integers(0, 2**32), POLICIES)
+def test_the_state_at_each_checkpoint_of_runs_that_were_forked_and_rewound_is_rebuilt_from_the_log(
+    ann: User, made: tuple[list[Spec], list[str]], dice: int, checkpoints: Any
+) -> None:
+    run, chance = lived(made, dice, ann, checkpoints), random.Random(dice)
+    touched = {run.id}
+    for _ in range(2):
+        row, fork = chance.choice(naive_history.rows_of(run)), chance.random() < 0.5
+        with suppress(CountersignError):
+            touched.add(runs.advance((runs.fork(row.id) if fork else runs.rewind(run.id, row.id)).id).id)
+    for row in Checkpoint.objects.filter(kept=True, run__in=touched).order_by("run", "seq"):
+        assert canonical.encode(document_by_log(row.id)) == canonical.encode(reader.document_at(row.id)), row
+    for one in touched:
+        assert not [fault for fault in verify_run(one) if "checkpoint" in fault.table or "order" in fault.reason
+                    if "memory" not in fault.table]  # fmt: skip
 
 
 def patched(state: dict[str, Any], changes: Iterable[Change]) -> dict[str, Any]:

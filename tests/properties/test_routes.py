@@ -26,7 +26,7 @@ from approvals import reviews
 from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints import retention
-from checkpoints.models import PendingWrite, RetentionPolicy, Run
+from checkpoints.models import AuditLine, PendingWrite, RetentionPolicy, Run
 from checkpoints.sealing import sealed_columns
 from orchestrator import runs
 from tests.properties.drawing import EXAMPLES, SEED
@@ -44,7 +44,7 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "as_is", "all",
+    "path", "a", "b", "with_at", "how", "who", "run", "kind", "from", "to", "as_is", "all",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
@@ -170,6 +170,8 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "checkpoint": [str(run.head), f"{run.key}:initial"],
         "request_id": [str(request.id)],
         "receipt_id": [str(receipt.id)],
+        "number": [str(AuditLine.objects.order_by("id").values_list("id", flat=True)[0])],
+        "format": ["csv"],
         "decision": [str(receipt.decisions.all()[0].id)] if receipt.decisions.exists() else [str(run.id)],
         "object_id": [str(run.id), "1"],
         "content_type_id": ["1"],
@@ -204,7 +206,7 @@ def test_every_parameter_of_every_address_is_tried() -> None:
 
 _KNOWN_NAMES = (
     "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url", "fork", "decision", "policy", "job", "act",
+    "url", "fork", "number", "format", "decision", "policy", "job", "act",
 )  # fmt: skip
 
 
@@ -218,6 +220,18 @@ FOUND = {
     "/runs/CLM-1/?at=": ("1" + "0" * 30, "9" * 5000, "٣"),
     "/runs/CLM-1/?tab=events&e=": ("1" + "0" * 30, "9" * 5000, "٣", str(2**63)),
     "/runs/?before=": (f"{EDGE}~{SOME_ID}", f"{LATE}~{SOME_ID}"),
+    "/audit/?from=": (EDGE, LATE, "9" * 5000),
+    "/audit/?to=": ("9999-12-31", "0001-01-01T00:00+23:59"),
+    "/audit/?before=": (f"{EDGE}~1", f"{LATE}~1", f"{LATE}~{2**63}"),
+    "/audit/?who=": ("\x00", "\ud800"),
+    "/audit/?run=": ("\x00", "\ud800"),
+    "/audit/?graph=": ("\ud800",),
+    "/audit/?kind=": ("\ud800",),
+    "/audit/": ("9" * 30 + "/", "9" * 5000 + "/", "٣/", "export.x"),
+    "/audit/export.csv?from=": (EDGE, LATE),
+    "/api/v1/audit/?by=": ("\x00", "\ud800"),
+    "/api/v1/audit/?from=": (EDGE, LATE),
+    "/api/v1/audit/": ("9" * 30 + "/", "9" * 5000 + "/"),
     "/runs/?q=": ("\x00", "a\x00b", "\ud800"),
     "/runs/?graph=": ("\x00",),
     "/runs/-/news/?since=01a20375-2ef5-7e6f-835d-4878671b73ec&q=": ("\x00",),

@@ -95,6 +95,8 @@ class _Told:
         self.departures: dict[str, str] = {}
         self.writes: dict[str, list[dict[str, Any]]] = {}
         self.requests: set[str] = set()
+        self.erasures = {one["id"]: one["rows_hash"] for one in manifest["erasures"]}
+        self.ended: set[str] = set()
 
     def behind(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
         """Behind which row a chain goes on, stretches that were removed passed over."""
@@ -119,6 +121,8 @@ def _fits(bodies: list[dict[str, Any]]) -> None:
     for number, body in enumerate(bodies, start=1):
         if number > 2 and "row" in body and body["row"]["run"] != told.run["id"]:
             raise Wrong(number)
+        if not _covered(told, body):
+            raise Wrong(number)
         check = globals().get(f"_{body['kind']}")
         if check is not None and not check(told, body):
             raise Wrong(number)
@@ -129,9 +133,23 @@ def _fits(bodies: list[dict[str, Any]]) -> None:
         raise Wrong(len(bodies) - 1)
 
 
+def _erased(body: dict[str, Any]) -> set[str]:
+    return set(body.get("erased", {"columns": {}})["columns"])
+
+
+def _covered(told: _Told, body: dict[str, Any]) -> bool:
+    """Whether the manifest names the erasure of a row, and what stands there now is what the note says."""
+    if not _erased(body):
+        return True
+    note, row = body["erased"], body["row"]
+    fits = all(_sha(row[column]) == hash_ for column, hash_ in note["columns"].items())
+    return note["record"] in told.erasures and (fits or not told.plain)
+
+
 def _run(told: _Told, body: dict[str, Any]) -> bool:
     row = body["row"]
-    return row["encrypted"] is not told.plain and (not told.plain or _sha(row["input"]) == row["input_hash"])
+    fits = "input" in _erased(body) or _sha(row["input"]) == row["input_hash"]
+    return row["encrypted"] is not told.plain and (not told.plain or fits)
 
 
 def _event(told: _Told, body: dict[str, Any]) -> bool:
@@ -140,7 +158,12 @@ def _event(told: _Told, body: dict[str, Any]) -> bool:
     names = ("run", "seq", "type", "at", "node", "task", "actor")
     made = _framed(before, *(row[name] for name in names), ("bytes", row["payload"])) if told.plain else row["hash"]
     told.log[row["seq"]] = (row["hash"], row["type"])
-    return row["seq"] == number + 1 and made == row["hash"]
+    if row["type"] == "erased" and told.plain:
+        said = json.loads(row["payload"])
+        if told.erasures.get(said["record"]) != said["rows_hash"]:
+            return False
+        told.ended.add(said["record"])
+    return row["seq"] == number + 1 and (made == row["hash"] or "payload" in _erased(body))
 
 
 def _line(told: _Told, body: dict[str, Any]) -> bool:
@@ -170,20 +193,22 @@ def _checkpoint(told: _Told, body: dict[str, Any]) -> bool:
         header = [*(row[name] for name in names), 1 if row["committed"] else 0]
         made = _framed(expected, *header, row["event_seq"], row["event_hash"], row["change_hash"])
         snapshot = _sha(row["snapshot"]) if row["snapshot"] else ""
-        fits = (_sha(row["change"]), snapshot) == (row["change_hash"], row["snapshot_hash"])
+        now = {"change": _sha(row["change"]), "snapshot": snapshot}
+        fits = all(now[name] == row[f"{name}_hash"] for name in {*now} - _erased(body))
         fits = fits and made == row["content_hash"]
     return fits and told.departures.get(row["id"], row["content_hash"]) == row["content_hash"]
 
 
 def _write(told: _Told, body: dict[str, Any]) -> bool:
     row = body["row"]
-    told.writes.setdefault(row["write"], []).append(row)
+    told.writes.setdefault(row["write"], []).append({**row, "erased": "value" in _erased(body)})
     if not told.plain:
         return True
+    based = "base" in _erased(body) or _sha(body.get("binding", "")) == row["bound_hash"]
     task = "{node}:{visit}:{index}".format(**row)
     address = [row["run"], row["line"], task, row["position"], row["revision"], row["channel"]]
     made = _framed(*address, ("bytes", row["value"]), row["bound_hash"], row["policy_hash"], ("bytes", row["shown"]))
-    return _sha(body["binding"]) == row["bound_hash"] and made == row["hash"]
+    return based and (made == row["hash"] or bool({"value", "shown"} & _erased(body)))
 
 
 def _request(told: _Told, body: dict[str, Any]) -> bool:
@@ -204,7 +229,8 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
     own = [one for one in revisions if one["revision"] == row["revision"]]
     if not (seen and own and row["request"] in told.requests):
         return False
-    return not told.plain or row["verdict"] == "reject" or own[0]["value"] == row["final_value"]
+    unknown = own[0]["erased"] or "final_value" in _erased(body)
+    return not told.plain or unknown or row["verdict"] == "reject" or own[0]["value"] == row["final_value"]
 
 
 def _counts(told: _Told, body: dict[str, Any]) -> bool:
@@ -213,4 +239,5 @@ def _counts(told: _Told, body: dict[str, Any]) -> bool:
     point = told.points[-1] if told.points else {"seq": None, "content_hash": None, "id": None}
     head = (point["seq"], point["content_hash"], point["id"])
     fits = end == (run["event_seq"], run["event_hash"]) and head == (run["head_seq"], run["head_hash"], run["head"])
+    fits = fits and (not told.plain or told.ended == {*told.erasures})
     return fits and body["counts"]["decision"] == run["decisions"]

@@ -1,6 +1,7 @@
 """Bundles for tests: a run that people signed, its lines, and bundles that were changed and signed again."""
 
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,21 @@ def signed_run(folder: Path, people: cast.People, *, encrypted: bool = False) ->
     run = runs.advance(run.id)
     assert run.status == "completed", run.status
     return run
+
+
+class ReplacedFile(io.BytesIO):
+    """A file whose bytes are others with each reading from the start."""
+
+    def __init__(self, *readings: bytes) -> None:
+        super().__init__(readings[0])
+        self._later = list(readings[1:])
+
+    def seek(self, at: int, whence: int = 0) -> int:
+        if (at, whence) == (0, 0) and self.tell() and self._later:
+            super().seek(0)
+            self.truncate()
+            self.write(self._later.pop(0))
+        return super().seek(at, whence)
 
 
 def lines_of(data: bytes) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import tempfile
 from typing import Any, BinaryIO, cast
 
 from django.core.files.uploadedfile import UploadedFile
-from django.http import FileResponse
+from django.http import FileResponse, HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -18,6 +18,7 @@ from approvals.api.base import Query, person, read_body
 from approvals.permissions import visible_run
 from checkpoints import bundle
 from checkpoints.conf import conf
+from checkpoints.models import Run
 from orchestrator.api.serializers import RunOut
 from orchestrator.runs.start_for_user import require
 
@@ -49,9 +50,7 @@ class RunExport(APIView):
 
     @extend_schema(parameters=[ExportQuery], responses={(200, MEDIA_TYPE): OpenApiTypes.BINARY})
     def get(self, request: Request, run: str) -> FileResponse:
-        as_is = read_body(ExportQuery, request.query_params)["as_is"]
-        found = visible_run(person(request), run)
-        require(person(request), "export_run")
+        found, as_is = self._asked(request, run)
         file = tempfile.TemporaryFile()  # noqa: SIM115 the answer closes it
         try:
             bundle.export(found.id, file, by=person(request), as_is=as_is)
@@ -60,6 +59,18 @@ class RunExport(APIView):
             raise
         file.seek(0)
         return FileResponse(file, as_attachment=True, filename=f"run-{found.id}.jsonl", content_type=MEDIA_TYPE)
+
+    @extend_schema(exclude=True)
+    def head(self, request: Request, run: str) -> HttpResponse:
+        """Whether one may; nothing is exported."""
+        self._asked(request, run)
+        return HttpResponse(content_type=MEDIA_TYPE)
+
+    def _asked(self, request: Request, run: str) -> tuple[Run, bool]:
+        as_is = read_body(ExportQuery, request.query_params)["as_is"]
+        found = visible_run(person(request), run)
+        require(person(request), "export_run")
+        return found, as_is
 
 
 class Imports(APIView):

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from approvals.permissions import visible_run
 from checkpoints import bundle
 from orchestrator import runs
 from orchestrator.management import command_line
@@ -29,7 +30,7 @@ class Command(command_line.DatabaseCommand):
         with command_line.one_clear_line():
             if by is not None:
                 require(by, "export_run")
-            run = runs.get(options["run"])
+            run = runs.get(options["run"]) if by is None else visible_run(by, options["run"])
             try:
                 made = bundle.export(run.id, options["file"], by=by, as_is=options["as_is"])
             except OSError as error:

@@ -8,7 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import FileResponse, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
 from approvals.views.page import render, single_fields, visible_run
@@ -18,15 +18,20 @@ from orchestrator.engine.errors import REFUSALS
 
 
 @login_required
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
+@single_fields()  # type: ignore[arg-type]  # it answers with a file
 def export_page(request: HttpRequest, ref: str) -> HttpResponseBase:
-    """The bundle of a run, as a file. Where the run does not verify the page says so, and offers it as it is."""
+    """A form; posted, it gives the bundle of a run, as a file. Where the run does not verify the page says so, and
+    offers it as it is.
+    """
     run = visible_run(request.user, ref)
     if not permissions.may(request.user, "export_run"):
         raise PermissionDenied("You may not export runs.")
+    if request.method != "POST":
+        return render(request, "orchestrator/export.html", {"run": run}, section="runs")
     file = tempfile.TemporaryFile()  # noqa: SIM115 the answer closes it
     try:
-        bundle.export(run.id, file, by=request.user, as_is=request.GET.get("as_is") == "yes")
+        bundle.export(run.id, file, by=request.user, as_is=request.POST.get("as_is") == "yes")
     except REFUSALS as error:
         file.close()
         return render(request, "orchestrator/export.html", {"run": run, "error": error}, section="runs", status=409)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from checkpoints import bundle
+from checkpoints.bundle import exporter
 from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
 from orchestrator import runs
 from orchestrator.engine import END, START
@@ -45,7 +46,27 @@ def test_what_was_exported_verifies_with_the_public_key(run: Run, tmp_path: Path
     assert bundle.verify(file, bundle.public_key()) == (True, 0, "")
     assert exported.size == file.stat().st_size
     assert exported.lines == len(file.read_bytes().splitlines())
-    assert [one.name for one in tmp_path.glob(".bundle*")] == [], "no file of its own is left"
+    assert [one.name for one in tmp_path.glob(f"{exporter.UNFINISHED}*")] == [], "no file of its own is left"
+
+
+def test_a_file_is_on_the_disk_by_its_name_when_the_export_returns(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, bool]] = []
+    file = tmp_path / "run.jsonl"
+    monkeypatch.setattr(exporter.local_files, "sync_folder", lambda at: synced.append((at, file.exists())))
+    bundle.export(run.id, file)
+    assert synced == [(tmp_path, True)]
+
+
+def test_what_an_export_left_that_broke_off_is_swept_by_a_later_one(run: Run, tmp_path: Path) -> None:
+    old, young, other = (tmp_path / name for name in (f"{exporter.UNFINISHED}a", f"{exporter.UNFINISHED}b", "c"))
+    for left in (old, young, other):
+        left.write_bytes(b"half")
+    for left in (old, other):
+        os.utime(left, (1, 1))
+    bundle.export(run.id, tmp_path / "run.jsonl")
+    assert (old.exists(), young.exists(), other.exists()) == (False, True, True)
 
 
 def test_a_bundle_holds_each_row_of_the_run(run: Run) -> None:

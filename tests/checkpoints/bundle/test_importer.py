@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import bundle, timeline
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
 from tests.support import cast, small_graphs
 from tests.support import sealed_graphs as graphs
-from tests.support.bundles import forgotten, hashed_anew, lines_of, signed_run, written
+from tests.support.bundles import ReplacedFile, forgotten, hashed_anew, lines_of, signed_run, written
 from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
@@ -85,6 +88,31 @@ def test_people_of_another_house_are_nobody_here_and_those_of_ones_own_are_thems
     _loaded(own)
     assert None not in set(Decision.objects.filter(run=run.id).values_list("by", flat=True))
     assert verify_run(run.id) == []
+
+
+def test_of_the_people_here_those_are_read_that_the_bundle_names(tmp_path: Path, people: cast.People) -> None:
+    run = signed_run(tmp_path, people)
+    own = _exported(run)
+    forgotten(run)
+    with CaptureQueriesContext(connection) as asked:
+        _loaded(own)
+    table = f'FROM "{User._meta.db_table}"'
+    [query] = [one["sql"] for one in asked.captured_queries if table in one["sql"]]
+    assert people.reviewer.get_username() in query
+    assert people.second_reviewer.get_username() not in query
+
+
+def test_the_run_that_a_bundle_departs_from_stays_until_it_is_taken_in(tmp_path: Path, people: cast.People) -> None:
+    run = signed_run(tmp_path, people)
+    at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
+    fork = runs.fork(at.id, by=people.starter, start=False)
+    data = _foreign(fork)
+    with CaptureQueriesContext(connection) as asked:
+        assert _loaded(data).imported
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite locks no rows: it has one writer at a time")
+    locked = [one["sql"] for one in asked.captured_queries if "FOR UPDATE" in one["sql"]]
+    assert any(run.id.hex in sql.replace("-", "") for sql in locked), locked
 
 
 def test_an_imported_run_can_be_exported_again(run: Run) -> None:
@@ -179,6 +207,7 @@ def _bad(data: bytes) -> dict[str, bytes]:
         "another head": with_row("run", head=OTHER),
         "another input": with_row("run", input="{}"),
         "no payload": with_row("event", payload={"kept": "AAAA"}),
+        "erased": written([{**bodies[0], "erasures": [{"id": OTHER, "rows_hash": "aa"}]}, *bodies[1:]], KEY),
         "exported as it is": written([{**bodies[0], "as_is": True, "faults": ["x"]}, *bodies[1:]], KEY),
     }
 
@@ -193,6 +222,21 @@ def test_what_is_bad_is_refused_by_name_and_changes_nothing(tmp_path: Path, peop
         assert contents() == before, what
     assert AuditLine.objects.filter(kind="refused_import").count() == len(bad)
     assert _loaded(data).imported
+
+
+@pytest.mark.parametrize("good", [1, 2, 3])
+def test_a_file_that_is_replaced_while_it_is_read_changes_nothing(
+    good: int, tmp_path: Path, people: cast.People
+) -> None:
+    """The importer looks for the key, then reads three times: the signature, what is there, and to write it."""
+    run = signed_run(tmp_path, people)
+    bodies, data = lines_of(_exported(run)), _foreign(run)
+    told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
+    forged = written(told, Ed25519PrivateKey.generate())
+    before = contents()
+    with pytest.raises(InvalidBundle):
+        bundle.load(ReplacedFile(*[data] * good, forged))
+    assert contents() == before
 
 
 @pytest.mark.parametrize("file", [None, 7, b"bytes", "\x00", "\ud800", {}, []])
@@ -300,6 +344,18 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
     _signed_and_paid(fork, people)
 
 
+def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
+    tmp_path: Path, people: cast.People
+) -> None:
+    found = _loaded(_foreign(signed_run(tmp_path, people)))
+    settled = Checkpoint.objects.get(run=found.id, source="settlement")
+    patch = {"scratch": {"payout": {"amount": None}, "letter": ""}}
+    assert runs.plan(settled.id, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
+    fork = runs.advance(runs.fork(settled.id, patch=patch, by=people.starter).id)
+    held = {row.channel: read_value(row, "value") for row in PendingWrite.objects.filter(run=fork.id, node="$patch")}
+    assert (fork.status, held) == ("paused", {"payout": {}, "letter": ""})
+
+
 def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
     found = _loaded(_foreign(graphs.started(tmp_path)))
     assert not TaskResult.objects.filter(run=found.id).exists()
@@ -331,6 +387,22 @@ def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path
     assert verify_run(found.id) == []
     # Nothing here tells that a gate let these through.
     assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
+
+
+def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_as_that_does(
+    tmp_path: Path, people: cast.People
+) -> None:
+    run = signed_run(tmp_path, people)
+    settled = Checkpoint.objects.get(run=run.id, source="settlement")
+    away = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
+    bodies = lines_of(_exported(away))
+    forgotten(away)
+    forgotten(run)
+    found = _loaded(written(bodies, KEY))
+    here = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
+    patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
+    assert not here.imported
+    assert runs.plan(here.head, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
 
 
 def test_a_run_that_says_it_comes_from_one_of_ours_must_name_a_checkpoint_of_it(

@@ -19,7 +19,7 @@ from checkpoints.bundle import verifier
 from orchestrator.engine import END, START
 from tests.support import cast, small_graphs
 from tests.support.bundle_reader import first_bad_line
-from tests.support.bundles import lines_of, signed_run, written
+from tests.support.bundles import ReplacedFile, lines_of, signed_run, written
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes_raw()
@@ -143,6 +143,65 @@ def test_a_row_that_the_house_left_out_is_missed(large: bytes) -> None:
             assert _bad_line(written([*bodies[:at], *bodies[at + 1 :]], KEY)) != 0, (at, body["kind"])
 
 
+RECORD = "01890a5d-ac96-774b-bcce-b302099a8057"
+TOMBSTONE = json.dumps({"erased": True, "record": RECORD}, separators=(",", ":"))
+ERASED = {"run": ["input"], "checkpoint": ["change", "snapshot"], "write": ["value", "base", "shown"],
+          "decision": ["old_value", "final_value", "reason"], "result": ["output"]}  # fmt: skip
+
+
+def _erased(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a run of which all values were erased afterwards."""
+    found = json.loads(json.dumps(bodies))
+    for body in found:
+        names = [name for name in ERASED.get(body["kind"], ()) if body["row"][name]]
+        names += ["payload"] if body["kind"] == "event" and body["row"]["seq"] == 1 else []
+        if names:
+            body["row"] |= dict.fromkeys(names, TOMBSTONE)
+            told = dict.fromkeys(names, hashlib.sha256(TOMBSTONE.encode()).hexdigest())
+            body["erased"] = {"record": RECORD, "columns": told}
+        if "base" in names:
+            del body["binding"]
+    events = [body for body in found if body["kind"] == "event"]
+    last, run = events[-1]["row"], found[1]["row"]
+    row = {**last, "seq": last["seq"] + 1, "type": "erased", "payload": f'{{"record":"{RECORD}","rows_hash":"aa"}}'}
+    parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
+    row["hash"] = verifier.framed_hash(last["hash"], *parts, row["payload"].encode())
+    found.insert(found.index(events[-1]) + 1, {"kind": "event", "row": row})
+    run["event_seq"], run["event_hash"] = row["seq"], row["hash"]
+    next(body for body in found if body["kind"] == "counts")["counts"]["event"] += 1
+    found[0]["erasures"] = [{"id": RECORD, "rows_hash": "aa"}]
+    return found
+
+
+def test_what_was_erased_verifies_exactly_where_a_record_covers_it(large: bytes) -> None:
+    bodies = _erased(lines_of(large))
+    assert _bad_line(written(bodies, KEY)) == 0
+    noted = [n for n, body in enumerate(bodies) if "erased" in body]
+    assert len(noted) > 8
+    for at in noted:
+        body, note = bodies[at], bodies[at]["erased"]
+        other = {**note, "record": "01890a5d-ac96-774b-bcce-b302099a8058"}
+        name = next(iter(note["columns"]))
+        restored = {**body, "row": {**body["row"], name: '"Ada"'}}
+        for change in ({**body, "erased": other}, restored):
+            assert _bad_line(written([*bodies[:at], change, *bodies[at + 1 :]], KEY)) == at + 1, change
+        bare = {key: value for key, value in body.items() if key != "erased"}
+        found = _bad_line(written([*bodies[:at], bare, *bodies[at + 1 :]], KEY))
+        hashed = body["kind"] in ("run", "event", "checkpoint", "write")
+        assert found == (at + 1 if hashed else 0), body["kind"]
+
+
+def test_an_erasure_is_told_by_the_manifest_and_by_the_log(large: bytes) -> None:
+    bodies = _erased(lines_of(large))
+    line = next(n for n, body in enumerate(bodies) if body.get("row", {}).get("type") == "erased")
+    for erasures, bad in (
+        ([], 2),
+        ([{"id": RECORD, "rows_hash": "bb"}], line + 1),
+        ([*bodies[0]["erasures"], {"id": "another", "rows_hash": "aa"}], len(bodies) - 1),
+    ):
+        assert _bad_line(written([{**bodies[0], "erasures": erasures}, *bodies[1:]], KEY)) == bad
+
+
 @pytest.mark.parametrize("kind", ["event", "checkpoint", "decision"])
 def test_a_house_that_leaves_out_the_last_row_and_counts_it_not_is_found(large: bytes, kind: str) -> None:
     bodies = lines_of(large)
@@ -160,6 +219,17 @@ def test_another_key_is_refused_at_the_signature(small: bytes) -> None:
     assert "another key" in verdict.reason
     claimed = small.replace(PUBLIC.hex().encode(), other.hex().encode())
     assert bundle.verify(io.BytesIO(claimed), other).bad_line == lines
+
+
+def test_a_file_that_is_replaced_behind_the_signature_is_not_what_was_signed(large: bytes) -> None:
+    bodies = lines_of(large)
+    other = Ed25519PrivateKey.generate()
+    told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
+    unsigned = written(told, other).replace(other.public_key().public_bytes_raw().hex().encode(), b"0" * 64)
+    for later in (written(told, other), unsigned, large + large.splitlines(keepends=True)[-1]):
+        verdict = bundle.verify(ReplacedFile(large, later), PUBLIC)
+        assert (verdict.ok, verdict.bad_line > 0) == (False, True), verdict
+    assert bundle.verify(ReplacedFile(large, large), PUBLIC).ok
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 31, "text", None, 7, PUBLIC.hex()])

@@ -46,9 +46,11 @@ def test_forgetting_what_is_not_there_is_no_error_and_lands_nothing() -> None:
 
 def test_each_landing_is_a_line_of_the_log_without_its_value() -> None:
     run = remember("sky", "blue")
-    assert event_payloads(run, "memory_written") == [{"namespace": "facts", "key": "sky", "version": 1, "n": 0}]
+    assert event_payloads(run, "memory_written") == [
+        {"namespace": "facts", "key": "sky", "version": 1, "n": 0, "did": "added"}
+    ]
     assert event_payloads(forget("sky"), "memory_deleted") == [
-        {"namespace": "facts", "key": "sky", "version": 2, "n": 0}
+        {"namespace": "facts", "key": "sky", "version": 2, "n": 0, "did": "removed"}
     ]
     assert log(run).index("checkpoint_saved") < log(run).index("memory_written")
 

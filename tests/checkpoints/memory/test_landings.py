@@ -69,7 +69,7 @@ def test_a_write_made_on_an_older_version_runs_again_or_says_what_it_overtook(le
         weighed("mine", version=1)
     happened = weighed("mine", version=1, journaled=True)
     assert [line.payload for line in happened.events] == [
-        {"namespace": "facts", "key": "sky", "version": 3, "n": 0, "made_on": 1}
+        {"namespace": "facts", "key": "sky", "version": 3, "n": 0, "did": "updated", "made_on": 1}
     ]
     land(lease, happened)
     assert (memory(), versions()) == ({"facts/sky": "mine"}, {"facts/sky": 3})

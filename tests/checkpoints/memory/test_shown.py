@@ -7,12 +7,15 @@ from django.contrib.auth.models import User
 
 from checkpoints import timeline
 from checkpoints.memory.read_records import memory_at
-from checkpoints.models import MemoryRecord, TaskResult
+from checkpoints.models import MemoryLanding, MemoryRecord, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from tests.support import cast, run_actions
 from tests.support.memory_graphs import GATE, chain, gone, remember
+from tests.support.page_people import browse
+
+__all__ = ["browse"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,9 +49,42 @@ def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(mode:
         "traces": [{"namespace": "facts", "key": "sky", "version": 1, "strength": 0.5, "content": content}],
     }
     assert none["traces"] == []
-    landed = [{"task": "put:1:0", "n": 0, "namespace": "facts", "key": "sky", "version": 2, "deleted": False}]
-    assert _memory(run.key, 2) == {"reads": [], "landed": landed}
+    landed = [{"task": "put:1:0", "n": 0, "namespace": "facts", "key": "sky", "version": 2, "deleted": False,
+               "change": "updated"}]  # fmt: skip
+    changes = {"added": [], "updated": ["facts/sky"], "removed": []}
+    assert _memory(run.key, 2) == {"reads": [], "landed": landed, **changes}
     assert _memory(run.key, 3) is None
+
+
+def test_a_checkpoint_says_which_keys_were_added_updated_and_removed(browse: Any, people: cast.People) -> None:
+    remember("sky", "blue")
+    remember("sea", "green")
+
+    def change(state: Any, ctx: Any) -> None:
+        ctx.memory.put("sky", "grey", "facts")
+        ctx.memory.delete("sea", "facts")
+        ctx.memory.put("sun", "red", "facts")
+        ctx.memory.delete("nothing", "facts")
+
+    def again(state: Any, ctx: Any) -> None:
+        ctx.memory.put("sea", "blue", "facts")
+        ctx.memory.put("moon", "white", "facts")
+        ctx.memory.delete("moon", "facts")
+        ctx.memory.put("sky", "black", "facts")
+        ctx.memory.delete("sky", "facts")
+
+    run = gone(chain("changes", change, again))
+    first, second = _memory(run.key, 1), _memory(run.key, 2)
+    names = ("added", "updated", "removed")
+    assert [first[name] for name in names] == [["facts/sun"], ["facts/sky"], ["facts/sea"]]
+    assert [second[name] for name in names] == [["facts/sea"], [], ["facts/sky"]]
+    html = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
+    for text in ("added, version 1", "updated, version 2", "removed, version 2", "facts/sun"):
+        assert text in html
+    assert "Nothing landed" in browse(people.auditor).get(f"/runs/{run.key}/?at=0&tab=memory").content.decode()
+    assert verify_run(run.id) == []
+    MemoryLanding.objects.filter(run=run.id, key="sun").update(change="updated")
+    assert "gone" in verify_run(run.id)[0].reason
 
 
 def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.People) -> None:

@@ -21,7 +21,7 @@ QUEUE = {
     "epoch", "lease_until", "leased_by", "wakes", "due_at", "priority", "claims_since_progress"
 }  # fmt: skip
 """Where a run stands in the queue: claims, wakes and heartbeats change it without touching what is sealed."""
-SHOWN = {"at_node", "tape", "progress", "durable"}
+SHOWN = {"at_node", "pending", "tape", "progress", "durable"}
 """What lists show of a run; nothing is decided on it, and the log says the same under seal."""
 UNSEEN: dict[type[Model], set[str]] = {
     Run: QUEUE | SHOWN,

@@ -65,6 +65,14 @@ def test_an_export_needs_its_own_right_and_its_own_scope(
     assert ada.get("runs/nothing/export/").status_code == 404
 
 
+def test_a_look_at_the_head_of_an_export_exports_nothing(ada: Client, olive: Client, nobody: Client, run: Run) -> None:
+    answer = ada.http.head(f"/api/v1/runs/{run.id}/export/")
+    assert (answer.status_code, answer["Content-Type"], answer.content) == (200, "application/x-ndjson", b"")
+    assert olive.http.head(f"/api/v1/runs/{run.id}/export/").status_code == 403
+    assert nobody.http.head(f"/api/v1/runs/{run.id}/export/").status_code == 404
+    assert not AuditLine.objects.filter(kind="run_exported").exists()
+
+
 def test_a_tampered_run_is_a_conflict_unless_it_is_asked_for_as_it_is(ada: Client, run: Run) -> None:
     tamper(run, label="another")
     answer = ada.get(f"runs/{run.id}/export/")

@@ -12,7 +12,7 @@ from tests.house.commands import ROOT
 
 PAGE = (ROOT / "docs" / "api.md").read_text()
 ADDRESSES = [
-    str(p.pattern).replace("<str:", "{").replace("<uuid:", "{").replace(">", "}")
+    str(p.pattern).replace("<str:", "{").replace("<uuid:", "{").replace("<int:", "{").replace(">", "}")
     for p in urls_api.v1
     if isinstance(p, URLPattern) and p.name
 ]

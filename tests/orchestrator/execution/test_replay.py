@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from django.core import mail
 
+from approvals.gates import waivers
 from approvals.models import ApprovalRequest, Decision
+from checkpoints import event_log
 from checkpoints.core.status import Status
 from checkpoints.journal import results
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, Run, TaskResult
@@ -187,6 +189,27 @@ def test_a_gate_that_needed_nobody_is_replayed_with_its_goto_and_its_sends(peopl
     PAID.append("the node would send something else now")
     again = replayed(run)
     assert (run_actions.state(again), runs.replay_report(again.id)["diverged"]) == (state, [])
+
+
+def test_a_gate_that_needed_nobody_before_its_line_told_what_the_task_saw_is_no_record(
+    people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = graph("passed_before")
+    gate = Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: False)
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("letter", "l")])
+    made.edge(START, "ask")
+    made.edge("ask", END)
+    plain = event_log.NewEvent
+
+    def older(type: str, payload: Any = None, **more: Any) -> Any:
+        return plain(type, {"decisions": payload["decisions"]}, **more)
+
+    with monkeypatch.context() as before:
+        before.setattr(waivers, "NewEvent", older)
+        run = advanced(made)
+    again = replayed(run)
+    assert again.status == Status.COMPLETED
+    assert runs.replay_report(again.id)["diverged"] == [{"task": "ask:1:0", "why": "no_record"}]
 
 
 def test_a_replay_is_not_made_live(people: cast.People) -> None:

@@ -8,7 +8,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import MemoryTrace, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Write
+from orchestrator.engine import END, START, Gate, Graph, Send, Write
 from tests.support import cast, run_actions
 from tests.support.small_graphs import graph, registered
 from tests.support.statements import counted
@@ -124,3 +124,44 @@ def test_a_replay_without_memory_asks_nothing_of_it() -> None:
     with counted() as sent:
         runs.advance(replay.id)
     assert not [one for one in sent if "memoryrecord" in one]
+
+
+@pytest.mark.parametrize("how", ["get", "search"])
+def test_what_the_origin_itself_remembered_behind_a_read_is_no_other_memory(how: str) -> None:
+    if how == "search":
+        remember("blue", "another")
+    made = graph(f"pays_once_{how}")
+
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        keys = [one.key for one in ctx.memory.search("blue", PLACE, 1)] if how == "search" else ["k"]
+        known = ctx.memory.get("k", PLACE) if how == "get" else None
+        ctx.memory.put("k", "blue blue blue", PLACE)
+        return {"notes": [f"paid {known and known.content} {keys}"]}
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    made.branch("pay", lambda state: "on" if len(state.notes) < 2 else "off", {"on": "pay", "off": END})
+    made.edge(START, "pay")
+    run = origin_of(registered(made))
+    assert run.status == Status.COMPLETED
+    again, diverged = replayed(run)
+    assert (diverged, run_actions.state(again)["notes"]) == ([], run_actions.state(run)["notes"])
+    # Whoever else changes it is seen, before and behind the origin's own.
+    remember("blue blue and red")
+    assert [one["why"] for one in replayed(run)[1]] == ["other_memory"]
+
+
+@pytest.mark.parametrize("tasks", [2, 6])
+def test_what_tasks_read_is_compared_without_reading_memory_once_more(tasks: int) -> None:
+    made = graph(f"readers_{tasks}")
+    made.node("plan", sends="look")(lambda state, ctx: [Send("look", n) for n in range(tasks)])
+    made.node("look", effect="read")(lambda state, ctx: {"notes": [ctx.memory.get("k", PLACE).content]})
+    made.edge(START, "plan")
+    made.edge("look", END)
+    remember("blue")
+    replay = runs.replay(f"{origin_of(registered(made)).key}:initial")
+    remember("red")
+    with counted() as sent:
+        runs.advance(replay.id)
+    assert len([one for one in sent if "memoryrecord" in one]) == 1
+    assert len([one for one in sent if "memorytrace" in one]) == tasks
+    assert len(runs.replay_report(replay.id)["diverged"]) == tasks

@@ -5,18 +5,25 @@ from typing import Any
 import pytest
 
 from approvals.models import ApprovalRequest
+from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.ledger.run_error import stored_error
-from checkpoints.models import Run
+from checkpoints.models import Run, RunEvent, Worker
 from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
-from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, registry
+from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, Task, registry
+from orchestrator.engine.errors import WrongStatus
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
-from tests.support.small_graphs import advanced, graph, registered, slice_of, started
+from tests.support.rows import a_worker
+from tests.support.small_graphs import Notes, Order, advanced, graph, held, registered, slice_of, started
+from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,17 +38,19 @@ def _graph(*nodes: str) -> Graph:
 
 def test_a_run_whose_graph_is_registered_with_other_content_stops_as_incompatible_and_says_what_to_do() -> None:
     run = started(_graph("a"))
-    registered(_graph("a", "b"))
+    registered(_graph("b"))
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == (Status.INCOMPATIBLE, "incompatible_graph")
     error = stored_error(run)
     assert error is not None
-    assert "deploy the version" in error["message"]
+    assert "node `a`: was removed, and the run was about to go on there" in error["message"]
+    assert {one["what"] for one in error["changes"]} > {"node `a`", "node `b`", "edge `START>a`"}
+    assert verify_run(run.id) == []
 
 
 def test_an_incompatible_run_goes_on_where_its_graph_is_registered_again() -> None:
     run = started(_graph("a"))
-    registered(_graph("a", "b"))
+    registered(_graph("b"))
     runs.advance(run.id)
     registered(_graph("a"))
     runs.resume(run.id)
@@ -120,3 +129,255 @@ def test_a_runaway_goes_on_under_a_higher_limit() -> None:
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert verify_run(Run.objects.get().id) == []
+
+
+# Going on with another version
+
+
+def _marked(state: Any) -> None:
+    state["scratch"]["total"] = f"{state['scratch']['total']}!"
+
+
+def _sources(run: Run) -> list[str]:
+    return [row.source for row in timeline.list_checkpoints(run.id)][::-1]
+
+
+def _told(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = read_value(RunEvent.objects.get(run=run, type="version_changed"), "payload")
+    return found
+
+
+def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_added(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    discovery.note_versions()
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    new = deployed(paying("2", Copied))
+    run = runs.advance(run.id)
+    state = run_actions.state(run)
+    assert (run.status, state["notes"], state["copy_to"]) == (Status.COMPLETED, ["sent Dear 3"], "archive")
+    assert (run.version, run.fingerprint) == ("2", registry.current(new.name).fingerprint)
+    assert _sources(run) == ["input", "superstep", "superstep", "version", "settlement", "superstep"]
+    told = _told(run)
+    assert (told["version"], told["before"]["version"], told["migrations"]) == ("2", "1", [])
+    assert told["warnings"] == ["channel `copy_to`: is new, with the default archive"]
+    assert verify_run(run.id) == []
+
+
+def test_a_migration_brings_the_state_into_its_new_types_and_says_so(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    new = paying("2", Texts)
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED, stored_error(run)
+    assert run_actions.state(run)["notes"] == ["sent Dear 3 euros"]
+    assert (_told(run)["migrations"], _told(run)["changed"]) == (["1 to 2"], ["copy_to", "total"])
+    assert "channel `total`: number became text" in _told(run)["warnings"]
+    assert verify_run(run.id) == []
+
+
+def test_steps_follow_each_other_to_the_version_that_is_here(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    new = paying("3", Texts)
+    new.migration(from_version="1", to_version="2")(_marked)
+    new.migration(from_version="2")(in_euros)
+    deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run_actions.state(run)["notes"], _told(run)["migrations"]) == (["sent Dear 3! euros"], ["1 to 2", "2 to 3"])
+
+
+def _raising(state: Any) -> Any:
+    raise KeyError("amount")
+
+
+NONSENSE: dict[str, Any] = {
+    "the migration from 1 to 2 failed: KeyError: 'amount'": _raising,
+    "the migration from 1 to 2 failed: TypeError": lambda state: 7,
+    "gave wrong; a state has scratch and artifacts": lambda state: {**state, "wrong": {}},
+    "nothing is no channel of scratch in version 2": lambda state: state["scratch"].update(nothing=1),
+    "the migration lost the channel letter": lambda state: {"scratch": {"notes": [], "total": "3"}},
+    "total": lambda state: None,
+}
+
+
+@pytest.mark.parametrize("said", NONSENSE)
+def test_a_migration_that_fails_or_returns_nonsense_leaves_the_run_as_it_was(said: str) -> None:
+    run = started(paying("1"))
+    new = paying("2", Texts)
+    new.migration(from_version="1")(NONSENSE[said])
+    deployed(new)
+    before = timeline.state_at(run.head)
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert (run.status, run.version, run.head_seq) == (Status.INCOMPATIBLE, "1", 0)
+    assert said in error["message"]
+    assert timeline.state_at(run.head) == before
+    assert verify_run(run.id) == []
+
+
+def test_what_a_migration_makes_of_a_guarded_channel_waits_for_signatures(people: cast.People) -> None:
+    run = started(paying("1"))
+    new = paying("2", Texts, guards=("letter", "total"))
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    run = runs.advance(run.id)
+    assert (run.status, run.at_node) == (Status.PAUSED, "$patch")
+    assert (_told(run)["changed"], _told(run)["held"]) == (["copy_to"], ["total"])
+    assert run_actions.state(run)["total"] == 0, "nothing counts before it is signed"
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    (settled,) = [row for row in timeline.list_checkpoints(run.id) if row.source == "settlement"]
+    assert timeline.state_at(settled.id)["scratch"]["total"] == "0 euros"
+    assert verify_run(run.id) == []
+
+
+def test_a_rejected_migration_ends_the_run(people: cast.People) -> None:
+    run = started(paying("1"))
+    new = paying("2", Texts, guards=("letter", "total"))
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    runs.advance(run.id)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["reject"])
+    assert runs.advance(run.id).status == Status.REJECTED
+
+
+def test_what_people_are_asked_keeps_the_rule_under_which_it_was_asked(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    deployed(paying("2", quorum=2))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, run.version) == (Status.COMPLETED, "2")
+
+
+def test_a_value_that_waits_to_be_signed_is_not_migrated(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    discovery.note_versions()
+
+    class Number(Notes):
+        letter: int = 0  # type: ignore[assignment]
+
+    new = paying("2", Number)
+    new.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
+    deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert run.status == Status.INCOMPATIBLE
+    assert "channel `letter`: text became number, and a value of the old kind waits to be written" in error["message"]
+
+
+def test_a_failed_run_keeps_what_finished_in_its_open_superstep_when_the_version_changes() -> None:
+    calls: list[str] = []
+
+    def made(version: str, *, fails: bool, state: Any = Notes) -> Graph:
+        made = Graph("halves", version=version, input=Order, state=state)
+
+        def pay(state: Any, ctx: Any) -> Any:
+            calls.append(ctx.idempotency_key)
+            return {"notes": ["paid"]}
+
+        def call(state: Any, ctx: Any) -> Any:
+            if fails:
+                raise RuntimeError("no line")
+            return {"notes": ["called"]}
+
+        made.node("pay", effect="external")(pay)
+        made.node("call")(call)
+        for node in ("pay", "call"):
+            made.edge(START, node)
+            made.edge(node, END)
+        return made
+
+    run = advanced(made("1", fails=True))
+    assert run.status == Status.FAILED
+    deployed(made("2", fails=False, state=Copied))
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, run_actions.state(run)["notes"], len(calls)) == (Status.COMPLETED, ["paid", "called"], 1)
+    assert verify_run(run.id) == []
+
+
+def test_while_a_live_worker_has_the_version_of_a_run_nobody_else_judges_it() -> None:
+    run = started(_graph("a"))
+    old = registry.current("versioned").fingerprint
+    discovery.note_versions()
+    registered(_graph("b"))
+    worker = a_worker(fingerprints=[old])
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
+    assert runs.advance(run.id).status == Status.QUEUED
+    Worker.objects.filter(id=worker.id).update(stopped_at=worker.heartbeat_at)
+    assert len(leases.claim(worker=None, limit=9, only=claimable.claimable())) == 1
+
+
+def test_workers_go_forwards_only_and_a_steward_lets_a_run_go_back(people: cast.People) -> None:
+    deployed(paying("1"))
+    discovery.note_versions()
+    deployed(paying("2"))
+    run = started(paying("2"))
+    deployed(paying("1"))
+    assert runs.advance(run.id).status == Status.QUEUED
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
+    resumed = runs.resume(run.id, by=people.steward)
+    run.refresh_from_db()
+    assert (resumed.id, run.version, run.status) == (run.id, "1", Status.QUEUED)
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert verify_run(run.id) == []
+
+
+def test_a_steward_lets_no_run_go_back_whose_version_a_live_worker_has(people: cast.People) -> None:
+    deployed(paying("1"))
+    deployed(paying("2"))
+    run = started(paying("2"))
+    a_worker(fingerprints=[run.fingerprint])
+    deployed(paying("1"))
+    with pytest.raises(WrongStatus):
+        runs.resume(run.id, by=people.steward)
+    run.refresh_from_db()
+    assert run.version == "2"
+
+
+def test_what_waits_for_people_can_be_edited_where_another_version_takes_the_run(
+    people: cast.People,
+) -> None:
+    run = advanced(paying("1"))
+    deployed(paying("2", Copied))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), [("edit", "Hello")])
+    run = runs.advance(run.id)
+    assert run_actions.state(run)["letter"] == "Hello"
+
+
+def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() -> None:
+    made = paying("1", nodes=("fetch", "send"), effect="write")
+    run = started(made)
+    lease = held(run)
+    entry = Ending(Task("send", 1, 0), 1, "done", {"writes": [{"channel": "total", "value": 3, "label": None}]})
+    journal.write_intents(lease, [Intent(Task("send", 1, 0), 1, "write", "", 9.0)])
+    journal.write_results(lease, [entry])
+    leases.give_back(lease.id, lease.epoch)
+    new = paying("2", Texts, nodes=("fetch", "send"), effect="write")
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    error = stored_error(runs.advance(run.id))
+    assert error is not None
+    assert "a value of the old kind waits to be written" in error["message"]
+
+
+def test_of_two_workers_with_old_and_new_code_each_takes_the_runs_of_its_version() -> None:
+    deployed(paying("1"))
+    old_run, ours = started(paying("1")), claimable.claimable()
+    old = a_worker(fingerprints=claimable.fingerprints())
+    deployed(paying("2"))
+    new_run, theirs = started(paying("2")), claimable.claimable()
+    a_worker(fingerprints=claimable.fingerprints())
+    discovery.note_versions()
+    theirs = claimable.claimable()
+    assert [one.id for one in leases.claim(worker=None, limit=9, only=theirs)] == [new_run.id]
+    assert [one.id for one in leases.claim(worker=None, limit=9, only=ours)] == [old_run.id]
+    Run.objects.update(status=Status.QUEUED)
+    Worker.objects.filter(id=old.id).update(draining=True)
+    found = leases.claim(worker=None, limit=9, only=claimable.claimable())
+    assert {one.id for one in found} == {old_run.id, new_run.id}, "the old one begins nothing new"

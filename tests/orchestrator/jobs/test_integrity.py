@@ -29,7 +29,7 @@ def test_all_is_looked_at_where_all_runs_are_wanted(people: People) -> None:
     audit_log.chain_lines()
     assert (_verified(Wanted()).checked, _verified(Wanted()).bad) == (1, [])
     tamper(ApiToken.objects.get(), scopes=["read", "steer"])
-    tamper(AuditLine.objects.get(), kind="granted")
+    tamper(AuditLine.objects.get(kind="refused"), kind="granted")
     found = _verified(Wanted())
     assert [one["table"] for one in found.bad] == ["checkpoints_auditline", "orchestrator_apitoken"]
     assert (found.checked, found.failed) == (1, 2)

@@ -1,6 +1,6 @@
 """A graph that declares secrets runs where they are, and nowhere else: verbs, workers, and what people read of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,13 +14,14 @@ from checkpoints.models import Checkpoint, Run, RunEvent, RunLine, Worker
 from checkpoints.queue.leases import RUNS
 from orchestrator import runs
 from orchestrator.discovery import note_version
-from orchestrator.engine import Graph, registry
+from orchestrator.engine import END, START, Graph, registry
 from orchestrator.engine.errors import InvalidGraph, MissingSecrets
+from orchestrator.views.workers import SHOWN
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.api_people import Client
 from tests.support.paid_claims import claim
-from tests.support.small_graphs import graph, registered
+from tests.support.small_graphs import graph, held, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAME = "with_secrets"
@@ -122,21 +123,58 @@ def test_a_worker_without_them_takes_no_run_and_does_not_say_that_it_could(
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_who_lacks_the_secrets_of_one_version_judges_no_runs_of_the_graph(run: Run) -> None:
-    """Else it would take a run that is pinned to that version because it has the newest one."""
-    newer = claim(NAME)
-    newer.version, newer.current = "2", True
-    newest = registry.register(newer)
+def newer_version(version: str = "2", secrets: Sequence[str] = ()) -> str:
+    """The fingerprint of this version, the current one."""
+    made = claim(NAME)
+    made.version, made.current, made.secrets = version, True, secrets
+    newest = registry.register(made)
     note_version(newest)
+    return newest.fingerprint
+
+
+def test_who_lacks_the_secrets_of_an_older_version_takes_and_judges_the_runs_of_all_others(
+    run: Run, people: cast.People
+) -> None:
+    newest = newer_version()
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    gone = runs.start(NAME, {}, key="gone")
+    Run.objects.filter(id=gone.id).update(fingerprint="0" * 64, version="0")
+    current = runs.start(NAME, {}, key="current")
+    assert current.fingerprint == newest
     can = claimable.claimable()
-    assert newest.fingerprint in can.fingerprints
-    assert NAME not in can.graphs
+    assert {one.id for one in RUNS.claim(worker=None, limit=5, only=can)} == {gone.id, current.id}
+    assert Run.objects.get(id=run.id).status == Status.QUEUED
+    assert not RUNS.any_due(can)
+
+
+def test_the_page_of_the_workers_names_runs_of_an_older_version_whose_secrets_nobody_has(
+    run: Run, people: cast.People
+) -> None:
+    newest, browser = newer_version(), signed_in(people.starter)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    gone = runs.start(NAME, {}, key="gone")
+    Run.objects.filter(id=gone.id).update(fingerprint="0" * 64, version="0")
+    worker(newest)
+    page = browser.get("/workers/").content.decode()
+    assert f"1 of <code>{NAME}</code> version 1, which needs the secrets <code>bank_token</code>" in page
+    assert "version 0" not in page, "who has the newest version judges those that are gone"
+
+
+def test_a_worker_is_alive_however_many_others_were_heard_from_since(run: Run, people: cast.People) -> None:
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    worker(run.fingerprint)
+    for _ in range(SHOWN):
+        worker("another")
+    page = signed_in(people.starter).get("/workers/").content.decode()
+    assert "No live worker can take" not in page
+    assert f"<b>{SHOWN + 1}</b><span>alive" in page
 
 
 def test_the_api_the_command_and_the_page_say_what_is_missing(run: Run, people: cast.People) -> None:
     browser = signed_in(people.starter)
     answer = Client(people.starter, scopes=["steer"]).post(f"checkpoints/{run.key}:step-1/fork/", {})
-    assert (answer.status_code, answer.json()["code"]) == (409, "missing_secrets")
+    assert (answer.status_code, answer.json()["code"]) == (503, "missing_secrets")
+    assert answer.headers["Retry-After"]
     assert answer.json()["secrets"] == ["bank_token", "seal"]
     with pytest.raises(CommandError, match=r"COUNTERSIGN\['SECRETS'\].*\[missing_secrets\]"):
         call_command("fork_run", f"{run.key}:step-1")
@@ -161,7 +199,47 @@ def test_the_page_of_the_workers_names_the_graph_whose_runs_nobody_can_take(run:
     assert "No live worker can take" not in browser.get("/workers/").content.decode()
 
 
-@pytest.mark.parametrize("wrong", ["bank_token", [""], [7]])
+def test_a_post_that_was_refused_for_want_of_secrets_is_done_under_the_same_key_once_they_are_there(
+    run: Run, settings: Any, people: cast.People
+) -> None:
+    once = {"Idempotency-Key": "fork-1"}
+    client, where = Client(people.starter, scopes=["steer"]), f"checkpoints/{run.key}:step-1/fork/"
+    assert client.post(where, {}, **once).status_code == 503
+    give(settings, bank_token="t-1", seal="s-1")
+    assert client.post(where, {}, **once).status_code == 201
+
+
+def test_a_process_without_them_leaves_alone_what_another_has_in_hand_and_judges_what_is_gone(
+    needy: Graph, run: Run, people: cast.People
+) -> None:
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    held(run)
+    assert runs.advance(run.id).status == Status.RUNNING
+    older = claim(NAME)
+    older.version = "0"
+    registered(older)
+    gone = runs.start(NAME, {}, key="gone")
+    registry.clear()
+    registered(needy)
+    newer_version("2", ["bank_token"])
+    with pytest.raises(MissingSecrets):
+        runs.advance(gone.id)
+    registry.clear()
+    registered(needy)
+    newest = newer_version("3")
+    assert runs.advance(gone.id).fingerprint == newest
+
+
+def test_secrets_may_be_given_in_any_order_and_once(people: cast.People) -> None:
+    made = graph("given_once", secrets=(name for name in ["a", "b"]))
+    made.node("a")(lambda state, ctx: None)
+    made.edge(START, "a")
+    made.edge("a", END)
+    registered(made)
+    assert registry.current("given_once").graph.secrets == ("a", "b")
+
+
+@pytest.mark.parametrize("wrong", ["bank_token", [""], [7], None, 7])
 def test_secrets_are_a_list_of_names(wrong: Any) -> None:
     with pytest.raises(InvalidGraph, match="is no list of names"):
         registered(graph("wrong_secrets", secrets=wrong))

@@ -1,17 +1,24 @@
 """The plan of going on from a point: what it says of loops, open supersteps and versions."""
 
+from typing import Any
+
 import pytest
 
+from bench.counting import fetched
+from checkpoints import lines
 from checkpoints.core.status import Status
-from checkpoints.models import Run
+from checkpoints.models import Run, TaskResult
 from orchestrator import runs
-from orchestrator.engine import END, START, Task
+from orchestrator.engine import END, START, Gate, NotDone, Task, Write
+from orchestrator.engine.errors import TamperedRow
 from tests.support import cast, run_actions
 from tests.support.paid_claims import PAID, claim, paid
 from tests.support.small_graphs import advanced, graph, registered
 from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
+DOWN = False
+"""Whether the bank of `retried` is closed."""
 
 
 def test_what_a_router_decides_may_run(people: cast.People) -> None:
@@ -80,13 +87,87 @@ def test_what_another_fork_has_done_is_not_told_where_the_way_is_past_it(people:
     assert [task.node for task in runs.plan(f"{run.key}:at-{last - 1}").effects_again] == ["pay"]
 
 
-def test_the_effects_of_many_forks_are_read_in_as_many_statements_as_those_of_one(people: cast.People) -> None:
+def test_what_a_fork_of_a_replay_has_done_would_happen_again(people: cast.People) -> None:
+    registered(claim("below_a_replay"))
+    run = runs.advance(runs.start("below_a_replay", {}, key="below").id)
+    PAID.clear()
+    rita = run_actions.reviewer(people.reviewer)
+    replay = runs.replay(f"{run.key}:step-1")
+    made = runs.fork(f"{replay.key}:initial", by=people.starter)
+    made = runs.advance(made.id)
+    run_actions.sign(made, rita, ["approve"])
+    assert (runs.advance(made.id).status, len(PAID)) == (Status.COMPLETED, 1)
+    assert runs.plan(f"{run.key}:at-2").needs_yes == ["pay"]
+    other = runs.advance(runs.fork(f"{run.key}:at-2", answers={"ask": {"total": 10}}, by=rita).id)
+    assert (other.status, other.at_node, len(PAID)) == (Status.PAUSED, "pay", 1)
+
+
+def retried(name: str) -> None:
+    """pay (external) --error--> fix -> pay; what it does is kept in PAID unless the bank is down."""
+    made = graph(name)
+
+    def pay(state: Any, ctx: Any) -> None:
+        if DOWN:
+            raise NotDone("the bank is closed")
+        PAID.append(str(ctx.idempotency_key))
+
+    made.node("pay", effect="external")(pay)
+    made.node("fix", effect="human", gate=Gate(reviewers=["group:claims"]))(lambda state, ctx: [Write("letter", "x")])
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    made.edge("pay", "fix", when="error")
+    made.edge("fix", "pay", when=("approved", "partial"))
+    registered(made)
+
+
+def test_a_visit_that_the_way_used_up_without_the_effect_does_not_hide_that_another_fork_had_it(
+    people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retried("used_up")
+    monkeypatch.setitem(globals(), "DOWN", True)
+    run = runs.advance(runs.start("used_up", {}, key="used_up").id)
+    monkeypatch.setitem(globals(), "DOWN", False)
+    PAID.clear()
+    assert run.status == Status.PAUSED
+    assert not runs.plan(f"{run.key}:initial").effects_again, "it is proven that nothing happened"
+    assert runs.advance(runs.fork(f"{run.key}:initial").id).status == Status.COMPLETED
+    plan = runs.plan(run.head or "")
+    assert (plan.effects_again, plan.needs_yes, len(PAID)) == ((Task("pay", 1, 0),), ["pay"], 1)
+
+
+def test_what_a_fork_cannot_prove_not_to_have_done_may_have_happened_and_marks_no_other_run(
+    people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retried("unproven")
+    monkeypatch.setitem(globals(), "DOWN", True)
+    run = runs.advance(runs.start("unproven", {}, key="unproven").id)
+    below = runs.advance(runs.fork(f"{run.key}:initial").id)
+    assert not runs.plan(f"{run.key}:initial").may_have_happened
+    TaskResult.objects.filter(run=below.id).update(took_ms=12345)
+    plan = runs.plan(f"{run.key}:initial")
+    assert (plan.may_have_happened, plan.needs_yes) == ((Task("pay", 1, 0),), ["pay"])
+    made = runs.rewind(run.id, f"{run.key}:initial")
+    assert (made.status, runs.get(below.id).status) == (Status.QUEUED, Status.PAUSED)
+    TaskResult.objects.filter(run=run.id).update(took_ms=12345)
+    with pytest.raises(TamperedRow):
+        runs.plan(f"{run.key}:initial")
+
+
+def test_the_effects_of_many_forks_that_ran_are_as_many_statements_and_rows_as_those_of_one(
+    people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = paid("many_forks", people)
-    sent = []
+    monkeypatch.setattr(lines, "AT_ONCE", 1000)
+    found, read = [], []
     for _ in range(2):
         for _ in range(3):
-            runs.fork(f"{run.key}:at-2", by=people.starter)
-        with counted() as statements:
-            runs.plan(f"{run.key}:at-2")
-        sent.append(len(statements))
-    assert sent[0] == sent[1]
+            given = {"answers": {"ask": {"total": 10}}, "allow_effects": ["pay"], "by": people.reviewer}
+            assert runs.advance(runs.fork(f"{run.key}:at-2", **given).id).status == Status.COMPLETED
+        with counted() as statements, fetched.counting() as all_of_it:
+            found.append(runs.plan(f"{run.key}:at-2").effects_again)
+        read.append((len(statements), all_of_it.bytes))
+    (few, little), (many, much) = read
+    assert many == few
+    assert much - little <= 3 * 32, "no more than the ids of the forks"
+    monkeypatch.setattr(lines, "AT_ONCE", 2)
+    assert [*found, runs.plan(f"{run.key}:at-2").effects_again] == [(Task("pay", 1, 0),)] * 3

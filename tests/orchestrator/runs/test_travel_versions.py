@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
+from django.test import Client
 from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest
@@ -14,6 +15,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Append, Gate, Graph, Write
+from orchestrator.engine.errors import InvalidValue
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Order, registered
 
@@ -24,8 +26,8 @@ PAID: list[Any] = []
 
 class InText(BaseModel):
     notes: Annotated[list[str], Append] = []
-    total: str = ""
-    free: str = ""
+    total: str = "0"
+    free: str = "0"
 
 
 class InMoney(BaseModel):
@@ -34,11 +36,11 @@ class InMoney(BaseModel):
     free: Decimal = Decimal(0)
 
 
-def graph_with(state: type[BaseModel]) -> Graph:
-    """ask (human, proposes total) -> pay (external)"""
+def graph_with(state: type[BaseModel], proposed: str = "010.00") -> Graph:
+    """ask (human, proposes that total) -> pay (external)"""
     made = Graph(NAME, input=Order, state=state)
     gate = Gate(reviewers=["group:claims"])
-    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", "010.00"), Write("free", "1")])
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", proposed), Write("free", "1")])
 
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         PAID.append(state.total)
@@ -111,3 +113,72 @@ def test_a_replay_under_another_version_asks_nobody(signed: Run, people: cast.Pe
     made = runs.advance(runs.replay(behind_the_gate(signed), by=people.starter).id)
     assert (made.status, PAID, ApprovalRequest.objects.filter(run=made.id).count()) == (Status.COMPLETED, [], 0)
     assert [one["task"] for one in runs.replay_report(made.id)["diverged"]] == ["pay:1:0"]
+
+
+def waiting_at_the_gate(people: cast.People, proposed: str) -> Run:
+    """A run of the version in text that waits for its people; only the version in money is registered now."""
+    PAID.clear()
+    graph_with(InText, proposed)
+    run = runs.advance(runs.start(NAME, {}, key="waits").id)
+    assert run.status == Status.PAUSED
+    graph_with(InMoney)
+    return run
+
+
+def test_what_waits_at_the_point_is_signed_as_the_version_that_goes_on_reads_it(people: cast.People) -> None:
+    run = waiting_at_the_gate(people, "010.00")
+    made = runs.fork(run.head or "", by=people.starter)
+    asked = {row.channel: read_value(row, "value") for row in run_actions.pending(made)}
+    assert asked == {"total": "10.00", "free": "1"}
+    run_actions.sign(made, run_actions.reviewer(people.reviewer), ["approve", "approve"])
+    made = runs.advance(made.id)
+    assert (made.status, PAID) == (Status.COMPLETED, [Decimal("10.00")])
+    assert run_actions.state(made)["total"] == asked["total"], "what was set is what was signed"
+    assert not list(verify_run(made.id))
+
+
+def test_what_waits_at_the_point_and_is_no_value_of_the_version_that_goes_on_is_refused_with_its_place(
+    people: cast.People,
+) -> None:
+    run = waiting_at_the_gate(people, "ten")
+    before = Run.objects.count()
+    for verb in (runs.plan, runs.fork):
+        with pytest.raises(InvalidValue, match="ask:1:0 wrote to total") as refused:
+            verb(run.head or "")
+        assert refused.value.facts["path"] == "ask.total"
+    assert Run.objects.count() == before
+    browser = Client()
+    browser.force_login(people.starter)
+    page = browser.get(f"/checkpoints/{run.head}/go-on/")
+    assert (page.status_code, "ask:1:0 wrote to total" in page.content.decode()) == (409, True)
+
+
+@pytest.mark.parametrize("proposed", ["010.00", "ten"])
+def test_what_an_open_superstep_keeps_is_taken_as_the_version_that_goes_on_reads_it(
+    people: cast.People, proposed: str
+) -> None:
+    def made_with(state: type[BaseModel], *, fails: bool) -> None:
+        made = Graph("half_done", input=Order, state=state)
+        made.node("good")(lambda state, ctx: [Write("free", proposed)])
+
+        def bad(state: Any, ctx: Any) -> None:
+            if fails:
+                raise RuntimeError("not yet")
+
+        made.node("bad")(bad)
+        for name in ("good", "bad"):
+            made.edge(START, name)
+            made.edge(name, END)
+        registered(made)
+
+    made_with(InText, fails=True)
+    run = runs.advance(runs.start("half_done", {}).id)
+    assert run.status == Status.FAILED
+    made_with(InMoney, fails=False)
+    if proposed == "ten":
+        with pytest.raises(InvalidValue) as refused:
+            runs.fork(run.head or "")
+        assert refused.value.facts["path"] == "good.free"
+        return
+    made = runs.advance(runs.fork(run.head or "").id)
+    assert (made.status, run_actions.state(made)["free"]) == (Status.COMPLETED, "10.00")

@@ -7,16 +7,19 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
-from checkpoints.models import LateResult, TaskResult
+from checkpoints.models import LateResult, Run, TaskResult, Worker
 from checkpoints.queue import leases
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Retry, Task
-from orchestrator.engine.errors import WrongStatus
-from tests.support import cast
+from orchestrator.engine import END, START, Gate, Graph, Retry, Task
+from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+from tests.support import cast, run_actions
+from tests.support.chain import join_in_a_row
 from tests.support.forging import rewrite
 from tests.support.processes import until
+from tests.support.rows import a_worker
 from tests.support.run_actions import state
 from tests.support.small_graphs import advanced, graph, held, slice_of, started
+from tests.support.versioned_graphs import deployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -170,3 +173,56 @@ def test_a_recorded_result_for_another_input_is_not_used_and_a_person_must_say_w
     runs.settle(run.id, "act:1:0", happened=True, output={"notes": ["as settled"]}, by=people.starter, reason="seen")
     run = runs.advance(run.id)
     assert (run.status, state(run)["notes"], ran) == (Status.COMPLETED, ["as settled"], [])
+
+
+def _asking_before(version: str, *names: str) -> Graph:
+    """ask proposes a letter and people sign it; pay breaks, and nobody knows whether it happened."""
+    made = graph("asking-before", version=version)
+    acts: dict[str, Any] = {"ask": lambda state, ctx: {"letter": "Dear"}, "pay": _broken}
+    options: dict[str, Any] = {
+        "ask": {"effect": "human", "gate": Gate(reviewers=["group:claims"])},
+        "pay": {"effect": "external"},
+    }
+    for name in names:
+        made.node(name, **options.get(name, {}))(acts.get(name, lambda state, ctx: None))
+    join_in_a_row(made, *names)
+    return made
+
+
+def _broken(state: Any, ctx: Any) -> None:
+    raise RuntimeError("the line broke")
+
+
+def _unknown_after_signing(people: cast.People) -> Run:
+    run = advanced(_asking_before("1", "ask", "between", "pay"))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.UNKNOWN
+    return run
+
+
+def test_an_output_that_is_settled_on_another_version_writes_nothing_that_was_signed_where_its_gate_is_gone(
+    people: cast.People,
+) -> None:
+    run = _unknown_after_signing(people)
+    deployed(_asking_before("2", "between", "pay"))
+    given: dict[str, Any] = {"happened": True, "by": people.steward, "reason": "seen"}
+    with pytest.raises(InvalidValue, match="the gate of ask guards what the output writes"):
+        runs.settle(run.id, "pay:1:0", output={"letter": "Yours"}, **given)
+    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **given)
+    assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_an_output_is_settled_by_the_version_that_will_go_on_and_by_no_other(people: cast.People) -> None:
+    deployed(_asking_before("2", "ask", "between", "pay"))
+    run = _unknown_after_signing(people)
+    worker = a_worker(fingerprints=[run.fingerprint])
+    deployed(_asking_before("2", "ask", "between", "pay"))
+    given: dict[str, Any] = {"happened": True, "by": people.steward, "reason": "seen", "output": {"notes": ["paid"]}}
+    with pytest.raises(UnknownThing):
+        runs.settle(run.id, "pay:1:0", **given)
+    Worker.objects.filter(id=worker.id).update(stopped_at=worker.heartbeat_at)
+    with pytest.raises(UnknownThing):
+        runs.settle(run.id, "pay:1:0", **given)
+    deployed(_asking_before("3", "ask", "between", "pay"))
+    runs.settle(run.id, "pay:1:0", **given)

@@ -43,21 +43,33 @@ def test_the_page_of_a_run_leads_to_its_bundle_for_who_may_export(signed: Run, p
     page, address = reverse("run", args=[signed.id]), reverse("export", args=[signed.id])
     assert address in browse(people.auditor).get(page).content.decode()
     assert address not in browse(people.starter).get(page).content.decode()
-    answer = browse(people.auditor).get(address)
+    form = browse(people.auditor).get(address)
+    assert "Export bundle" in form.content.decode()
+    assert browse(people.auditor).head(address).status_code == 200
+    assert not AuditLine.objects.filter(kind="run_exported").exists(), "who only looks exports nothing"
+    answer = browse(people.auditor).post(address)
     data = b"".join(answer.streaming_content)  # type: ignore[attr-defined]
     assert bundle.verify(io.BytesIO(data), bundle.public_key()).ok
-    assert browse(people.starter).get(address).status_code == 403
-    assert browse(people.nobody).get(address).status_code == 404
+    for method in ("get", "post"):
+        assert getattr(browse(people.starter), method)(address).status_code == 403
+        assert getattr(browse(people.nobody), method)(address).status_code == 404
+
+
+def test_no_other_site_lets_a_browser_export(signed: Run, people: People) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(people.auditor)
+    assert client.post(reverse("export", args=[signed.id])).status_code == 403
+    assert not AuditLine.objects.filter(kind="run_exported").exists()
 
 
 def test_a_run_that_does_not_verify_is_offered_as_it_is(signed: Run, people: People, browse: Browse) -> None:
     tamper(signed, label="another")
     ada, address = browse(people.auditor), reverse("export", args=[signed.id])
-    answer = ada.get(address)
+    answer = ada.post(address)
     assert answer.status_code == 409
     assert "Nothing was exported" in answer.content.decode()
-    assert "?as_is=yes" in answer.content.decode()
-    assert ada.get(f"{address}?as_is=yes").status_code == 200
+    assert 'name="as_is" value="yes"' in answer.content.decode()
+    assert ada.post(address, {"as_is": "yes"}).status_code == 200
 
 
 def test_a_steward_imports_a_bundle_and_its_page_says_where_it_comes_from(

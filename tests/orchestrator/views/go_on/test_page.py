@@ -341,3 +341,15 @@ def test_odd_operations_are_a_problem(people: cast.People, browse: Browse) -> No
     run = paid("odd_operations", people)
     answer = posted(browse(people.starter), run, 1, mode="ops", ops='{"scratch": [3]}')
     assert (answer.status_code, "1 problem" in words(answer.content.decode())) == (200, True)
+
+
+def test_the_page_takes_an_alias_where_it_takes_an_id(people: cast.People, browse: Browse) -> None:
+    run = paid("by_alias", people)
+    client = browse(people.starter)
+    by_id = words(client.get(url(run, 1)).content.decode())
+    for alias in ("at-1", "step-1", "line-1:step-1"):
+        assert words(client.get(f"/checkpoints/{run.key}:{alias}/go-on/").content.decode()) == by_id
+    assert client.get(f"/checkpoints/{run.key}:initial/go-on/").status_code == 200
+    for wrong in (f"{run.key}:step-99", f"{run.key}:", "nothing", "a:b:c"):
+        assert client.get(f"/checkpoints/{wrong}/go-on/").status_code == 404
+    assert browse(people.nobody).get(f"/checkpoints/{run.key}:initial/go-on/").status_code == 404

@@ -1,0 +1,134 @@
+"""What a line of the audit log says, as pages, the API and exports put it. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+VERDICTS = {"approve": "approved", "edit": "edited", "reject": "rejected", "not_needed": "not needed"}
+_HAPPENED = {True: "it happened", False: "it did not happen"}
+_RIGHTS = {
+    "start_run": "start runs",
+    "steer_run": "steer runs",
+    "settle_task": "settle unknown outcomes",
+    "view_run": "see all runs",
+    "export_run": "export",
+}
+
+
+def _signed(facts: Facts) -> str:
+    verdicts = facts.get("verdicts", {})
+    count = sum(verdicts.values())
+    parts = [f"{verdicts[name]} {word}" for name, word in VERDICTS.items() if verdicts.get(name)]
+    which = f": {', '.join(parts)}" if len(parts) > 1 else f", {parts[0].partition(' ')[2]}" if parts else ""
+    return f"signed {_counted(count, 'decision')}{which}"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def _changed(facts: Facts) -> str:
+    names = {"is_active": "active", "is_staff": "staff", "is_superuser": "superuser"}
+    said = [
+        f"{names[name]} {'yes' if value else 'no'}" if name in names else "another password"
+        for name, value in facts.get("changed", {}).items()
+    ]
+    return f"changed the account {_bare(facts)}: {', '.join(said)}"
+
+
+def _members(facts: Facts) -> str:
+    subject = str(facts.get("subject", ""))
+    added, removed = facts.get("added", ()), facts.get("removed", ())
+    said = [
+        f"{word} {', '.join(map(str, names))}" for word, names in (("added", added), ("took away", removed)) if names
+    ]
+    return f"{' and '.join(said)}: {subject}"
+
+
+def _bare(facts: Facts) -> str:
+    return str(facts.get("subject", "")).partition(":")[2]
+
+
+def _from(facts: Facts) -> str:
+    return f"checkpoint {facts['checkpoint']}" if "checkpoint" in facts else "a checkpoint"
+
+
+KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
+    "signed": ("Decisions signed", _signed),
+    "not_needed": (
+        "No approval needed",
+        lambda f: f"decided that {_counted(sum(f.get('verdicts', {}).values()), 'write')} needed no approval",
+    ),
+    "cancelled": ("Run cancelled", lambda f: "asked to cancel the run"),
+    "resumed": (
+        "Run resumed",
+        lambda f: "resumed the run" + (f", which may repeat {', '.join(f['allowed'])}" if f.get("allowed") else ""),
+    ),
+    "settled": (
+        "Outcome settled",
+        lambda f: f"said of {f.get('task', '')} that {_HAPPENED.get(bool(f.get('happened')), '')}",
+    ),
+    "rewound": ("Run rewound", lambda f: f"rewound the run to {_from(f)}"),
+    "forked": ("Run forked", lambda f: f"made this run as a fork of {_from(f)}"),
+    "replayed": ("Run replayed", lambda f: f"made this run as a replay from {_from(f)}"),
+    "runs_forked": (
+        "Many runs forked",
+        lambda f: f"forked {_counted(f.get('forked', 0), 'run')}, {f.get('refused', 0):,} refused",
+    ),
+    "refused_not_a_reviewer": ("Refused: no reviewer", lambda f: "was refused: not a reviewer of it"),
+    "refused_right": (
+        "Refused: right missing",
+        lambda f: f"was refused: may not {_RIGHTS.get(str(f.get('right')), str(f.get('right', 'do that')))}",
+    ),
+    "refused_cancel": ("Refused: cancel", lambda f: "was refused: may not cancel runs"),
+    "refused_resume": ("Refused: resume", lambda f: "was refused: may not resume runs"),
+    "refused_settle": ("Refused: settle", lambda f: "was refused: may not settle outcomes"),
+    "refused_travel": ("Refused: go on from", lambda f: "was refused: may not go on from checkpoints"),
+    "refused_export": ("Refused: export", lambda f: "was refused: may not export the audit log"),
+    "refused_tampered": (
+        "Refused: tampered",
+        lambda f: f"was refused: {f.get('row') or 'a record'} is not as it was written",
+    ),
+    "refused_token": ("Refused: token", lambda f: f"refused token {f.get('token', '')}: its row is not as it was made"),
+    "tokens_throttled": ("Tokens throttled", lambda f: f"paused tokens from {f.get('address') or 'an address'}"),
+    "refused_login": ("Log-in refused", lambda f: f"refused a log-in{_as(f)}"),
+    "login_locked": ("Log-in locked", lambda f: f"locked log-ins{_as(f)}"),
+    "members_changed": ("Members of groups", _members),
+    "rights_changed": ("Permissions", _members),
+    "account_changed": ("Accounts", _changed),
+    "group_deleted": ("Group deleted", lambda f: f"deleted the group {_bare(f)}"),
+    "token_made": ("Token made", lambda f: f"made token {f.get('token', '')} of {_bare(f)}: {_scopes(f)}"),
+    "token_revoked": ("Token revoked", lambda f: f"revoked token {f.get('token', '')} of {_bare(f)}"),
+    "keys_rotated": ("Keys rotated", lambda f: f"encrypted {_counted(f.get('rows', 0), 'row')} under {f.get('key')}"),
+    "runs_verified": (
+        "Runs verified",
+        lambda f: f"verified {_counted(f.get('checked', 0), 'run')}, {f.get('failed', 0):,} bad",
+    ),
+    "heads_anchored": ("Heads anchored", lambda f: f"anchored {_counted(len(f.get('heads', ())), 'run')}"),
+    "memory_forgotten": (
+        "Memory forgotten",
+        lambda f: f"forgot {f.get('key', '')} in {f.get('namespace', '')}, version {f.get('version', '')}",
+    ),
+    "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
+}
+"""Kind -> its name in lists, and what a line of it says. One that is not here says its name."""
+
+
+def _as(facts: Facts) -> str:
+    name, address = facts.get("name"), facts.get("address")
+    return (f" as {name}" if name else "") + (f" from {address}" if address else "")
+
+
+def _scopes(facts: Facts) -> str:
+    return ", ".join(map(str, facts.get("scopes", ())))
+
+
+def kind_name(kind: str) -> str:
+    """A kind as lists name it."""
+    return KINDS[kind][0] if kind in KINDS else kind.replace("_", " ").capitalize()
+
+
+def sentence_of(kind: str, facts: Facts) -> str:
+    """What a line says that its actor did."""
+    return KINDS[kind][1](facts) if kind in KINDS else kind.replace("_", " ")

@@ -1,0 +1,96 @@
+"""Migrations: functions that bring the state of a run from one version of its graph to another. Pure.
+
+A step leads from a version to a version; a run goes by the shortest way, one step after the other.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from orchestrator.engine import canonical
+from orchestrator.engine.channel import LIMIT
+from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.errors import BROKEN, InvalidValue
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.patch import PARTITIONS
+
+
+@frozen
+class Migration:
+    """One step: `fn` takes {"scratch": {...}, "artifacts": {...}} and returns it changed, or changes it in place."""
+
+    start: str
+    end: str
+    fn: Callable[[State], Any]
+
+    @property
+    def name(self) -> str:
+        """The step in words."""
+        return f"{self.start} to {self.end}"
+
+
+def way_between(steps: Iterable[Migration], start: str, end: str) -> tuple[Migration, ...]:
+    """The shortest way from one version to another, of equally short ones the one declared first; () where none is."""
+    known, ways = list(steps), {start: cast(tuple[Migration, ...], ())}
+    todo = [start]
+    while todo and end not in ways:
+        at = todo.pop(0)
+        for step in known:
+            if step.start == at and step.end not in ways:
+                ways[step.end] = (*ways[at], step)
+                todo.append(step.end)
+    return ways.get(end, ())
+
+
+def migrated_state(
+    target: Compiled, steps: Iterable[Migration], state: Mapping[str, Mapping[str, Any]], *, limit: int | None = LIMIT
+) -> State:
+    """The state after these steps, each value of its channel's type in the target; new channels that no step sets are
+    at their defaults. Without steps: the state with the channels that are new.
+
+    Raises `InvalidValue`, naming the step that failed, or the channel that does not fit, is lost or is unknown.
+    """
+    before = {part: {**state[part]} for part in PARTITIONS}
+    after, steps = before, list(steps)
+    for step in steps:
+        after = _stepped(step, after)
+    fresh = target.fresh_state()
+    _refuse_unfit_names(target, before, after)
+    if not steps:
+        return {part: {**fresh[part], **after[part]} for part in PARTITIONS}
+    return {part: {**fresh[part], **_staged(target, after[part], limit)} for part in PARTITIONS}
+
+
+def _stepped(step: Migration, state: State) -> State:
+    copied = cast(State, canonical.normalised(state))
+    try:
+        returned = step.fn(copied)
+        after = copied if returned is None else {**copied, **returned}
+        after = {part: {**after.pop(part)} for part in PARTITIONS} | after
+    except BROKEN as error:
+        message = f"the migration from {step.name} failed: {type(error).__name__}: {error}"
+        raise InvalidValue(message, migration=step.name) from error
+    if unknown := sorted(map(str, {*after} - {*PARTITIONS})):
+        message = f"the migration from {step.name} gave {', '.join(unknown)}; a state has {' and '.join(PARTITIONS)}"
+        raise InvalidValue(message, migration=step.name)
+    return after
+
+
+def _refuse_unfit_names(target: Compiled, before: State, after: State) -> None:
+    """Nothing is dropped and nothing is lost without a word."""
+    for part, values in after.items():
+        for name in values:
+            if name not in target.channels or target.channels[name].partition != part:
+                message = f"{name} is no channel of {part} in version {target.version}; the migration must take it out"
+                raise InvalidValue(message, channel=str(name))
+    there = {name for values in after.values() for name in values}
+    for name in (name for values in before.values() for name in values):
+        if name in target.channels and name not in there:
+            raise InvalidValue(f"the migration lost the channel {name}, which is still there", channel=name)
+
+
+def _staged(target: Compiled, values: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    channels = target.channels
+    return {
+        name: None if value is None and channels[name].lax_none else channels[name].stage(value, limit=limit)
+        for name, value in values.items()
+    }

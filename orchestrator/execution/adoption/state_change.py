@@ -1,0 +1,101 @@
+"""What going on with another version makes of a run's state: migrated, with new channels, guarded values held."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from approvals.gates.guarded_channels import guard_of_each, signed_channels
+from checkpoints import lines, versions
+from checkpoints.conf import conf
+from checkpoints.ledger.commit import Head
+from checkpoints.queue.leases import Lease
+from orchestrator.engine import Task, canonical
+from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.frontier import Frontier
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gate_differences import asks_as_much
+from orchestrator.engine.held_patch import PATCH, next_patch
+from orchestrator.engine.judgement import Judgement
+from orchestrator.engine.migration import migrated_state
+from orchestrator.engine.patch import PARTITIONS
+from orchestrator.engine.reduce import HeldWrite
+
+
+@frozen
+class StateChange:
+    """What adopting makes of the state: `state` goes on, `wanted` is what it would be if nothing were held; `changed`
+    are the channels that are set now. `held`: what waits for whom, with the gate of each.
+    """
+
+    state: State
+    wanted: State
+    changed: tuple[str, ...]
+    held: tuple[HeldWrite, ...] = ()
+    gates: Mapping[Task, str] = field(default_factory=dict)
+
+
+def change_of(lease: Lease, head: Head, target: Compiled, found: Judgement) -> StateChange:
+    """What `found` makes of the state at this head. Raises `InvalidValue`, `PayloadTooLarge`: a migration failed."""
+    before = head.payload.state
+    wanted = migrated_state(target, found.steps, before, limit=conf().max_value_bytes)
+    changed = [name for part in PARTITIONS for name in wanted[part] if _differs(before, wanted, part, name)]
+    guarded = _guards(lease, target, before, wanted, changed) if found.steps and changed else {}
+    fresh = target.fresh_state()
+    state = {
+        part: {
+            name: before[part].get(name, fresh[part][name]) if name in guarded else value for name, value in v.items()
+        }
+        for part, v in wanted.items()
+    }
+    number, gates = next_patch(Frontier.from_json(head.payload.frontier)), list(dict.fromkeys(guarded.values()))
+    values = {**wanted["scratch"], **wanted["artifacts"]}
+    tasks = {Task(PATCH, number, n): gate for n, gate in enumerate(gates)}
+    held = [
+        HeldWrite(task, n, name, values[name], f"Migration: {name}")
+        for task, gate in tasks.items()
+        for n, name in enumerate(name for name, node in guarded.items() if node == gate)
+    ]
+    set_now = [name for part in PARTITIONS for name in state[part] if _differs(before, state, part, name)]
+    return StateChange(state, wanted, tuple(sorted(set_now)), tuple(held), tasks)
+
+
+def _guards(lease: Lease, target: Compiled, before: State, wanted: State, changed: list[str]) -> dict[str, str]:
+    """Of what a migration changes, the node whose gate each value must pass. What takes the place of a channel that it
+    takes out passes that one's gate. Raises `InvalidValue` where the target has no gate that asks as much.
+    """
+    way = lines.past(lease.id, lease.line)
+    signed = signed_channels(way, versions.structure_of(lease.fingerprint) or {"nodes": ()})
+    there = {name for part in PARTITIONS for name in wanted[part]}
+    gone = {name for part in PARTITIONS for name in before[part] if name in signed and name not in there}
+    found = guard_of_each(way, target, changed) | {name: signed[name] for name in changed if name in signed}
+    fresh, gates = target.fresh_state(), {signed[name] for name in gone}
+    old = {name for part in PARTITIONS for name in before[part]}
+    moved = [
+        name
+        for part in PARTITIONS
+        for name in wanted[part]
+        if name in changed and name not in signed and (name in old or _differs(fresh, wanted, part, name))
+    ]
+    touched = {*changed, *(gone if moved else ())} & {*signed}
+    _require_gates(lease, target, {name: signed[name] for name in sorted(touched)})
+    if moved and len(gates) > 1:
+        named = ", ".join(sorted(gone))
+        raise InvalidValue(f"the migration takes out {named}, which different gates guard", channels=sorted(gone))
+    return found | {name: gate for name in moved for gate in gates}
+
+
+def _require_gates(lease: Lease, target: Compiled, touched: Mapping[str, str]) -> None:
+    old, new = (
+        {node["name"]: node for node in (one or {"nodes": ()})["nodes"]}
+        for one in (versions.structure_of(lease.fingerprint), target.structure)
+    )
+    for channel, node in touched.items():
+        if not asks_as_much(old.get(node), new.get(node)):
+            said = f"the migration changes `{channel}`, which the gate of node `{node}` guards"
+            raise InvalidValue(
+                f"{said}, and version {target.version} has no gate there that asks as much", channel=channel
+            )
+
+
+def _differs(before: State, after: State, part: str, name: str) -> bool:
+    return name not in before[part] or canonical.encode(before[part][name]) != canonical.encode(after[part][name])

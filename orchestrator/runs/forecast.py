@@ -1,0 +1,170 @@
+"""What a deployment will do to the runs that are under way: read from columns, judged as a worker with this code will.
+
+Runs that are at the same place of the same version share one judgement, so the cost grows with the places, not with the
+runs. No payload is opened.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import CharField, Count, Min, Q, Value
+from django.db.models.functions import Cast, Coalesce
+
+from approvals.gates.reviewed_channels import channels_under_review
+from checkpoints import versions
+from checkpoints.core.status import ENDS, Status
+from checkpoints.models import Run
+from orchestrator.discovery import later_versions, newest_versions
+from orchestrator.engine import registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.differences import BREAKING, WEIGHTS, Difference
+from orchestrator.engine.errors import UnknownThing
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.judgement import (
+    GOES_ON,
+    MIGRATED,
+    NEEDS_MIGRATION,
+    STUCK,
+    WARNED,
+    Judgement,
+    judge,
+)
+from orchestrator.engine.pending_parts import Pending
+
+UNFINISHED = tuple(sorted(status for status in Status if status not in ENDS))
+STAYS = "stays"
+"""The version of the run is registered here too, and the run ends on it."""
+OLDER = "is registered here in an older version than others have had, so no worker judges"
+VERDICTS = (STAYS, GOES_ON, WARNED, MIGRATED, NEEDS_MIGRATION, STUCK)
+MOST_EXAMPLES = 3
+
+
+@frozen
+class Place:
+    """Where runs are that share a judgement."""
+
+    graph: str
+    version: str
+    fingerprint: str
+    pending: str
+
+    @property
+    def at(self) -> Pending | None:
+        return Pending.from_text(self.pending)
+
+
+@dataclass
+class Group:
+    """Runs of one version that share a fate: how many, why, and the ids of a few."""
+
+    graph: str
+    version: str
+    fingerprint: str
+    judgement: Judgement
+    number: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """{verdict, version, fingerprint, runs, breaking, warning, harmless, migrations, examples}."""
+        found = self.judgement
+        return {
+            "verdict": found.verdict,
+            "version": self.version,
+            "fingerprint": self.fingerprint,
+            "runs": self.number,
+            **{weight: found.said(weight) for weight in WEIGHTS},
+            "migrations": [step.name for step in found.steps],
+            "examples": sorted(self.examples),
+        }
+
+
+def forecast_runs() -> list[Group]:
+    """What becomes of every run that has not ended when workers have this process's graphs and no others, by graph.
+
+    A statement for the runs, one for the versions, at most three a graph; one more for each place where a migration
+    changes channels.
+    """
+    places: dict[Place, tuple[int, str]] = {}
+    for *place, number, example in _rows():
+        places[Place(*place)] = number, str(UUID(example))
+    versions.read_structures({place.fingerprint for place in places})
+    targets = {name: _target(name) for name in {place.graph for place in places}}
+    found: dict[Any, Group] = {}
+    for place, (number, example) in sorted(places.items(), key=lambda one: str(one[0])):
+        for judgement, count, examples in _judged(place, number, example, targets[place.graph]):
+            key = (place.graph, place.version, place.fingerprint, judgement.verdict, judgement.differences)
+            group = found.setdefault(key, Group(place.graph, place.version, place.fingerprint, judgement))
+            group.number += count
+            group.examples = [*group.examples, *examples][:MOST_EXAMPLES]
+    return sorted(found.values(), key=lambda one: (one.graph, VERDICTS.index(one.judgement.verdict), one.version))
+
+
+def _rows() -> Any:
+    """(graph, version, fingerprint, pending, number, example) of each place. The index by status finds the runs; an
+    expression keeps SQLite from walking through all runs in the order of their graphs instead.
+    """
+    rows = Run.objects.filter(status__in=UNFINISHED).order_by().annotate(of=Coalesce("graph", Value("")))
+    grouped = rows.values_list("of", "version", "fingerprint", "pending")
+    return grouped.annotate(number=Count("id"), example=Min(Cast("id", CharField())))
+
+
+@frozen
+class _Target:
+    """The version by which the runs of a graph will be judged, but for those of `later` ones; or why none will be."""
+
+    compiled: Compiled | None
+    why_not: str = ""
+    later: frozenset[str] = frozenset()
+
+
+def _target(name: str) -> _Target:
+    """The current version here, which will be the newest as soon as a worker has written it down."""
+    try:
+        current = registry.current(name)
+    except UnknownThing:
+        return _Target(None, "is not registered here")
+    newest = newest_versions({name}).get(name)
+    if not versions.is_noted(current.fingerprint):
+        return _Target(current)
+    if newest != current.fingerprint:
+        return _Target(current, OLDER)
+    return _Target(current, later=frozenset(later_versions({name: current.fingerprint})))
+
+
+def _judged(
+    place: Place, number: int, example: str, target: _Target
+) -> Iterator[tuple[Judgement, int, Collection[str]]]:
+    """The judgements of the runs at one place, how many each is of, and examples."""
+    if registry.find_graph(place.fingerprint) is not None:
+        yield Judgement(STAYS, ()), number, [example]
+        return
+    why_not = OLDER if place.fingerprint in target.later else target.why_not
+    if target.compiled is None or why_not:
+        reason = Difference(BREAKING, f"graph `{place.graph}`", why_not)
+        yield Judgement(STUCK, (reason,)), number, [example]
+        return
+    old, migrations = versions.structure_of(place.fingerprint), registry.migrations(place.graph)
+    found = judge(old, place.version, target.compiled, place.at, migrations=migrations)
+    holding: dict[frozenset[str], list[str]] = {}
+    if found.verdict == MIGRATED and found.said(BREAKING):
+        holding = _holding(place, found)
+    for channels, runs in holding.items():
+        other = judge(old, place.version, target.compiled, place.at, migrations=migrations, held=channels)
+        yield other, len(runs), sorted(runs)[:MOST_EXAMPLES]
+    left = number - sum(map(len, holding.values()))
+    if left:
+        told = {run for runs in holding.values() for run in runs}
+        yield found, left, [example] if example not in told else []
+
+
+def _holding(place: Place, found: Judgement) -> dict[frozenset[str], list[str]]:
+    """The runs at a place of which people are asked about channels that a migration would change, by these channels."""
+    changed = {one.what.split("`")[1] for one in found.differences if one.migratable}
+    there = {"run__graph": place.graph, "run__fingerprint": place.fingerprint, "run__pending": place.pending}
+    by_channels: dict[frozenset[str], list[str]] = defaultdict(list)
+    for run, channels in channels_under_review(Q(**there, run__status__in=UNFINISHED), changed).items():
+        by_channels[frozenset(channels)].append(str(run))
+    return by_channels

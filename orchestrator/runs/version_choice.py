@@ -1,0 +1,94 @@
+"""With which version a run goes on that its own is not there for: the ways out, and what a steward's resume does.
+
+Workers go forwards only. After a deployment was taken back, a person says by resuming that the run shall go back too.
+"""
+
+from contextlib import suppress
+from uuid import UUID
+
+from django.db.models import Q
+
+from approvals.gates.reviewed_channels import channels_under_review
+from checkpoints import versions
+from checkpoints.ledger import head_loader
+from checkpoints.models import Run
+from checkpoints.queue import leases
+from orchestrator.engine import registry
+from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import CountersignError, UnknownThing
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.judgement import MIGRATED
+from orchestrator.engine.pending_parts import Pending
+from orchestrator.execution.adoption import pin
+from orchestrator.runs.departure import load_departure
+from orchestrator.runs.overlay import lay_over
+
+
+def is_stranded(run: Run) -> bool:
+    """Whether neither this process nor any live worker has the version that a run is pinned to, and this one has
+    another version of its graph.
+    """
+    if registry.find_graph(run.fingerprint) is not None:
+        return False
+    try:
+        registry.current(run.graph)
+    except UnknownThing:
+        return False
+    return run.fingerprint not in versions.live_fingerprints()
+
+
+@frozen
+class Ways:
+    """How an incompatible run can go on: `resume` says what resuming it does now, `fork` is the checkpoint from which
+    the version that is here takes over. Empty and None where there is no such way.
+    """
+
+    resume: str = ""
+    fork: UUID | None = None
+
+
+def ways_out(run: Run) -> Ways:
+    """The ways that exist, seen from this process and the workers that are alive."""
+    if registry.find_graph(run.fingerprint) is not None or run.fingerprint in versions.live_fingerprints():
+        return Ways(f"Finish on version {run.version}", _fork(run))
+    try:
+        target = registry.current(run.graph)
+    except UnknownThing:
+        return Ways()
+    return Ways(_resumed(run, target), _fork(run))
+
+
+def _resumed(run: Run, target: Compiled) -> str:
+    at = Pending.from_text(run.pending)
+    found = versions.judgement_of(
+        run, target, at, held=lambda: channels_under_review(Q(run=run.id)).get(run.id, frozenset())
+    )
+    if not found.adopted:
+        return ""
+    if found.verdict == MIGRATED:
+        return f"Run the migration {', '.join(step.name for step in found.steps)}"
+    return f"Go on with version {target.version}"
+
+
+def _fork(run: Run) -> UUID | None:
+    """The newest checkpoint, where a fork from it is possible."""
+    try:
+        lay_over(load_departure(run.head or ""), None)
+    except CountersignError:
+        return None
+    return run.head
+
+
+def adopt_current(run: Run) -> None:
+    """Pin a queued run to the current version here, where that takes it. Else it stays as it is, for whoever judges."""
+    claim = leases.claim_one(run.id)
+    lease = leases.begin_lease(claim.id, claim.epoch) if claim else None
+    if lease is None:
+        return
+    try:
+        if not lease.cancelling:
+            with suppress(CountersignError):
+                head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+                pin.adopt_version(lease, head, given, registry.current(run.graph))
+    finally:
+        leases.give_back(lease.id, lease.epoch, counts=False)

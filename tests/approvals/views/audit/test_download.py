@@ -1,0 +1,133 @@
+"""The export of the audit log: who may take it along, what stands in it, and that it is written as it is read."""
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import Client
+from django.urls import reverse
+
+from approvals.views.audit import download
+from checkpoints import audit_log
+from checkpoints.models import AuditLine
+from checkpoints.sealing import sealed_rows
+from orchestrator import runs
+from orchestrator.engine import canonical
+from tests.support.browsers import Browser
+from tests.support.cast import People
+from tests.support.rows import a_run
+
+Browse = Callable[[User], Client]
+
+
+def exported(client: Client, format: str, **given: str) -> str:
+    answer: Any = client.get(reverse("audit_export", args=[format]), given)
+    assert answer.status_code == 200
+    assert answer.streaming
+    return b"".join(answer.streaming_content).decode()
+
+
+@pytest.fixture
+def log(people: People) -> list[AuditLine]:
+    for n in range(7):
+        audit_log.record("keys_rotated" if n % 2 else "heads_anchored", actor=people.steward, key=f"k{n}", rows=n)
+    audit_log.chain_lines()
+    return list(AuditLine.objects.order_by("number"))
+
+
+def test_the_whole_log_is_exported_with_its_chain_and_the_chain_can_be_followed(
+    log: list[AuditLine], people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "BATCH", 3)
+    rows = [json.loads(line) for line in exported(browse(people.auditor), "jsonl").splitlines()]
+    chained = [row for row in rows[::-1] if row["number"]]
+    assert [row["number"] for row in chained] == [1, 2, 3, 4, 5, 6, 7]
+    before = ""
+    for row in chained:
+        data = canonical.framed("countersign audit 1", before, row["number"], bytes.fromhex(row["seal"]))
+        assert sealed_rows.mac_of(row["seal_key"], data, lambda: "").hex() == row["hash"]
+        before = row["hash"]
+
+
+def test_an_export_leaves_a_line_before_its_first_byte_and_keeps_to_the_filters(
+    log: list[AuditLine], people: People, browse: Browse
+) -> None:
+    client = browse(people.auditor)
+    answer = client.get(reverse("audit_export", args=["csv"]), {"kind": "keys_rotated"})
+    line = AuditLine.objects.get(kind="audit_exported")
+    assert (line.actor, line.facts) == (people.auditor, {"format": "csv", "only": {"kind": "keys_rotated"}})
+    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))  # type: ignore[attr-defined]
+    assert {row["kind"] for row in rows} == {"keys_rotated"}
+    assert len(rows) == 3
+    assert client.get(reverse("audit_export", args=["csv"]), {"from": "x"}).status_code == 400
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_a_cell_that_would_be_a_formula_is_none(first: str, people: People, browse: Browse) -> None:
+    runs.cancel(a_run(key="CLM-2").id, by=people.starter, reason=f"{first}cmd|' /C calc'!A0")
+    [row] = csv.DictReader(io.StringIO(exported(browse(people.auditor), "csv", kind="cancelled"), newline=""))
+    assert row["comment"] == f"'{first}cmd|' /C calc'!A0"
+
+
+def test_who_may_not_read_the_log_learns_of_no_export_and_who_may_not_export_is_told(
+    people: People, browse: Browse
+) -> None:
+    for user in (people.starter, people.reviewer, people.nobody):
+        assert browse(user).get(reverse("audit_export", args=["csv"])).status_code == 404
+    assert browse(people.auditor).get("/audit/export.xlsx").status_code == 404
+    answer = browse(people.steward).get(reverse("audit_export", args=["csv"]))
+    assert answer.status_code == 403
+    assert "needs the right to export" in answer.content.decode()
+    assert AuditLine.objects.get().kind == "refused_export"
+    html = browse(people.steward).get(reverse("audit")).content.decode()
+    assert "You may read the log, but not export it." in html
+    assert "Export CSV" not in html
+
+
+@pytest.mark.django_db(transaction=True)
+def test_under_asgi_the_first_batch_leaves_before_the_last_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    people = People()
+    for n in range(30):
+        audit_log.record("keys_rotated", actor=None, key=f"k{n}", rows=n)
+    read: list[int] = []
+    plain = download._batches
+
+    def watched(*args: Any) -> Any:
+        for batch in plain(*args):
+            read.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(download, "BATCH", 10)
+    monkeypatch.setattr(download, "_batches", watched)
+    # The thread that reads would keep its connection, and the test database could not be dropped.
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    sizes = asyncio.run(_read(Browser(people.auditor).cookie, read))
+    assert sizes[0] < len(read), "the first batch is sent before the last one is read"
+
+
+async def _read(cookie: str, read: list[int]) -> list[int]:
+    """How many batches had been read whenever a part of the answer arrived."""
+    from asgiref.testing import ApplicationCommunicator
+    from django.conf import settings
+
+    from orchestrator.asgi import application
+
+    headers = [(b"host", b"testserver"), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode())]
+    scope = {"type": "http", "method": "GET", "path": "/audit/export.jsonl", "query_string": b"", "headers": headers}
+    scope |= {"http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1)}
+    made = ApplicationCommunicator(application, scope)
+    await made.send_input({"type": "http.request", "body": b"", "more_body": False})
+    found = []
+    while True:
+        part = await made.receive_output(timeout=20)
+        if part.get("body"):
+            found.append(len(read))
+        if part["type"] == "http.response.body" and not part.get("more_body"):
+            await made.wait(timeout=20)  # until its connection is closed
+            return found

@@ -1,0 +1,131 @@
+"""The page of the audit log: what it lists, for whom, and in how many statements."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from checkpoints import audit_log
+from checkpoints.models import AuditLine, Run
+from orchestrator import runs
+from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
+from tests.support.cast import People
+from tests.support.rows import a_run, missing
+from tests.support.run_actions import pending, sign
+
+Browse = Callable[[User], Client]
+
+
+def shown(client: Client, **given: str) -> str:
+    answer = client.get(reverse("audit"), given)
+    assert answer.status_code == 200
+    return str(answer.content.decode()).replace("<bdi>", "").replace("</bdi>", "")
+
+
+def test_the_page_says_who_did_what_to_which_run_and_why(run: Run, people: People, browse: Browse) -> None:
+    sign(run, people.reviewer, ["approve"] * (count := len(pending(run))))
+    other = a_run(key="CLM-2", label="Claim CLM-2")
+    runs.cancel(other.id, by=people.starter, reason="the holder withdrew it")
+    html = shown(browse(people.auditor))
+    assert f"signed {count} decisions, approved" in html
+    assert "asked to cancel the run" in html
+    assert "the holder withdrew it" in html
+    assert "Claim CLM-1" in html
+    assert "Claim CLM-2" in html
+
+
+def test_a_filter_is_kept_in_the_address_and_one_that_means_nothing_is_refused(people: People, browse: Browse) -> None:
+    audit_log.record("keys_rotated", actor=people.steward, key="k2", rows=3)
+    client = browse(people.auditor)
+    assert "encrypted 3 rows under k2" in shown(client, who="stella", kind="keys_rotated", **{"from": "2020-01-01"})
+    assert "No line matches" in shown(client, to="2020-01-01")
+    for wrong in ("yesterday", "2026-13-01", "2026-02-30T00:00", "9999-12-31", "0001-01-01T00:00+23:00"):
+        answer = client.get(reverse("audit"), {"to": wrong})
+        assert answer.status_code == 400, wrong
+        assert "“to” is a day" in answer.content.decode()
+
+
+def test_older_lines_are_reached_by_key_and_none_is_shown_twice(people: People, browse: Browse) -> None:
+    made = {audit_log.record("keys_rotated", actor=None, key=str(n)).id for n in range(70)}
+    AuditLine.objects.update(at=AuditLine.objects.earliest("id").at)  # one moment for all: the id decides
+    client = browse(people.auditor)
+    first = client.get(reverse("audit"))
+    second = client.get(f"{reverse('audit')}?{first.context['older']}")
+    seen = [line.id for page in (first, second) for line in page.context["rows"]]
+    assert len(seen) == len(set(seen)) == 70
+    assert set(seen) == made
+    assert not second.context["older"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "2026-01-01T00:00:00~1", "2026-01-01T00:00:00Z~x", "~", "2026-99-01T00:00Z~1"])
+def test_a_cursor_that_cannot_be_read_shows_the_first_page(cursor: str, people: People, browse: Browse) -> None:
+    audit_log.record("keys_rotated", actor=None, key="k2")
+    assert len(browse(people.auditor).get(reverse("audit"), {"before": cursor}).context["rows"]) == 1
+
+
+def test_who_may_not_read_the_log_is_told_what_he_sees_and_is_shown_no_run_that_he_may_not_see(
+    run: Run, people: People, browse: Browse
+) -> None:
+    audit_log.record("refused_cancel", actor=people.nobody, run=run.id)
+    audit_log.record("keys_rotated", actor=None, key="secret-key")
+    html = shown(browse(people.nobody))
+    assert "You see what you did yourself" in html
+    assert "was refused: may not cancel runs" in html
+    assert "Claim CLM-1" not in html
+    assert f"/audit/{AuditLine.objects.get(kind='refused_cancel').id}/" not in html
+    assert "secret-key" not in html
+    html = shown(browse(people.starter))
+    assert "You see what was done to runs" in html
+    assert "secret-key" not in html
+
+
+def test_the_head_of_the_page_says_how_far_the_chain_was_verified(people: People, browse: Browse) -> None:
+    client = browse(people.auditor)
+    assert "The chain has not been verified yet" in shown(client)
+    for _ in range(3):
+        audit_log.record("refused_cancel", actor=people.nobody)
+    audit_log.chain_lines()
+    _verify()
+    assert "Chain verified to line 3 at" in shown(client)
+    AuditLine.objects.filter(number=2).update(kind="signed")
+    _verify()
+    assert "The chain did not verify" in shown(client)
+
+
+def _verify() -> None:
+    result = Verified()
+    for _ in verify_runs(Wanted(), result):
+        pass
+    audit_log.record("runs_verified", actor=None, checked=result.checked, failed=result.failed, chain=result.chain)
+
+
+def test_the_page_takes_four_statements_of_its_own_whatever_stands_on_it(
+    run: Run, people: People, browse: Browse, django_assert_max_num_queries: Any
+) -> None:
+    client, counts = browse(people.auditor), []
+    sign(run, people.reviewer, ["approve"] * len(pending(run)))
+    for more in (2, 20):
+        for number in range(more):
+            runs.cancel(a_run(key=f"{more}-{number}").id, by=people.starter, reason="done with it")
+            audit_log.record("refused_cancel", actor=people.nobody, run=missing())
+        with django_assert_max_num_queries(40) as seen:
+            client.get(reverse("audit"))
+        tables = ("checkpoints_auditline", "approvals_decision", "checkpoints_runevent")
+        own = [one for one in seen.captured_queries if any(f'FROM "{table}"' in one["sql"] for table in tables)]
+        counts.append((len(seen.captured_queries), len(own)))
+    assert counts[0] == counts[1]
+    assert counts[0][1] == 4, own
+
+
+def test_nothing_in_the_log_is_taken_for_markup(people: People, browse: Browse) -> None:
+    audit_log.record("members_changed", actor=None, subject="user:<script>alert(1)</script>", added=["group:‮evil"])
+    html = shown(browse(people.auditor))
+    assert "<script>alert" not in html
+    assert "‮" not in html
+
+
+def test_the_page_takes_no_post(people: People, browse: Browse) -> None:
+    assert browse(people.auditor).post(reverse("audit")).status_code == 405

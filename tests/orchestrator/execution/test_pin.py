@@ -1,0 +1,85 @@
+"""Going on with another version is one fenced commit: whole, or not at all, whoever else writes meanwhile."""
+
+import pytest
+
+from checkpoints.core.status import Status
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import head_loader
+from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import registry
+from orchestrator.engine.errors import StaleLease
+from orchestrator.execution.adoption import pin
+from tests.crash.abort import watching
+from tests.support import cast, run_actions
+from tests.support.small_graphs import advanced, held
+from tests.support.statements import Breaks
+from tests.support.versioned_graphs import Copied, deployed, paying
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def asked() -> Run:
+    """A run that waits for people, in the hands of a worker that has the next version."""
+    run = advanced(paying("1"))
+    deployed(paying("2", Copied))
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    return run
+
+
+def rows(run: Run) -> tuple[int, int, str]:
+    found = Run.objects.get(id=run.id)
+    return Checkpoint.objects.filter(run=run).count(), RunEvent.objects.filter(run=run).count(), found.fingerprint
+
+
+def test_a_signature_that_comes_in_between_is_kept_and_the_commit_made_anew(people: cast.People) -> None:
+    run = asked()
+    lease = held(run)
+    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    after = pin.adopt_version(lease, head, given, registry.current("paying"))
+    assert (after.source, lease.version) == ("version", "2")
+    assert RunEvent.objects.filter(run=run, type="version_changed").count() == 1
+    Run.objects.filter(id=run.id).update(lease_until=run.created_at)
+    run = runs.advance(run.id)
+    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, ["sent Dear 3"])
+    assert verify_run(run.id) == []
+
+
+def test_who_lost_the_lease_pins_nothing() -> None:
+    run = asked()
+    lease, before = held(run), rows(run)
+    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    Run.objects.filter(id=run.id).update(epoch=lease.epoch + 1)
+    with pytest.raises(StaleLease):
+        pin.adopt_version(lease, head, given, registry.current("paying"))
+    assert (rows(run), lease.version) == (before, "1")
+
+
+@pytest.mark.parametrize("table", ["checkpoints_checkpoint", "checkpoints_runevent"])
+def test_a_commit_that_breaks_leaves_the_run_on_its_own_version_and_the_next_worker_takes_it_on(
+    table: str, people: cast.People
+) -> None:
+    run = asked()
+    before = rows(run)
+    with watching(Breaks(f'INSERT INTO "{table}"', after=False)):
+        claimed = held(run)
+        head, given = head_loader.load_head(claimed), head_loader.input_of(claimed)
+        with pytest.raises(Exception, match="cut off|connection was cut"):
+            pin.adopt_version(claimed, head, given, registry.current("paying"))
+    assert rows(run) == before
+    assert claimed.fingerprint == before[2]
+    Run.objects.filter(id=run.id).update(lease_until=run.created_at)
+    assert runs.advance(run.id).version == "2"
+    assert verify_run(run.id) == []
+
+
+def test_the_lease_knows_what_the_ledger_wrote() -> None:
+    run = asked()
+    lease = held(run)
+    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    pin.adopt_version(lease, head, given, registry.current("paying"))
+    ledger.refresh_lease(lease)
+    row = Run.objects.get(id=run.id)
+    assert (row.head, row.version, row.fingerprint) == (lease.head, lease.version, lease.fingerprint)

@@ -1,0 +1,216 @@
+"""What `check_versions` says of the runs that are under way, from columns alone."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from checkpoints import versions
+from checkpoints.core.status import Status
+from checkpoints.db.rows import new_row
+from checkpoints.models import GraphVersion, Run
+from checkpoints.queue import leases
+from orchestrator import discovery, runs
+from orchestrator.engine import Graph, registry
+from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
+from orchestrator.runs.forecast import STAYS, forecast_runs
+from orchestrator.worker import claimable
+from tests.support import cast, run_actions
+from tests.support.small_graphs import Notes, advanced, started
+from tests.support.statements import counted
+from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def verdicts() -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for group in forecast_runs():
+        found[group.judgement.verdict] += group.number
+    return dict(found)
+
+
+def migrating(**options: Any) -> Graph:
+    made = paying("2", Texts, **options)
+    made.migration(from_version="1")(in_euros)
+    return made
+
+
+DEPLOYMENTS: dict[str, tuple[Callable[[], Graph], dict[str, int], str]] = {
+    "the same": (lambda: paying("1"), {STAYS: 2}, Status.COMPLETED),
+    "a title, a label and a timeout": (lambda: paying("1", title="Send?"), {STAYS: 2}, Status.COMPLETED),
+    "a version": (lambda: paying("2"), {GOES_ON: 2}, Status.COMPLETED),
+    "a channel": (lambda: paying("2", Copied), {WARNED: 2}, Status.COMPLETED),
+    "a quorum that is not asked yet": (lambda: paying("2", quorum=2), {GOES_ON: 2}, Status.COMPLETED),
+    "another type": (lambda: paying("2", Texts), {NEEDS_MIGRATION: 2}, Status.INCOMPATIBLE),
+    "another type, with a migration": (migrating, {MIGRATED: 2}, Status.COMPLETED),
+    "another effect": (lambda: paying("2", effect="external"), {STUCK: 2}, Status.INCOMPATIBLE),
+}
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+def test_what_it_says_of_a_deployment_is_what_becomes_of_the_runs(deployment: str, people: cast.People) -> None:
+    new, expected, end = DEPLOYMENTS[deployment]
+    found = [advanced(paying("1")), advanced(paying("1"))]
+    deployed(new())
+    assert verdicts() == expected
+    for run in found:
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+        assert runs.advance(run.id).status == end
+
+
+def test_runs_at_different_places_fare_differently_and_examples_name_them(people: cast.People) -> None:
+    asked, begun = advanced(paying("1")), started(paying("1"))
+    deployed(paying("2", nodes=("propose", "send")))
+    told = {group.judgement.verdict: (group.examples, group.judgement.said("breaking")) for group in forecast_runs()}
+    on_its_way = "edge `START>fetch`: was removed, and the run was on its way along it"
+    gone = "node `fetch`: was removed, and the run was about to go on there"
+    unasked = "gate of node `propose`: is not on the way any more, and the run was to be asked there"
+    assert told[STUCK] == ([str(begun.id)], [gone, unasked, on_its_way])
+    assert told[WARNED] == ([str(asked.id)], [])
+
+
+def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck(people: cast.People) -> None:
+    class Number(Notes):
+        letter: int = 0  # type: ignore[assignment]
+
+    asked, begun = advanced(paying("1")), started(paying("1"))
+    made = paying("2", Number)
+    made.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
+    deployed(made)
+    told = {group.judgement.verdict: group.examples for group in forecast_runs()}
+    assert told == {STUCK: [str(asked.id)], MIGRATED: [str(begun.id)]}
+
+
+def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(people: cast.People) -> None:
+    run = started(paying("1"))
+    deployed(migrating(guards=("letter", "total")))
+    assert runs.advance(run.id).at_node == "$patch"
+    made = paying("3", guards=("letter", "total"))
+    made.migration(from_version="2")(_in_numbers)
+    deployed(made)
+    assert verdicts() == {STUCK: 1}
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert runs.advance(run.id).status == Status.INCOMPATIBLE
+
+
+def _in_numbers(state: Any) -> None:
+    state["scratch"]["total"] = 4
+    del state["scratch"]["copy_to"]
+
+
+def test_a_run_of_which_nobody_wrote_down_where_it_stands_may_need_every_part(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    Run.objects.filter(id=run.id).update(pending="")
+    deployed(paying("2", quorum=2))
+    assert verdicts() == {WARNED: 1}, "whoever is not asked yet meets a stricter gate"
+    deployed(paying("2", nodes=("fetch", "propose")))
+    assert verdicts() == {STUCK: 1}
+    run.refresh_from_db()
+    assert versions.graph_for(run) is None
+
+
+def test_workers_take_no_run_back_to_a_version_that_was_seen_before_its_own() -> None:
+    deployed(paying("1"))
+    deployed(paying("2"))
+    run = started(paying("2"))
+    discovery.note_versions()
+    GraphVersion.objects.filter(version="2").update(current=False)
+    deployed(paying("1"))
+    (group,) = forecast_runs()
+    assert group.judgement.verdict == STUCK
+    assert runs.advance(run.id).status == Status.QUEUED
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
+
+
+def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobody() -> None:
+    started(paying("1"))
+    deployed(paying("2"))
+    started(paying("2"))
+    deployed(paying("1"))
+    stuck = {group.version: (group.judgement.verdict, group.judgement.said("breaking")) for group in forecast_runs()}
+    assert stuck["1"][0] == STAYS
+    assert stuck["2"][0] == STUCK
+    assert "older version than others have had" in stuck["2"][1][0]
+    registry.clear()
+    assert verdicts() == {STUCK: 2}
+
+
+def test_it_costs_as_many_statements_for_many_runs_as_for_few_and_opens_no_payload() -> None:
+    advanced(paying("1"))
+    deployed(paying("2", Copied))
+    with counted() as few:
+        forecast_runs()
+    for _ in range(3):
+        advanced(paying("2", Copied))
+    deployed(paying("3"))
+    with counted() as many:
+        forecast_runs()
+    assert len(many) <= len(few) == 4
+    assert not [text for text in many if '"input"' in text or '"change"' in text or '"snapshot"' in text]
+
+
+def test_beside_many_runs_that_ended_it_reads_those_under_way() -> None:
+    shared = {"graph": "paying", "version": "1", "fingerprint": "f", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    rows = [new_row(Run, key=f"ended-{n}", status="completed", **shared) for n in range(3000)]
+    Run.objects.bulk_create(rows, batch_size=500)
+    advanced(paying("1"))
+    # SQLite counts rows only where somebody tells it to; what an earlier test counted is forgotten.
+    forget = ("ANALYZE", "DELETE FROM sqlite_stat1", "ANALYZE sqlite_master")
+    with connection.cursor() as cursor:
+        for text in ("VACUUM FULL ANALYZE",) if connection.vendor == "postgresql" else forget:
+            cursor.execute(text)
+    asked: list[tuple[str, Any]] = []
+
+    def keep(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        asked.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(keep):
+        forecast_runs()
+    text, params = asked[0]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{text}", params)
+        plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
+    assert "run_by_status" in plan, plan
+
+
+def called(*options: str) -> tuple[str, int]:
+    """What the command prints, and its exit code."""
+    out = StringIO()
+    try:
+        call_command("check_versions", *options, stdout=out)
+    except CommandError as error:
+        return out.getvalue(), error.returncode
+    return out.getvalue(), 0
+
+
+def test_the_command_says_it_for_people_for_machines_and_for_pipelines(tmp_path: Path) -> None:
+    assert called() == ("No run is under way.\n", 0)
+    run = advanced(paying("1"))
+    deployed(paying("2", Copied))
+    text, code = called()
+    assert code == 0
+    assert text.splitlines() == [
+        "paying: 1 unfinished, version 2 is here",
+        "  1 of version 1 go on, with a warning",
+        "    warning: channel `copy_to`: is new, with the default archive",
+        "    harmless: version: 1 became 2",
+        f"    for example {run.id}",
+    ]
+    deployed(paying("3", Texts))
+    text, code = called("--json", "--output", str(tmp_path / "report.json"))
+    report = json.loads(text)
+    assert (code, report["checked"], report["runs"][NEEDS_MIGRATION]) == (3, 1, 1)
+    assert "channel `total`: number became text" in report["graphs"][0]["groups"][0]["breaking"]
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    deployed(paying("4", effect="external"))
+    assert called()[1] == 4
+    assert called("--output", str(tmp_path / "nowhere" / "report.json"))[1] == 1

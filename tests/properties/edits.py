@@ -1,0 +1,187 @@
+"""Random edits of random graphs: what a deployment may change, from a title to a node that is gone. All by dice."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from orchestrator.engine import END, Append, Graph, Last
+from orchestrator.engine.compile import compile
+from orchestrator.engine.errors import InvalidGraph
+from tests.engine.random_graphs import built
+from tests.engine.reference import Spec
+from tests.properties.drawing import MOST_SUPERSTEPS, with_effect
+
+
+class Before(BaseModel):
+    """What runs have before the deployment."""
+
+    log: Annotated[list[str], Append] = []
+    extra: int = 7
+
+
+class Added(Before):
+    more: str = "new"
+
+
+class Retyped(Before):
+    extra: str = "none"  # type: ignore[assignment]
+
+
+class Removed(BaseModel):
+    log: Annotated[list[str], Append] = []
+
+
+class Reduced(Before):
+    extra: Annotated[int, Last] = 7
+
+
+@dataclass
+class Source:
+    """The code of one version, as an author edits it."""
+
+    specs: list[Spec]
+    starts: list[str]
+    state: type[BaseModel] = Before
+    version: str = "1"
+    migration: Any = None
+    nodes: dict[str, dict[str, Any]] = None  # type: ignore[assignment]
+    gates: dict[str, dict[str, Any]] = None  # type: ignore[assignment]
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        self.nodes, self.gates = self.nodes or {}, self.gates or {}
+
+    def graph(self, name: str, seed: int) -> Graph:
+        """The graph that it declares. Raises `InvalidGraph` where the edits made it none."""
+        made = built(self.specs, self.starts, seed, equipped=lambda spec, node: with_effect(spec, node, seed))
+        made.name, made.version, made.state, made.label = name, self.version, self.state, self.label
+        made.max_supersteps = MOST_SUPERSTEPS
+        made.nodes = [self._node(node) for node in made.nodes]
+        if self.migration:
+            made.migration(from_version="1")(self.migration)
+        compile(made)
+        return made
+
+    def _node(self, node: Any) -> Any:
+        changed = replace(node, **self.nodes.get(node.name, {}))
+        if changed.gate and node.name in self.gates:
+            changed = replace(changed, gate=replace(changed.gate, **self.gates[node.name]))
+        return changed
+
+
+Edit = Callable[[Source, Random], None]
+
+
+def texts(source: Source, dice: Random) -> None:
+    """A title, a label, a timeout, a retry: nothing that a run depends on."""
+    name = dice.choice(source.specs).name
+    source.nodes[name] = {"timeout": float(dice.randint(3, 9)), "max_visits": 90}
+    source.gates[name] = {"title": "Is that right?"}
+    source.label = "A label"
+
+
+def version(source: Source, dice: Random) -> None:
+    source.version = "2"
+
+
+def new_node(source: Source, dice: Random) -> None:
+    source.specs.append(Spec("z", plain=[END]))
+    dice.choice(source.specs[:-1]).plain.append("z")
+
+
+def node_gone(source: Source, dice: Random) -> None:
+    gone = dice.choice(source.specs).name
+    source.specs = [spec for spec in source.specs if spec.name != gone]
+    source.starts = [name for name in source.starts if name != gone]
+    for spec in source.specs:
+        for targets in (spec.plain, spec.branch, spec.error, spec.goto, spec.sends, *spec.when.values()):
+            targets[:] = [END if name == gone and targets is spec.branch else name for name in targets]
+            targets[:] = [name for name in targets if name != gone]
+        spec.plain = spec.plain or [END]
+
+
+def edge_gone(source: Source, dice: Random) -> None:
+    spec = dice.choice(source.specs)
+    if spec.plain:
+        spec.plain.remove(dice.choice(spec.plain))
+
+
+def new_edge(source: Source, dice: Random) -> None:
+    spec, target = dice.choice(source.specs), dice.choice([*(spec.name for spec in source.specs), END])
+    if target not in spec.plain:
+        spec.plain.append(target)
+
+
+def join(source: Source, dice: Random) -> None:
+    spec = dice.choice(source.specs)
+    spec.join = "any" if spec.join == "all" else "all"
+
+
+def effect(source: Source, dice: Random) -> None:
+    spec = dice.choice(source.specs)
+    if not spec.gated:
+        source.nodes[spec.name] = {"effect": dice.choice(["pure", "read"]), "idempotent": False, "atomic": False}
+
+
+def reads(source: Source, dice: Random) -> None:
+    source.nodes[dice.choice(source.specs).name] = {"reads": ("log",), "memory": "snapshot"}
+
+
+def policy(source: Source, dice: Random) -> None:
+    options: list[dict[str, Any]] = [
+        {"quorum": 2},
+        {"reviewers": ["user:ann", "user:bob"]},
+        {"all_or_nothing": True},
+        {"shows": ["extra"]},
+        {"needs_approval": None},
+    ]
+    gated = [spec.name for spec in source.specs if spec.gated]
+    source.gates[dice.choice(gated or [source.specs[0].name])] = dice.choice(options)
+
+
+def gate(source: Source, dice: Random) -> None:
+    spec = dice.choice(source.specs)
+    spec.gated = not spec.gated
+    spec.when = {}
+    spec.plain = spec.plain or [END]
+
+
+def channel(source: Source, dice: Random) -> None:
+    """A channel is new, gone, of another type or reducer; with a migration, with one that fails, or without."""
+    source.state = dice.choice([Added, Retyped, Removed, Reduced])
+    does: dict[Any, Callable[[Any], Any]] = {
+        Retyped: lambda state: state["scratch"].update(extra=f"was {state['scratch']['extra']}"),
+        Removed: lambda state: {**state, "scratch": {"log": state["scratch"]["log"]}},
+    }
+    kind = dice.choice(["none", "fits", "fails"])
+    source.version = "2"
+    if kind != "none":
+        source.migration = does.get(source.state, lambda state: None) if kind == "fits" else _failing
+
+
+def _failing(state: Any) -> Any:
+    raise KeyError("extra")
+
+
+EDITS: list[Edit] = [
+    *(texts, texts, version, new_node, node_gone, edge_gone, new_edge, join, effect, reads, policy, gate, channel),
+]
+
+
+def edited(before: Source, name: str, seed: int) -> tuple[Source, list[str]]:
+    """The source after one to three edits, and what they are called; those that leave no legal graph are not made."""
+    dice, source, made = Random(f"{seed}/edits"), before, []
+    for edit in dice.choices(EDITS, k=dice.choice([1, 2, 2, 3])):
+        tried = copy.deepcopy(source)
+        edit(tried, dice)
+        try:
+            tried.graph(name, seed)
+        except InvalidGraph:
+            continue
+        source = tried
+        made.append(edit.__name__)
+    return source, made

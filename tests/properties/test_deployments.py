@@ -1,0 +1,217 @@
+"""`check_versions` never lies: random edits of random graphs under runs that wait, failed, or are in the middle. What
+it said is what then becomes of each; none is lost, none changes but by a migration, and no effect is repeated.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from hypothesis import event, given, note, seed
+from hypothesis import strategies as st
+
+from checkpoints import timeline
+from checkpoints.core.status import ENDS, Status
+from checkpoints.ledger.run_error import stored_error
+from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
+from checkpoints.models.task_result import Outcome
+from checkpoints.queue import leases
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import discovery, runs
+from orchestrator.engine import Graph, registry
+from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
+from orchestrator.execution import loop
+from orchestrator.runs.forecast import STAYS, forecast_runs
+from tests.engine.random_graphs import graphs
+from tests.engine.reference import Spec
+from tests.properties.drawing import CALLED, SEED, counts, drawn, people
+from tests.properties.edits import Source, edited
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "40"))
+"""Examples; `make sweep` draws 1,000."""
+SHARE = 3 if connection.vendor == "postgresql" else 1
+MOST_ROUNDS = 12
+RUNS = 2
+"""Runs of an example, at different places."""
+NUMBERS = count(1)
+OWN_FAILURES = {"RuntimeError", "CountersignError", "ConflictingWrites"}
+"""With what nodes of random graphs, and the engine's limits, may end a run."""
+
+
+@pytest.fixture
+def ann(db: None) -> User:
+    """The reviewer whom the random graphs name."""
+    return User.objects.create(username="ann")
+
+
+@seed(SEED)
+@drawn(SHARE, many=MANY)
+@given(graphs(), st.integers(0, 2**32))
+def test_what_becomes_of_each_run_is_what_check_versions_said(
+    ann: User, made: tuple[list[Spec], list[str]], dice: int
+) -> None:
+    name, before = f"deployed{next(NUMBERS)}", Source(*made)
+    old = before.graph(name, dice)
+    _deploy(old)
+    lived = [_brought_to(kind, old, ann, dice) for kind in Random(f"{dice}/runs").sample(KINDS, RUNS)]
+    source, names = edited(before, name, dice)
+    new = source.graph(name, dice)
+    note(f"{names}: {[run.status for run in lived]}")
+    _deploy(new)
+    said = _said(name)
+    kept = [_Lived(run) for run in lived if run.status not in ENDS]
+    became = Counter(one.goes_on() for one in kept)
+    assert became == said or _failed_migrations(became, said)
+    for verdict in said:
+        event(f"{verdict}, {source.migration and 'migration' or ''}")
+    for one in kept:
+        one.ends(people(dice), ann, old, new)
+    if set(names) == {"texts"}:
+        assert set(said) <= {STAYS}
+
+
+def _deploy(*versions: Graph) -> None:
+    registry.clear()
+    for graph in versions:
+        registry.replace(graph)
+    discovery.note_versions()
+
+
+def _said(name: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for group in forecast_runs():
+        if group.graph == name:
+            found[group.judgement.verdict] += group.number
+    return found
+
+
+def _failed_migrations(became: Counter[str], said: Counter[str]) -> bool:
+    """A migration opens the state, which a forecast does not: whether it fails is known when it runs."""
+    return became["failed migration"] > 0 and became["failed migration"] + became[MIGRATED] == said[MIGRATED]
+
+
+def _queued(run: Run, ann: User, dice: int) -> None:
+    """Nobody has worked on it."""
+
+
+def _rests(run: Run, ann: User, dice: int) -> None:
+    runs.advance(run.id)
+
+
+def _half(run: Run, ann: User, dice: int) -> None:
+    """A few turns, then its worker was told to end."""
+    left = Random(f"{dice}/turns").randint(1, 3)
+
+    def draining() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    claim = leases.claim_one(run.id)
+    assert claim is not None
+    loop.run_slice(claim.id, claim.epoch, draining=draining)
+
+
+def _signed(run: Run, ann: User, dice: int) -> None:
+    """People decided, and no worker has looked."""
+    people(dice)(runs.advance(run.id), ann)
+
+
+def _further(run: Run, ann: User, dice: int) -> None:
+    """It rested, was signed and went on."""
+    _signed(run, ann, dice)
+    runs.advance(run.id)
+
+
+KINDS: list[Callable[[Run, User, int], None]] = [_queued, _rests, _half, _signed, _further]
+
+
+def _brought_to(kind: Callable[[Run, User, int], None], graph: Graph, ann: User, dice: int) -> Run:
+    run = runs.start(graph.name, {})
+    kind(run, ann, dice)
+    run.refresh_from_db()
+    return run
+
+
+class _Lived:
+    """What a run was before the deployment."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.state = run, timeline.head_state(run.id)
+        self.pinned, self.rows = run.fingerprint, Checkpoint.objects.filter(run=run, kept=True).count()
+        done = TaskResult.objects.filter(run=run, outcome=Outcome.DONE)
+        self.done = {row.task for row in done}
+        self.effects = self._effects()
+
+    def _effects(self) -> dict[str, int]:
+        called = {task: n for (task, _), n in CALLED[self.run.id].items()}
+        return {task: n for task, n in {**called, **counts(self.run)}.items() if task in self.done}
+
+    def goes_on(self) -> str:
+        """Let a worker with the new code take it; gives what became of it, in the words of the forecast."""
+        run = self.run
+        if run.status in (Status.FAILED, Status.INCOMPATIBLE):
+            runs.resume(run.id)
+        elif run.status == Status.PAUSED:
+            Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+        claim = leases.claim_one(run.id)
+        assert claim is not None
+        turns = iter([False, True])
+        loop.run_slice(claim.id, claim.epoch, draining=lambda: next(turns, True))
+        run.refresh_from_db()
+        if run.status == Status.INCOMPATIBLE:
+            return self._refused()
+        if run.fingerprint == self.pinned:
+            return STAYS
+        return self._adopted()
+
+    def _refused(self) -> str:
+        error = stored_error(self.run)
+        assert error is not None
+        assert timeline.head_state(self.run.id) == self.state, "a run that is stopped stays as it was"
+        if error["because"]:
+            return "failed migration"
+        breaking = [one for one in error["changes"] if one["weight"] == "breaking"]
+        assert breaking
+        return NEEDS_MIGRATION if all(one["migratable"] for one in breaking) else STUCK
+
+    def _adopted(self) -> str:
+        told = read_value(RunEvent.objects.get(run=self.run, type="version_changed"), "payload")
+        row = Checkpoint.objects.get(run=self.run, source="version")
+        state = timeline.state_at(row.id)
+        kept = {name: value for name, value in self.state["scratch"].items() if name in state["scratch"]}
+        new = {name: value for name, value in state["scratch"].items() if name not in self.state["scratch"]}
+        if told["migrations"]:
+            assert state["scratch"]["log"] == self.state["scratch"]["log"]
+            return MIGRATED
+        assert {name: state["scratch"][name] for name in kept} == self.state["scratch"], "nothing changed"
+        assert new in ({}, {"more": "new"})
+        return WARNED if told["warnings"] else GOES_ON
+
+    def ends(self, decide: Any, ann: User, old: Graph, new: Graph) -> None:
+        """It comes to an end as a run does, on the new version or, where that cannot take it, on its own."""
+        run = runs.get(self.run.id)
+        if run.status == Status.INCOMPATIBLE:
+            _deploy(*([old, new] if old.version != new.version else [old]))
+            runs.resume(run.id)
+        for _ in range(MOST_ROUNDS):
+            run = runs.advance(run.id)
+            if not decide(run, ann):
+                break
+        error = stored_error(run)
+        assert run.status in {*ENDS, Status.PAUSED, Status.FAILED}, error
+        assert error is None or error["code"] in ("node_failed", "runaway", "conflicting_writes"), error
+        assert error is None or error["code"] != "node_failed" or error["type"] in OWN_FAILURES, error
+        assert self._effects() == self.effects, "no effect that was done is done again"
+        assert verify_run(run.id) == []
+        _deploy(new)
