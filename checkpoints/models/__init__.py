@@ -8,6 +8,7 @@ from checkpoints.models.job import Job
 from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
+from checkpoints.models.removed_key import RemovedKey
 from checkpoints.models.retention_policy import RetentionPolicy
 from checkpoints.models.run import Run
 from checkpoints.models.run_event import RunEvent
@@ -18,6 +19,6 @@ from checkpoints.models.worker import Worker
 
 __all__ = [
     "AuditLine", "BundleImport", "Checkpoint", "GraphVersion", "Job", "LateResult", "LegalHold", "MemoryLanding",
-    "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run", "RunEvent", "RunLine", "TaskResult",
-    "Upload", "Worker",
+    "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RemovedKey", "RetentionPolicy", "Run", "RunEvent", "RunLine",
+    "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from checkpoints import retention, timeline
-from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints import payloads, retention, timeline
+from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
+from checkpoints.retention import prune_job, stretches
 from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
@@ -125,6 +127,21 @@ def test_a_point_that_a_store_forked_stays() -> None:
     assert seqs(run) == [4, 8]
 
 
+def test_a_point_that_a_fork_of_a_stores_fork_comes_from_stays() -> None:
+    run, store = a_run(), CheckpointStore()
+    first = store.fork(Checkpoint.objects.get(run=run, seq=4).id)
+    second = store.fork(first.id)
+    for act in (lambda: store.clear(first.run), lambda: store.delete(first.id)):
+        with pytest.raises(WrongStatus, match="comes from its origin by this one"):
+            act()
+    pruned(policy("long", keep_last=1))
+    assert seqs(run) == [4, 8]
+    assert runs.advance(runs.resume(second.run).id).status == "completed"
+    other = store.fork(Checkpoint.objects.get(run=run, seq=8).id)
+    assert store.clear(other.run) == 1
+    assert faults() == []
+
+
 def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
     folder = tmp_path / "bytes"
     options = {"backend": "files", "options": {"location": str(folder)}}
@@ -138,6 +155,51 @@ def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> N
     assert seqs(run) == [7, 8]
 
 
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_no_bytes_outside_the_rows_are_read_or_put_under_the_lock(
+    encrypted: bool, tmp_path: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"backend": "files", "options": {"location": str(tmp_path / "bytes")}}
+    configure(PAYLOADS={"files": options}, **ONE_KEY)
+    run = a_run(payloads="files", encrypted=encrypted)
+    put, get, held = payloads.put_payload, payloads.get_payload, []
+
+    def watched(act: Any) -> Any:
+        def watch(*args: Any, **kwargs: Any) -> Any:
+            held.append(connection.in_atomic_block)
+            return act(*args, **kwargs)
+
+        return watch
+
+    monkeypatch.setattr(payloads, "put_payload", watched(put))
+    monkeypatch.setattr(payloads, "get_payload", watched(get))
+    pruned(policy("long", keep_last=2))
+    assert held
+    assert not any(held)
+    assert (seqs(run), faults()) == ([7, 8], [])
+
+
+def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = started(large("goes_on", NODES, snapshot=1000))
+    for _ in range(3):
+        run = slice_of(run)
+    make, made = stretches.make_anchor, []
+
+    def late(*args: Any) -> Any:
+        made.append(make(*args))
+        if len(made) == 1:
+            slice_of(run)
+        return made[-1]
+
+    monkeypatch.setattr(stretches, "make_anchor", late)
+    pruned(policy("goes_on", keep_last=1))
+    run.refresh_from_db()
+    assert (len(made), seqs(run), faults()) == (2, [run.head_seq], [])
+
+
 def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
     names = ["a%", "ab", "a_", "abc"]
     registered = large("odd", NODES, snapshot=1000)
@@ -147,6 +209,21 @@ def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
         retention.hold(made[name].id, "stays", by=None)
     pruned(policy("odd", keep_last=1))
     assert {name: len(seqs(run)) for name, run in made.items()} == {"a%": 1, "ab": 9, "a_": 1, "abc": 9}
+
+
+def test_a_removal_by_an_older_policy_is_not_the_answer_to_a_new_one() -> None:
+    a_run()
+    job = retention.prune(policy("long", keep_last=2, max_age_days={"failed": 3}), by=None)
+    assert retention.prune(policy("long", keep_last=2), by=None, confirmed=7).id == job.id
+    for fields in ({"keep_last": 5}, {"max_age_days": {"failed": 9}}, {"remove_runs_after_days": {"failed": 1}}):
+        changed = policy(
+            "long", **{"keep_last": 2, "max_age_days": {"failed": 3}, "remove_runs_after_days": {}, **fields}
+        )
+        with pytest.raises(WrongStatus, match="by an older policy is under way"):
+            retention.prune(changed, by=None)
+    assert Job.objects.filter(kind="prune_runs").count() == 1
+    assert prune_job.stop(job.id, by=None)
+    assert retention.prune(changed, by=None).id != job.id
 
 
 def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> None:
