@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from django.db import connection
 
-from checkpoints import payloads, retention, timeline
+from checkpoints import retention, timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
-from checkpoints.retention import prune_job, stretches
+from checkpoints.retention import prune_job
 from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
@@ -140,64 +139,6 @@ def test_a_point_that_a_fork_of_a_stores_fork_comes_from_stays() -> None:
     other = store.fork(Checkpoint.objects.get(run=run, seq=8).id)
     assert store.clear(other.run) == 1
     assert faults() == []
-
-
-def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
-    folder = tmp_path / "bytes"
-    options = {"backend": "files", "options": {"location": str(folder)}}
-    configure(PAYLOADS={"files": options})
-    run = a_run(payloads="files")
-    before = loaded()
-    pruned(policy("long", keep_last=2))
-    assert {one: before[one] for one in loaded()} == loaded()
-    assert len([path for path in folder.rglob("*") if path.is_file()]) == 3
-    assert faults() == []
-    assert seqs(run) == [7, 8]
-
-
-@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
-def test_no_bytes_outside_the_rows_are_read_or_put_under_the_lock(
-    encrypted: bool, tmp_path: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = {"backend": "files", "options": {"location": str(tmp_path / "bytes")}}
-    configure(PAYLOADS={"files": options}, **ONE_KEY)
-    run = a_run(payloads="files", encrypted=encrypted)
-    put, get, held = payloads.put_payload, payloads.get_payload, []
-
-    def watched(act: Any) -> Any:
-        def watch(*args: Any, **kwargs: Any) -> Any:
-            held.append(connection.in_atomic_block)
-            return act(*args, **kwargs)
-
-        return watch
-
-    monkeypatch.setattr(payloads, "put_payload", watched(put))
-    monkeypatch.setattr(payloads, "get_payload", watched(get))
-    pruned(policy("long", keep_last=2))
-    assert held
-    assert not any(held)
-    assert (seqs(run), faults()) == ([7, 8], [])
-
-
-def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
-    configure: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configure(SLICE_SECONDS=1e-9)
-    run = started(large("goes_on", NODES, snapshot=1000))
-    for _ in range(3):
-        run = slice_of(run)
-    make, made = stretches.make_anchor, []
-
-    def late(*args: Any) -> Any:
-        made.append(make(*args))
-        if len(made) == 1:
-            slice_of(run)
-        return made[-1]
-
-    monkeypatch.setattr(stretches, "make_anchor", late)
-    pruned(policy("goes_on", keep_last=1))
-    run.refresh_from_db()
-    assert (len(made), seqs(run), faults()) == (2, [run.head_seq], [])
 
 
 def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
