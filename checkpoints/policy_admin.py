@@ -9,8 +9,9 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -221,8 +222,30 @@ class PinForm(ModelForm):
             raise ValidationError(error.message) from error
 
 
+class ReleaseForm(forms.Form):
+    """What confirms that holds or pins end: how many, typed, and why."""
+
+    typed = forms.IntegerField(
+        min_value=1, label="Number", widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"})
+    )
+    reason = forms.CharField(max_length=LONGEST_REASON, widget=forms.Textarea(attrs={"rows": 3}))
+
+    def __init__(self, given: Any, *, count: int) -> None:
+        super().__init__(given)
+        self.count = count
+
+    def clean_typed(self) -> int:
+        """The number of those that would end now."""
+        if self.cleaned_data["typed"] != self.count:
+            raise ValidationError(f"This is not the number: {self.count} would end now.")
+        return self.count
+
+
 class KeptRows(ManagedRows):
     """Rows that are added, and released, and never changed."""
+
+    ending = ""
+    """What the page before a release is called."""
 
     actions = ("release",)
     list_filter = (("released_at", admin.EmptyFieldListFilter),)
@@ -241,12 +264,24 @@ class KeptRows(ManagedRows):
     def has_release_permission(self, request: HttpRequest) -> bool:
         return self._manages(request)
 
+    def _confirmed(self, request: HttpRequest, rows: "QuerySet[Any]") -> HttpResponse | str:
+        """Why these rows are to end, if somebody said so and how many they are; else the page that asks for both."""
+        form = ReleaseForm(request.POST if "confirmed" in request.POST else None, count=rows.count())
+        if form.is_valid():
+            return str(form.cleaned_data["reason"])
+        shown = {**self.admin_site.each_context(request), "title": self.ending, "form": form, "opts": self.opts}
+        shown |= {"rows": rows[: self.list_per_page], "chosen": request.POST.getlist("_selected_action")}
+        shown["across"] = request.POST.get("select_across", "0")
+        status = 422 if form.is_bound else 200
+        return TemplateResponse(request, f"{clean_up_pages.FOLDER}/release.html", shown, status=status)
+
 
 @admin.register(LegalHold)
 class LegalHoldAdmin(KeptRows):
     """Runs of which nothing may go."""
 
     form = HoldForm
+    ending = "Release legal holds?"
     list_display = ("run", "reason", "by", "at", "released_at", "released_by")
     search_fields = ("=run", "reason")
 
@@ -256,10 +291,14 @@ class LegalHoldAdmin(KeptRows):
         obj.pk = retention.hold(given["run"], given["reason"], by=request.user).pk
 
     @admin.action(description="Release these holds", permissions=["release"])
-    def release(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
-        """End these holds."""
-        for row in queryset:
-            retention.release_hold(row.pk, by=request.user)
+    def release(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
+        """End these holds, once their number is typed and a reason given."""
+        reason = self._confirmed(request, rows := queryset.filter(released_at=None))
+        if not isinstance(reason, str):
+            return reason
+        for row in rows:
+            retention.release_hold(row.pk, by=request.user, reason=reason)
+        return None
 
 
 @admin.register(Pin)
@@ -267,6 +306,7 @@ class PinAdmin(KeptRows):
     """Checkpoints that stay."""
 
     form = PinForm
+    ending = "Unpin checkpoints?"
     list_display = ("checkpoint", "run", "reason", "by", "at", "released_at", "released_by")
     search_fields = ("=run", "=checkpoint", "reason")
 
@@ -276,7 +316,11 @@ class PinAdmin(KeptRows):
         obj.pk = retention.pin(given["checkpoint"], by=request.user, reason=given["reason"]).pk
 
     @admin.action(description="Unpin", permissions=["release"])
-    def release(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
-        """Take these pins away."""
-        for row in queryset:
-            retention.unpin(row.checkpoint, by=request.user)
+    def release(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
+        """Take these pins away, once their number is typed and a reason given."""
+        reason = self._confirmed(request, rows := queryset.filter(released_at=None))
+        if not isinstance(reason, str):
+            return reason
+        for row in rows:
+            retention.unpin(row.checkpoint, by=request.user, reason=reason)
+        return None

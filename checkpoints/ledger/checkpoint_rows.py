@@ -15,6 +15,7 @@ import structlog
 
 from checkpoints import payloads
 from checkpoints.core import codec
+from checkpoints.core.ids import uuid7
 from checkpoints.db.rows import new_row
 from checkpoints.event_log import LogEnd
 from checkpoints.models import Checkpoint, Run
@@ -277,7 +278,8 @@ def anchor_anew(header: RunHeader, row: Checkpoint, whole: bytes) -> list[str]:
     """
     row.snapshot_hash, row.anchor = header.protection.digest(whole), row.seq
     names = reseal_anchor(header, row)
-    _put_payload(row, "snapshot", codec.pack(whole), replace(header, backend=row.backend))
+    # A name of its own: who began this before, and was killed, may have left other bytes under the plain one.
+    _put_payload(row, "snapshot", codec.pack(whole), replace(header, backend=row.backend), under=uuid7().hex)
     return [*names, "snapshot_hash", "snapshot", "stored_size"]
 
 
@@ -310,11 +312,11 @@ def content_hash(row: Checkpoint, parent_hash: str, protection: Protection) -> s
     )
 
 
-def _put_payload(row: Checkpoint, column: str, packed: bytes, header: RunHeader) -> None:
+def _put_payload(row: Checkpoint, column: str, packed: bytes, header: RunHeader, *, under: str = "") -> None:
     locked = sealed_rows.encrypted(row, column, packed, header.protection)
     name = payloads.name_of(header.run, row.id, column)
     try:
-        kept = payloads.put_payload(header.backend, name, locked)
+        kept = payloads.put_payload(header.backend, name, locked, under=under)
     except Exception as error:
         # A backend of one's own raises whatever its client raises; to the run each of it is the same.
         what = f"payload backend {header.backend!r} did not keep {name}: {type(error).__name__}: {error}"

@@ -146,15 +146,19 @@ def _patiently(work: Callable[[], T]) -> T:
     return work()
 
 
-def delete_trace(row: MemoryTrace, *, by: Any) -> None:
-    """A person has a trace forgotten: its content goes, its version stays and counts on. Leaves an audit line."""
+def delete_trace(row: MemoryTrace, *, by: Any, version: int | None = None) -> bool:
+    """Have a trace forgotten: its content goes, its version stays and counts on. Leaves an audit line. False: it was
+    forgotten before, or, where a `version` is given, has another one by now.
+    """
+    rows = MemoryTrace.objects.select_for_update().filter(id=row.id, deleted=False)
     with transaction.atomic():
-        found = MemoryTrace.objects.select_for_update().filter(id=row.id, deleted=False).first()
+        found = (rows if version is None else rows.filter(version=version)).first()
         if found is None:
-            return
+            return False
         found.content, found.text, found.strength, found.deleted = b"", "", 0.0, True
         found.version, found.at = found.version + 1, timezone.now()
         found.run, found.node, found.superstep = None, "", None
         sealed_rows.seal_and_encrypt([found], Protection(found.encrypted))
         found.save(update_fields=COLUMNS)
         audit_log.record("memory_forgotten", actor=by, namespace=found.namespace, key=found.key, version=found.version)
+    return True

@@ -9,6 +9,7 @@ from checkpoints.models.job import Job
 from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
+from checkpoints.models.removed_key import RemovedKey
 from checkpoints.models.retention_policy import RetentionPolicy
 from checkpoints.models.run import Run, RunKey
 from checkpoints.models.run_event import RunEvent
@@ -19,6 +20,6 @@ from checkpoints.models.worker import Worker
 
 __all__ = [
     "AuditLine", "BundleImport", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult",
-    "LegalHold", "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RetentionPolicy", "Run",
-    "RunEvent", "RunKey", "RunLine", "TaskResult", "Upload", "Worker",
+    "LegalHold", "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RemovedKey", "RetentionPolicy",
+    "Run", "RunEvent", "RunKey", "RunLine", "TaskResult", "Upload", "Worker",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ from checkpoints import bundle
 from checkpoints.conf import conf
 from checkpoints.models import Run
 from checkpoints.retention.rule import Rule
-from orchestrator.engine.errors import InvalidValue, SaveFailed, UnknownThing
+from orchestrator.engine.errors import InvalidValue, SaveFailed, UnknownThing, WrongStatus
+from orchestrator.engine.frozen import frozen
 
 
 def require_folder(rule: Rule) -> None:
@@ -22,21 +23,39 @@ def require_folder(rule: Rule) -> None:
         raise InvalidValue(message, path="archive")
 
 
-def write_bundle(rule: Rule, run_id: UUID, by: Any) -> str:
-    """Archive a run where its policy asks for that; gives the name of the bundle in the folder, empty for none. The
-    name holds where the log of the run stands, so that no later bundle replaces it.
+@frozen
+class Archived:
+    """The bundle of a run in the folder, and what it holds at least: the checkpoints before number `head_seq`, and the
+    log up to `event_seq`.
+    """
+
+    name: str
+    head_seq: int
+    event_seq: int
+
+
+def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
+    """Archive a run where its policy asks for that; None for none. The name holds where the log of the run stood, so
+    that no later bundle replaces it.
 
     Raises as `bundle.export` does, and `SaveFailed` where the file cannot be written.
     """
     if not rule.archive:
-        return ""
+        return None
     require_folder(rule)
-    seq = Run.objects.filter(id=run_id).values_list("event_seq", flat=True).first()
-    if seq is None:
+    # Read before the bundle is written, which holds all this, and what the run did meanwhile.
+    found = Run.objects.filter(id=run_id).values_list("head_seq", "event_seq").first()
+    if found is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
-    name = f"{run_id}-{seq}.bundle"
+    name = f"{run_id}-{found[1]}.bundle"
     try:
         bundle.export(run_id, Path(conf().archive_folder) / name, by=by)
     except OSError as error:
         raise SaveFailed(f"the bundle of run {run_id} could not be written: {error}") from error
-    return name
+    return Archived(name, *found)
+
+
+def require_archived(archived: Archived | None, run: Run) -> None:
+    """Raise `WrongStatus` where a locked run has gone on since it was archived, so that its bundle lacks something."""
+    if archived and (run.head_seq, run.event_seq) != (archived.head_seq, archived.event_seq):
+        raise WrongStatus(f"run {run.key} went on while it was archived", status=run.status)

@@ -41,9 +41,9 @@ def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
     return row
 
 
-def release_hold(hold_id: int, *, by: Any) -> bool:
-    """End a hold. False: it had ended before, or there is none."""
-    return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by)
+def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
+    """End a hold; the audit log says why. False: it had ended before, or there is none. Raises `InvalidValue`."""
+    return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by, reason)
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
@@ -68,13 +68,14 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
     return row
 
 
-def unpin(checkpoint_id: UUID | str, *, by: Any) -> bool:
-    """Take the pin from a checkpoint. False: there is none."""
+def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
+    """Take the pin from a checkpoint; the audit log says why. False: there is none. Raises `InvalidValue`."""
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
-    return _end(Pin.objects.filter(checkpoint=checkpoint), "checkpoint_unpinned", by)
+    return _end(Pin.objects.filter(checkpoint=checkpoint), "checkpoint_unpinned", by, reason)
 
 
-def _end(rows: Any, kind: str, by: Any) -> bool:
+def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
+    checked_text(reason, "reason", most=LONGEST_REASON)
     with transaction.atomic():
         row = rows.filter(released_at=None).first()
         ended = row is not None and bool(
@@ -82,7 +83,7 @@ def _end(rows: Any, kind: str, by: Any) -> bool:
         )
         if ended:
             what = {"checkpoint": str(row.checkpoint)} if isinstance(row, Pin) else {"hold": row.id}
-            audit_log.record(kind, actor=by, run=row.run, **what)
+            audit_log.record(kind, actor=by, run=row.run, reason=reason, **what)
     return ended
 
 

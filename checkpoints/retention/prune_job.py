@@ -83,8 +83,9 @@ def prune(
     one for that graph is under way, that one.
 
     `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus` where the count has moved by more
-    than 1 % since. Raises `Forbidden` for whoever may not manage retention, and `InvalidValue` for a policy that says
-    nothing clear, or asks for an archive that cannot be written.
+    than 1 % since, and where the removal under way is by an older policy. Raises `Forbidden` for whoever may not
+    manage retention, and `InvalidValue` for a policy that says nothing clear, or asks for an archive that cannot be
+    written.
     """
     if by is not None and not by.has_perm(PERMISSION):
         raise Forbidden("you may not manage retention", permission=PERMISSION)
@@ -94,7 +95,11 @@ def prune(
     if confirmed is not None:
         require_confirmed(expected, confirmed)
     facts = {**facts_of(rule), "total": expected.counts["checkpoints"], "by": by.get_username() if by else ""}
-    return Job.objects.get(id=jobs.add_job(KIND, name=_name(rule.graph), **facts))
+    job = Job.objects.get(id=jobs.add_job(KIND, name=_name(rule.graph), **facts))
+    if not rule_from(job.facts).says_the_same(rule):
+        message = f"a removal for {rule.graph} by an older policy is under way; stop it, or wait until it ends"
+        raise WrongStatus(message, job=str(job.id))
+    return job
 
 
 def _name(graph: str) -> str:
@@ -195,15 +200,15 @@ class _Work:
         before = asdict(self.result)
         try:
             _require_sound(run)
-            bundle, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
+            archived, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
             if whole:
-                remove_run(self.rule, run, by=self.by, bundle=bundle, inside=self.note)
+                remove_run(self.rule, run, by=self.by, archived=archived, inside=self.note)
                 return
-            removed = remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note)
+            removed = remove_stretch(self.rule, run, by_name=name, archived=archived, inside=self.note)
             while removed and removed.more:
                 before = asdict(self.result)
                 yield
-                removed = remove_stretch(self.rule, run, by_name=name, bundle=bundle, inside=self.note)
+                removed = remove_stretch(self.rule, run, by_name=name, archived=archived, inside=self.note)
         except StaleLease:
             raise
         except UnknownThing:

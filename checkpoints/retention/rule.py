@@ -41,6 +41,14 @@ class Rule:
         """Whether nothing but what must stay is kept of any run."""
         return self.keep_last == 0 and not self.older
 
+    def says_the_same(self, other: "Rule") -> bool:
+        """Whether both are of one policy, at whatever moments."""
+        return self._days() == other._days()
+
+    def _days(self) -> tuple[Any, ...]:
+        ages = [{status: self.now - at for status, at in one.items()} for one in (self.older, self.ended)]
+        return self.graph, self.keep_last, ages, self.archive
+
 
 def rule_of(policy: RetentionPolicy, *, now: datetime | None = None) -> Rule:
     """What a policy says now. Raises `InvalidValue`, naming the field, for a policy that says nothing clear."""

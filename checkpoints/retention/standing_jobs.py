@@ -46,9 +46,9 @@ def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
         batch = list(rows.order_by("id")[:MEMORY_BATCH])
         if not batch:
             return
-        for row in batch:
-            shelf.delete_trace(row, by=None)
-        place = {"id": batch[-1].id, "forgotten": place["forgotten"] + len(batch)}
+        # What was remembered anew since is young, and stays.
+        gone = sum(shelf.delete_trace(row, by=None, version=row.version) for row in batch)
+        place = {"id": batch[-1].id, "forgotten": place["forgotten"] + gone}
         yield Step(place["forgotten"], note="old traces of memory forgotten", place=place)
 
 

@@ -14,21 +14,24 @@ from django.utils import timezone
 from checkpoints.db import query_cache
 from checkpoints.db.query_cache import Query
 from checkpoints.event_log import NewEvent
-from checkpoints.ledger import checkpoint_rows, locked_run, reader
-from checkpoints.ledger.checkpoint_rows import RunHeader
+from checkpoints.ledger import checkpoint_rows, locked_run
 from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import DATABASE
+from checkpoints.retention.archive import Archived
 from checkpoints.retention.kept_points import OLD, classified
+from checkpoints.retention.new_anchors import NewAnchor, make_anchor, row_behind, set_anchor
 from checkpoints.retention.rule import Rule, facts_of, rule_from
-from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.removed_history import KIND, removed_history
-from orchestrator.engine import canonical
-from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.errors import TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
 MOST = 500
 """Rows that one transaction removes. A longer stretch goes in pieces, from its end, each with its line."""
+
+
+TRIES = 3
+"""How often a removal is begun anew because the run went on."""
 
 
 @frozen
@@ -47,39 +50,78 @@ Inside = Any
 """Called with `RemovedRows` in the transaction: what else stands or falls with it."""
 
 
-def remove_stretch(rule: Rule, run_id: UUID, *, by_name: str, bundle: str = "", inside: Inside) -> RemovedRows | None:
-    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all. The line of
-    the log names the `bundle` in which they were archived, if they were.
+def remove_stretch(
+    rule: Rule, run_id: UUID, *, by_name: str, archived: Archived | None = None, inside: Inside
+) -> RemovedRows | None:
+    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all. Where they
+    were `archived`, only what that bundle holds goes, and the line of the log names it.
 
     Raises `TamperedRow` and `WrongKey` where what must be read does not verify, `UnknownThing`, `SaveFailed`,
-    `OperationalError` where somebody else keeps the run locked; then nothing is removed.
+    `WrongStatus` where the run goes on all the while, `OperationalError` where somebody else keeps the run locked;
+    then nothing is removed.
     """
-    elsewhere: list[Checkpoint] = []
-    with transaction.atomic():
-        run = locked_run.lock_run(run_id)
-        going = _going(rule, run)
-        if not going:
-            return None
-        stretch = _last_stretch(going)
-        first, last = stretch[-1][0], stretch[0][0]
-        rows = Checkpoint.objects.filter(run=run.id, seq__range=(first, last))
-        elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
-        snapshots = _anchor_behind(run, last)
-        facts = {"checkpoints": _facts(run, first, last), "snapshots": snapshots}
-        facts |= {"bundle": bundle} if bundle else {}
-        rows.delete()
-        locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
-        more = len(going) == MOST or len(stretch) < len(going)
-        removed = RemovedRows(len(stretch), sum(size for _, size in stretch), more=more)
-        inside(removed)
-    for row in elsewhere:
-        checkpoint_rows.delete_payloads(row)
-    return removed
+    for _ in range(TRIES):
+        anchor = _anchor_made(rule, run_id, archived)
+        elsewhere: list[Checkpoint] = []
+        with transaction.atomic():
+            run = locked_run.lock_run(run_id)
+            stretch, more = _last_stretch(_going(rule, run, archived))
+            if not stretch:
+                return None
+            if (snapshots := _anchored(run, stretch[0][0], anchor)) is None:
+                continue  # the run has gone on since; the lock is let go
+            removed = RemovedRows(len(stretch), sum(size for _, size in stretch), more=more)
+            elsewhere = _removed(run, stretch, snapshots, by_name=by_name, archived=archived)
+            inside(removed)
+        for row in elsewhere:
+            checkpoint_rows.delete_payloads(row)
+        return removed
+    raise WrongStatus(f"run {run_id} goes on while its history is removed", run=str(run_id))
 
 
-def _going(rule: Rule, run: Run) -> list[tuple[int, int]]:
+def _anchor_made(rule: Rule, run_id: UUID, archived: Archived | None) -> NewAnchor | None:
+    """Without a lock: the snapshot that the removal needs as the run stands now."""
+    run = Run.objects.filter(id=run_id).first()
+    stretch = _last_stretch(_going(rule, run, archived))[0] if run else []
+    wanted = row_behind(run, stretch[0][0]) if run and stretch else None
+    return make_anchor(run, wanted) if run and wanted else None
+
+
+def _anchored(run: Run, last: int, anchor: NewAnchor | None) -> list[list[str]] | None:
+    """Set the anchor where a load of the row behind checkpoint `last` needs one; gives what the line of the log says of
+    that: [[checkpoint, snapshot hash]]. None where another row than that of `anchor` needs one.
+    """
+    wanted = row_behind(run, last)
+    if wanted is None:
+        return []
+    if anchor is None or anchor.row.id != wanted or not set_anchor(run, last, anchor):
+        return None
+    return [[str(wanted), anchor.row.snapshot_hash]]
+
+
+def _removed(
+    run: Run,
+    stretch: Sequence[tuple[int, int]],
+    snapshots: list[list[str]],
+    *,
+    by_name: str,
+    archived: Archived | None,
+) -> list[Checkpoint]:
+    """Remove the rows, with a line in the log. Gives those whose bytes are elsewhere."""
+    first, last = stretch[-1][0], stretch[0][0]
+    rows = Checkpoint.objects.filter(run=run.id, seq__range=(first, last))
+    elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
+    facts = {"checkpoints": _facts(run, first, last), "snapshots": snapshots}
+    facts |= {"bundle": archived.name} if archived else {}
+    rows.delete()
+    locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
+    return elsewhere
+
+
+def _going(rule: Rule, run: Run, archived: Archived | None) -> list[tuple[int, int]]:
     """(seq, bytes) of rows that go, the newest first, at most `MOST`."""
-    found = query_cache.select_values(_rows_that_go(json.dumps(facts_of(rule), sort_keys=True)), run.id)
+    before = archived.head_seq if archived else run.head_seq
+    found = query_cache.select_values(_rows_that_go(json.dumps(facts_of(rule), sort_keys=True)), run.id, before)
     return [(int(seq), int(size)) for seq, size in found]
 
 
@@ -88,17 +130,17 @@ def _rows_that_go(facts: str) -> Query:
     """The same function for the same rule, so that its text, which is long, is compiled once and not under the lock."""
     rule = rule_from(json.loads(facts))
     rows = classified(rule).filter(why=OLD).order_by("-seq").values_list("seq", "stored_size")
-    return lambda run: rows.filter(run=run)[:MOST]
+    return lambda run, before: rows.filter(run=run, seq__lt=before)[:MOST]
 
 
-def _last_stretch(going: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those of the newest of these rows that follow each other without a gap."""
+def _last_stretch(going: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], bool]:
+    """Those of the newest of these rows that follow each other without a gap, and whether there may be more."""
     found: list[tuple[int, int]] = []
     for seq, size in going:
         if found and seq != found[-1][0] - 1:
             break
         found.append((seq, size))
-    return found
+    return found, len(going) == MOST or len(found) < len(going)
 
 
 def _facts(run: Run, first: int, last: int) -> dict[str, Any]:
@@ -113,36 +155,3 @@ def _facts(run: Run, first: int, last: int) -> dict[str, Any]:
         what = f"checkpoints of run {run.key} before {first} are gone, and no line of its log says so"
         raise TamperedRow(what, run=str(run.id))
     return {"first": first, "last": last, "count": last - first + 1, "before": before, "after": after}
-
-
-def _anchor_behind(run: Run, last: int) -> list[list[str]]:
-    """Give the next row of the line a snapshot where a load of it reads rows up to `last`; gives what the line of the
-    log says of that: [[checkpoint, snapshot hash]].
-    """
-    line = Checkpoint.objects.filter(run=run.id, seq=last).values_list("line", flat=True).get()
-    behind = Checkpoint.objects.filter(run=run.id, line=line, seq__gt=last).order_by("seq")
-    first = behind.values("id", "seq", "anchor").first()
-    if first is None or first["anchor"] > last:
-        return []
-    header = RunHeader.of(run)
-    rows = reader.range_of(first["id"])
-    row, document = rows[-1], reader.proven(rows, header.protection)
-    row.save(update_fields=checkpoint_rows.anchor_anew(header, row, canonical.encode(document)))
-    _begin_with(header, row, [(pk, bytes(seal or b"")) for pk, seal in _loaded_before(behind, row)])
-    return [[str(row.id), row.snapshot_hash]]
-
-
-def _loaded_before(behind: Any, row: Checkpoint) -> Any:
-    return behind.filter(seq__gt=row.seq, anchor__lt=row.seq).values_list("id", "seal")
-
-
-def _begin_with(header: RunHeader, row: Checkpoint, behind: Sequence[tuple[UUID, bytes]]) -> None:
-    """The rows behind that were loaded from an earlier one begin with this row. A seal of the first format covers
-    that, so such a row is verified and sealed anew.
-    """
-    plain = [pk for pk, seal in behind if len(seal) != sealed_rows.MAC_BYTES]
-    Checkpoint.objects.filter(id__in=plain).update(anchor=row.seq)
-    for one in Checkpoint.objects.filter(id__in={pk for pk, _ in behind} - set(plain)):
-        sealed_rows.verify_row(one, header.protection)
-        one.anchor = row.seq
-        one.save(update_fields=checkpoint_rows.reseal_anchor(header, one))

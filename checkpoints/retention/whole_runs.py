@@ -16,12 +16,14 @@ from checkpoints.models import (
     MemoryLanding,
     MemoryRecord,
     PendingWrite,
+    RemovedKey,
     Run,
     RunEvent,
     RunLine,
     TaskResult,
 )
 from checkpoints.payloads import DATABASE
+from checkpoints.retention.archive import Archived, require_archived
 from checkpoints.retention.kept_points import WITH_RUN, classified
 from checkpoints.retention.rule import Rule
 from checkpoints.retention.stretches import Inside, RemovedRows
@@ -33,31 +35,34 @@ PARTS: tuple[Any, ...] = (
 """What hangs on a run. Memory that it left belongs to the installation, and stays."""
 
 
-def remove_run(rule: Rule, run_id: UUID, *, by: Any, bundle: str, inside: Inside) -> RemovedRows | None:
-    """Remove a run, if the rule still does not keep it; None where it does. `bundle` names its archive, if it has one.
+def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, inside: Inside) -> RemovedRows | None:
+    """Remove a run, if the rule still does not keep it; None where it does. `archived` is its bundle, if it has one.
 
-    Raises `UnknownThing`, `TamperedRow` and `WrongKey` where its row is not as it was sealed, and `OperationalError`
-    where somebody else keeps it locked; then nothing is removed.
+    Raises `UnknownThing`, `WrongStatus` where it went on since it was archived, `TamperedRow` and `WrongKey` where its
+    row is not as it was sealed, and `OperationalError` where somebody else keeps it locked; then nothing is removed.
     """
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
+        require_archived(archived, run)
         rows = Checkpoint.objects.filter(run=run.id)
         if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
             return None
         removed = RemovedRows(**rows.aggregate(count=Count("id"), bytes=Sum("stored_size")), runs=1)
         elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
-        _tell(run, by, bundle)
+        _tell(run, by, archived)
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
         Run.objects.filter(id=run.id).delete()
+        if run.key != str(run.id):
+            RemovedKey.objects.update_or_create(key=run.key, defaults={"run": run.id})
         inside(removed)
     for row in elsewhere:
         checkpoint_rows.delete_payloads(row)
     return removed
 
 
-def _tell(run: Run, by: Any, bundle: str) -> None:
+def _tell(run: Run, by: Any, archived: Archived | None) -> None:
     facts: dict[str, Any] = {"key": run.key, "graph": run.graph, "status": run.status}
     facts |= {"event_seq": run.event_seq, "event_hash": run.event_hash}
-    facts |= {"bundle": bundle} if bundle else {}
+    facts |= {"bundle": archived.name} if archived else {}
     audit_log.record(REMOVED, actor=by, run=run.id, **facts)

@@ -121,14 +121,18 @@ class CheckpointStore:
         return [_meta(row) for row in rows[:most]]
 
     def delete(self, checkpoint: UUID | str) -> None:
-        """Forget a checkpoint. One that is not there is no error. Raises `WrongStatus` for one of a run with a row."""
+        """Forget a checkpoint. One that is not there is no error. Raises `WrongStatus` for one of a run with a row, and
+        for a fork that was forked.
+        """
         row = _find(checkpoint)
         if row is not None:
             _must_be_free(row.run_id)
             _remove(Checkpoint.objects.filter(id=row.id))
 
     def clear(self, run: UUID | str) -> int:
-        """Forget all checkpoints of a run. Gives how many there were. Raises `WrongStatus` for a run with a row."""
+        """Forget all checkpoints of a run. Gives how many there were. Raises `WrongStatus` for a run with a row, and
+        for a fork that was forked.
+        """
         id = _run_id(run)
         _must_be_free(id)
         return _remove(Checkpoint.objects.filter(run=id))
@@ -157,7 +161,8 @@ class CheckpointStore:
         with transaction.atomic():
             # Retention removes under this lock, and leaves alone what was forked.
             list(Run.objects.select_for_update().filter(id=row.run_id).only("id"))
-            if _find(row.id) is None:
+            # Whoever forgets what has no run waits for this row.
+            if _rows().select_for_update(of=("self",)).filter(id=row.id).first() is None:
                 raise records.unknown(checkpoint)
             return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
 
@@ -191,12 +196,21 @@ def _inserted(
 
 def _remove(rows: "QuerySet[Checkpoint]") -> int:
     """Rows first: bytes without a row do not exist for readers, a row without its bytes would be a lost payload."""
-    gone = list(rows.order_by("seq"))
     with transaction.atomic():
+        gone = list(rows.select_for_update(of=("self",)).order_by("seq"))
+        _require_no_forks(gone)
         rows.delete()
         for row in gone:
             transaction.on_commit(partial(checkpoint_rows.delete_payloads, row))
     return len(gone)
+
+
+def _require_no_forks(gone: Sequence[Checkpoint]) -> None:
+    """Raise `WrongStatus` where one of these forks was forked: by it alone the origin of both is known to retention."""
+    forks = [row.id for row in gone if row.source == Source.FORK]
+    if forks and (below := Checkpoint.objects.filter(source=Source.FORK, parent__in=forks).order_by().first()):
+        message = f"fork {below.run_id} comes from its origin by this one; clear that first"
+        raise WrongStatus(message, run=str(below.run_id))
 
 
 def _rows() -> "QuerySet[Checkpoint]":

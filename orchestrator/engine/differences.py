@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate_differences import gate_changes
+from orchestrator.engine.node import START
 from orchestrator.engine.pending_parts import Pending
 from orchestrator.engine.type_words import resolved, type_change
 
@@ -81,8 +82,9 @@ class _Ahead:
         self._gone = {edge: _ends(edge)[1] for edge in at.edges}
         # Of several items of a node some may be asked while others have yet to begin.
         starts = {*self._gone.values(), *at.nodes}
-        self._then = _reached([ends[edge] for edge in self.new["edges"]], starts, at.asked)
-        self._before = _reached([ends[edge] for edge in self.old["edges"]], starts, at.asked)
+        self._starts = starts if self.at else {START}
+        self._ways = tuple([ends[edge] for edge in one["edges"]] for one in (self.old, self.new))
+        self._before, self._then = (_reached(edges, starts, at.asked) for edges in self._ways)
 
     def begins(self, node: str) -> bool:
         """Whether the node can begin in the new version."""
@@ -91,6 +93,14 @@ class _Ahead:
     def began(self, node: str) -> bool:
         """Whether the node could have begun in the old one."""
         return self.at is None or node in self._before
+
+    def round_gate(self, gate: str) -> list[str]:
+        """The nodes that could begin only behind this one in the old version, and without it in the new one."""
+        asked = {*(self.at or Pending()).asked} - {gate}
+        before, after = (
+            _reached([one for one in edges if one[0] != gate], self._starts, asked) for edges in self._ways
+        )
+        return sorted(node["name"] for node in self.old["nodes"] if node["name"] in after - before)
 
     def needs(self, node: str) -> bool:
         """Whether something waits at the node, or was begun there."""
@@ -192,10 +202,20 @@ def _of_nodes(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
             yield Difference(BREAKING, f"node `{name}`", "was removed, and the run was about to go on there")
         else:
             yield Difference(WARNING if ahead.began(name) else HARMLESS, f"node `{name}`", "was removed")
-        if (node["gate"] or node["approve"]) and ahead.began(name) and not (name in after and ahead.begins(name)):
-            how = "is not on the way any more" if name in after else "was removed with its node"
-            yield Difference(BREAKING, f"gate of node `{name}`", f"{how}, and the run was to be asked there")
+        if (node["gate"] or node["approve"]) and ahead.began(name):
+            yield from _of_way(name, name in after, ahead)
     yield from (Difference(WARNING, f"node `{name}`", "is new") for name in after if name not in before)
+
+
+def _of_way(gate: str, there: bool, ahead: _Ahead) -> Iterator[Difference]:
+    """Whether the new version still leads to this gate, and past it only through it."""
+    what = f"gate of node `{gate}`"
+    if not (there and ahead.begins(gate)):
+        how = "is not on the way any more" if there else "was removed with its node"
+        yield Difference(BREAKING, what, f"{how}, and the run was to be asked there")
+    elif free := ahead.round_gate(gate):
+        named = ", ".join(f"`{node}`" for node in free)
+        yield Difference(BREAKING, what, f"{named} came only behind it, and can begin without it now")
 
 
 def _of_node(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: _Ahead) -> Iterator[Difference]:

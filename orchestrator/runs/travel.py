@@ -22,6 +22,7 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.departure import NewLine
+from checkpoints.ledger.removed_keys import require_never_removed
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
@@ -369,9 +370,11 @@ def _forked(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], new: 
     for key in [place.key] if place.key else made:
         run = _run_of(point, id, key, by=new.by)
         try:
-            return departure.create_departed_run(
+            departed = departure.create_departed_run(
                 run, new, status=place.status, input_json=point.input, events=opening.events, inside=opening.insert
             )
+            require_never_removed(place.key)
+            return departed
         except IntegrityError:
             if not Run.objects.filter(key=key).exclude(id=id).exists():
                 raise

@@ -25,6 +25,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
+from checkpoints.ledger.removed_keys import require_never_removed
 from checkpoints.models import Run
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
@@ -80,9 +81,9 @@ def start(
     `due_at`, or `due_in` (seconds by the database's clock), lets it begin later.
 
     Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority or time, naming the place),
-    `KeyConflict` (the key has another graph or input), `WrongKey` (the graph is encrypted, and there is no key),
-    `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the settings do not know where its payloads
-    go), `SaveFailed`.
+    `KeyConflict` (the key has another graph or input, or its run was removed by retention), `WrongKey` (the graph is
+    encrypted, and there is no key), `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the settings
+    do not know where its payloads go), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
     again = Again(resume_failed, restart, allow_effects)
@@ -142,6 +143,7 @@ def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     try:
         with transaction.atomic():
             opened = ledger.create_run(run, payload=payload, input_json=staged, actor=name_of(asked.by))
+            require_never_removed(asked.key)
             require_secrets(compiled)  # a run that is there already is found all the same
     except IntegrityError:
         return _same(asked, run, staged), False

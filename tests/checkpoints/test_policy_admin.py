@@ -82,9 +82,22 @@ def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: C
     for name, pk in (("legalhold", row.pk), ("pin", Pin.objects.get().pk)):
         listed = reverse(f"admin:checkpoints_{name}_changelist")
         assert steward.get(listed).status_code == 200
-        steward.post(listed, {"action": "release", "_selected_action": [pk]})
+        chosen = {"action": "release", "_selected_action": [pk]}
+        page = text(steward.post(listed, chosen))
+        assert "Type their number, 1, to confirm" in page
+        assert f'name="_selected_action" value="{pk}"' in page
+        for bad in ({"typed": "2", "reason": "over"}, {"typed": "1", "reason": " "}, {"typed": "x"}, {}):
+            assert steward.post(listed, {**chosen, "confirmed": "yes", **bad}).status_code == 422
+        assert not AuditLine.objects.filter(
+            kind__in=["hold_released", "checkpoint_unpinned"], facts__reason=""
+        ).exists()
+        said = {"confirmed": "yes", "typed": "1", "reason": f"{name}: it is over"}
+        assert retention.is_held([run.id]) or name == "pin"
+        assert steward.post(listed, {**chosen, **said}).status_code == 302
     assert retention.is_held([run.id]) == set()
     assert not Pin.objects.filter(released_at=None).exists()
+    ended = AuditLine.objects.filter(kind__in=["hold_released", "checkpoint_unpinned"]).order_by("id")
+    assert [line.facts["reason"] for line in ended] == ["legalhold: it is over", "pin: it is over"]
 
 
 def test_whoever_may_only_see_policies_changes_none(people: cast.People) -> None:

@@ -171,6 +171,18 @@ def test_a_gated_node_that_lies_ahead_may_not_be_taken_out_nor_be_left_aside() -
     assert all(weight != BREAKING for weight, _ in [*said(gone, PAST), *said(aside, PAST)])
 
 
+def test_a_way_round_a_gate_that_lies_ahead_breaks() -> None:
+    new = declared(extra=(("fetch", "send"),))
+    free = (BREAKING, "gate of node `pay`: `send` came only behind it, and can begin without it now")
+    assert free in said(new, AT_FETCH)
+    assert free in said(new)
+    for at in (ASKED, BEHIND, PAST):
+        assert all(weight != BREAKING for weight, _ in said(new, at))
+    open_before = declared(extra=(("fetch", "send"),))
+    assert all(weight != BREAKING for weight, _ in said(declared("fetch", "check", "pay", "send"), AT_FETCH))
+    assert said(new, AT_FETCH, old=open_before) == []
+
+
 def test_a_gate_breaks_where_items_of_its_node_were_not_all_asked() -> None:
     new = declared(gate={"quorum": 1})
     for at in (Pending(nodes=("pay",), asked=("pay",)), Pending(edges=("fetch>pay",), asked=("pay",))):

@@ -7,6 +7,7 @@ import pkgutil
 import sqlite3
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -18,15 +19,16 @@ from orchestrator.management import command_line, commands
 from tests.house.commands import manage
 
 ARGUMENTS = {
-    "cancel_run": ["K"], "create_token": ["olive"], "drain": [], "fork_run": ["K:initial"],
-    "fork_runs": ["--graph", "gated"], "prune_runs": [], "replay_run": ["K:initial"],
-    "resume_run": ["K"],
+    "cancel_run": ["K"], "check_versions": [], "create_token": ["olive"], "drain": [],
+    "export_receipt": [str(UUID(int=1)), "/dev/null"],
+    "export_run": ["K", "/dev/null"], "fork_run": ["K:initial"], "fork_runs": ["--graph", "gated"],
+    "import_run": [__file__], "prune_runs": [], "replay_run": ["K:initial"], "resume_run": ["K"],
     "rewind_run": ["K", "K:initial", "--reason", "r"], "rotate_keys": ["--dry-run"],
     "run_status": ["K"], "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"], "start_run": ["gated"],
     "verify_runs": ["K"],
 }  # fmt: skip
-OTHERS = {"up", "worker"}
-"""They make the tables, or wait for the database themselves."""
+OTHERS = {"up", "verify_bundle", "worker"}
+"""They make the tables, wait for the database themselves, or need none."""
 
 
 def test_the_list_of_commands_is_complete() -> None:

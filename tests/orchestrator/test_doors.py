@@ -27,7 +27,12 @@ __all__ = ["claim_graph", "run"]
 ROOT = Path(checkpoints.__file__).parents[1]
 OWN_WORDS = {
     *("checkpoints/audit_log.py", "checkpoints/bundle/verifier.py", "checkpoints/core/strict_json.py"),
-    *("checkpoints/versions.py", "orchestrator/api/idempotency.py", "orchestrator/engine/pending_parts.py"),
+    *(
+        "checkpoints/retention/stretches.py",
+        "checkpoints/versions.py",
+        "orchestrator/api/idempotency.py",
+        "orchestrator/engine/pending_parts.py",
+    ),
 }
 """The one reader; who reads back what he wrote himself; and the verifier of bundles, which runs without the rest."""
 JSON_DOORS = (

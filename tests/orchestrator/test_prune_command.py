@@ -57,6 +57,16 @@ def test_a_policy_that_keeps_nothing_wants_the_number(run: Run) -> None:
     assert not Run.objects.exists()
 
 
+def test_a_policy_that_keeps_only_the_head_wants_the_number_too(run: Run) -> None:
+    policy("short", keep_last=0)
+    for args in ([], ["--confirm", "5"], ["--job"]):
+        with pytest.raises(CommandError, match="only the 1 that must stay: 4 checkpoints"):
+            call(*args)
+    assert len(seqs(run)) == 5
+    call("--confirm", "4")
+    assert seqs(run) == [run.head_seq]
+
+
 def test_what_cannot_be_done_is_one_clear_line(run: Run, people: cast.People) -> None:
     policy("short", keep_last=2)
     with pytest.raises(CommandError, match="no policy for other"):

@@ -49,6 +49,7 @@ def there(run: Run, people: People) -> dict[str, str]:
     return {
         "ref": str(run.id), "run": str(run.id), "name": run.graph, "checkpoint": str(run.head),
         "request_id": str(request.id), "receipt_id": str(Receipt.objects.get().id), "format": "csv",
+        "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
         "fork": str(runs.fork_many(graph=run.graph, status="paused", by=people.starter).id),
     }  # fmt: skip
@@ -57,7 +58,7 @@ def there(run: Run, people: People) -> dict[str, str]:
 GONE = {
     "ref": str(uuid4()), "run": str(uuid4()), "name": "no_such_graph", "checkpoint": str(uuid4()),
     "request_id": str(uuid4()), "receipt_id": str(uuid4()), "format": "xlsx", "number": "999999999",
-    "fork": str(uuid4()),
+    "fork": str(uuid4()), "decision": str(uuid4()),
 }  # fmt: skip
 
 

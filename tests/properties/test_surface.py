@@ -43,9 +43,8 @@ def _surface(
     run: Run, other: Run, receipt_of: Mapping[str, Any], by: Any
 ) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     """Name -> function and arguments that are fine."""
-    store = CheckpointStore()
     here, there = {"run_id": run.id}, {"checkpoint_id": run.head}
-    return _travels(run, other) | _leaving(run) | {
+    return _travels(run, other) | _leaving(run) | _stored(run) | {
         "runs.start": (runs.start, {"graph": "page_claim", "input": {"claim_id": "C", "amount": "1"}, "key": "C"}),
         "runs.get": (runs.get, here),
         "runs.resume": (runs.resume, here),
@@ -63,6 +62,19 @@ def _surface(
         "timeline.events": (timeline.events, here),
         "timeline.events_after": (timeline.events_after, {**here, "seq": 0}),
         "verify_run": (verify_run, here),
+        "jobs.add_job": (jobs.add_job, {"kind": "verify_runs"}),
+        "jobs.cancel_job": (jobs.cancel_job, {"job_id": UUID(int=1)}),
+        "jobs.cancel_jobs_of": (jobs.cancel_jobs_of, here),
+        "uploads.save_upload": (lambda name, by: uploads.save_upload(io.BytesIO(b"x"), name=name, by=by),
+                                {"name": "a.txt", "by": None}),
+        "uploads.open_ref": (uploads.open_ref, {"ref": {"file": str(UUID(int=1))}}),
+    }  # fmt: skip
+
+
+def _stored(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """The same of a store."""
+    store = CheckpointStore()
+    return {
         "store.save": (store.save, {"run": "mine", "state": {"scratch": {"n": 1}}}),
         "store.get": (store.get, {"checkpoint": run.head}),
         "store.load": (store.load, {"run": run.key}),
@@ -71,13 +83,7 @@ def _surface(
         "store.delete": (store.delete, {"checkpoint": UUID(int=1)}),
         "store.clear": (store.clear, {"run": "mine"}),
         "store.fork": (store.fork, {"checkpoint": run.head}),
-        "jobs.add_job": (jobs.add_job, {"kind": "verify_runs"}),
-        "jobs.cancel_job": (jobs.cancel_job, {"job_id": UUID(int=1)}),
-        "jobs.cancel_jobs_of": (jobs.cancel_jobs_of, here),
-        "uploads.save_upload": (lambda name, by: uploads.save_upload(io.BytesIO(b"x"), name=name, by=by),
-                                {"name": "a.txt", "by": None}),
-        "uploads.open_ref": (uploads.open_ref, {"ref": {"file": str(UUID(int=1))}}),
-    }  # fmt: skip
+    }
 
 
 def _leaving(run: Run) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:

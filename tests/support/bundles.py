@@ -11,6 +11,7 @@ from django.db import connection
 
 from approvals import append_only
 from approvals.models import RequestReviewer
+from checkpoints import bundle
 from checkpoints.bundle.tables import TABLES
 from checkpoints.bundle.verifier import framed_hash
 from checkpoints.models import BundleImport, Run
@@ -20,6 +21,8 @@ from tests.support import sealed_graphs as graphs
 from tests.support.run_actions import reviewer, sign
 
 FORMAT = "countersign-bundle-1"
+KEY = Ed25519PrivateKey.from_private_bytes(b"another house, with its own key.")
+PUBLIC = KEY.public_key().public_bytes_raw()
 
 
 def signed_run(folder: Path, people: cast.People, *, encrypted: bool = False) -> Run:
@@ -108,3 +111,20 @@ def forgotten(run: Run) -> None:
 
 def _run_column(model: Any) -> str:
     return "" if model is RequestReviewer else model._meta.get_field("run").column
+
+
+def exported(run: Run, **options: Any) -> bytes:
+    out = io.BytesIO()
+    bundle.export(run.id, out, **options)
+    return out.getvalue()
+
+
+def foreign(run: Run) -> bytes:
+    """The bundle of a run as another house would have signed it; the run is not here any more."""
+    data = written(lines_of(exported(run)), KEY)
+    forgotten(run)
+    return data
+
+
+def loaded(data: bytes, **options: Any) -> Run:
+    return bundle.load(io.BytesIO(data), **options)

@@ -12,6 +12,7 @@ from checkpoints import retention
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import RetentionPolicy
 from checkpoints.retention import DryRun
+from checkpoints.retention.rule import rule_of
 from orchestrator.management import command_line, job_work
 
 
@@ -24,7 +25,10 @@ class Command(command_line.DatabaseCommand):
         parser.add_argument("graph", nargs="*", help="only the policies of these graphs; all without any")
         parser.add_argument("--dry-run", action="store_true", help="only count, with examples and reasons")
         parser.add_argument(
-            "--confirm", type=int, metavar="COUNT", help="how many checkpoints go; needed where a policy keeps none"
+            "--confirm",
+            type=int,
+            metavar="COUNT",
+            help="how many checkpoints go; needed where a policy keeps only what must stay",
         )
         parser.add_argument("--job", action="store_true", help="leave it to the workers; the audit log says the result")
         command_line.add_by(parser)
@@ -61,12 +65,13 @@ def _policies(graphs: list[str]) -> list[RetentionPolicy]:
 
 
 def _require_confirmed(counted: list[tuple[RetentionPolicy, DryRun]], confirmed: int | None) -> None:
-    """Raise where a policy would keep no checkpoint at all, and the number was not said."""
+    """Raise where a policy would keep nothing but what must stay, and the number was not said."""
     for policy, one in counted:
-        count = one.counts["checkpoints"]
-        if count and not one.counts["kept"] and confirmed != count:
+        count, kept = one.counts["checkpoints"], one.counts["kept"]
+        if count and (rule_of(policy).removes_all or not kept) and confirmed != count:
+            what = f"keeps only the {kept} that must stay: {count}" if kept else f"keeps nothing: all {count}"
             raise CommandError(
-                f"the policy of {policy.graph} keeps nothing: all {count} checkpoints would be removed;"
+                f"the policy of {policy.graph} {what} checkpoints would be removed;"
                 f" say --confirm {count} if that is meant"
             )
 

@@ -14,20 +14,29 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import bundle, timeline
-from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run, TaskResult
-from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import InvalidBundle, InvalidValue, KeyConflict, UnknownThing, WrongKey, WrongStatus
 from tests.support import cast, small_graphs
 from tests.support import sealed_graphs as graphs
-from tests.support.bundles import ReplacedFile, forgotten, hashed_anew, lines_of, signed_run, written
+from tests.support.bundles import (
+    KEY,
+    PUBLIC,
+    ReplacedFile,
+    exported,
+    foreign,
+    forgotten,
+    hashed_anew,
+    lines_of,
+    loaded,
+    signed_run,
+    written,
+)
 from tests.support.paid_claims import claim
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
 
-KEY = Ed25519PrivateKey.from_private_bytes(b"another house, with its own key.")
-PUBLIC = KEY.public_key().public_bytes_raw()
 OTHER = "01890a5d-ac96-774b-bcce-b302099a8057"
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,28 +51,11 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, people: cast.People) -> 
     return signed_run(tmp_path, people, encrypted=request.param)
 
 
-def _exported(run: Run, **options: Any) -> bytes:
-    out = io.BytesIO()
-    bundle.export(run.id, out, **options)
-    return out.getvalue()
-
-
-def _foreign(run: Run) -> bytes:
-    """The bundle of a run as another house would have signed it; the run is not here any more."""
-    data = written(lines_of(_exported(run)), KEY)
-    forgotten(run)
-    return data
-
-
-def _loaded(data: bytes, **options: Any) -> Run:
-    return bundle.load(io.BytesIO(data), **options)
-
-
 def test_an_imported_run_is_there_with_all_that_it_had_and_verifies(run: Run, people: cast.People) -> None:
     state = timeline.state_at(run.head)
     events = list(timeline.events(run.id).values_list("seq", "type", "hash"))
-    data = _foreign(run)
-    found = _loaded(data, by=people.steward)
+    data = foreign(run)
+    found = loaded(data, by=people.steward)
     assert (found.id, found.imported, found.status, found.key) == (
         run.id,
         True,
@@ -80,22 +72,22 @@ def test_an_imported_run_is_there_with_all_that_it_had_and_verifies(run: Run, pe
 
 
 def test_people_of_another_house_are_nobody_here_and_those_of_ones_own_are_themselves(run: Run) -> None:
-    own = _exported(run)
-    data = _foreign(run)
-    found = _loaded(data)
+    own = exported(run)
+    data = foreign(run)
+    found = loaded(data)
     assert set(Decision.objects.filter(run=found.id).values_list("by", flat=True)) == {None}
     forgotten(found)
-    _loaded(own)
+    loaded(own)
     assert None not in set(Decision.objects.filter(run=run.id).values_list("by", flat=True))
     assert verify_run(run.id) == []
 
 
 def test_of_the_people_here_those_are_read_that_the_bundle_names(tmp_path: Path, people: cast.People) -> None:
     run = signed_run(tmp_path, people)
-    own = _exported(run)
+    own = exported(run)
     forgotten(run)
     with CaptureQueriesContext(connection) as asked:
-        _loaded(own)
+        loaded(own)
     table = f'FROM "{User._meta.db_table}"'
     [query] = [one["sql"] for one in asked.captured_queries if table in one["sql"]]
     assert people.reviewer.get_username() in query
@@ -106,9 +98,9 @@ def test_the_run_that_a_bundle_departs_from_stays_until_it_is_taken_in(tmp_path:
     run = signed_run(tmp_path, people)
     at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
     fork = runs.fork(at.id, by=people.starter, start=False)
-    data = _foreign(fork)
+    data = foreign(fork)
     with CaptureQueriesContext(connection) as asked:
-        assert _loaded(data).imported
+        assert loaded(data).imported
     if connection.vendor == "sqlite":
         pytest.skip("SQLite locks no rows: it has one writer at a time")
     locked = [one["sql"] for one in asked.captured_queries if "FOR UPDATE" in one["sql"]]
@@ -116,26 +108,26 @@ def test_the_run_that_a_bundle_departs_from_stays_until_it_is_taken_in(tmp_path:
 
 
 def test_an_imported_run_can_be_exported_again(run: Run) -> None:
-    again = _exported(_loaded(_foreign(run)))
+    again = exported(loaded(foreign(run)))
     assert bundle.verify(io.BytesIO(again), bundle.public_key()).ok
 
 
 def test_the_same_bundle_again_gives_the_same_run_and_another_of_it_is_a_conflict(run: Run) -> None:
-    bodies = lines_of(_exported(run))
-    data = _foreign(run)
-    found = _loaded(data)
-    assert _loaded(data).id == found.id
+    bodies = lines_of(exported(run))
+    data = foreign(run)
+    found = loaded(data)
+    assert loaded(data).id == found.id
     later = written([{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]], KEY)
     before = contents()
     with pytest.raises(KeyConflict, match="is here already"):
-        _loaded(later)
+        loaded(later)
     assert (contents(), BundleImport.objects.count()) == (before, 1)
 
 
 def test_a_bundle_that_claims_the_id_of_a_run_that_is_here_is_a_conflict(run: Run) -> None:
-    data, before = written(lines_of(_exported(run)), KEY), contents()
+    data, before = written(lines_of(exported(run)), KEY), contents()
     with pytest.raises(KeyConflict):
-        _loaded(data)
+        loaded(data)
     assert contents() == before
     assert AuditLine.objects.get(kind="refused_import").facts["code"] == "key_conflict"
 
@@ -143,7 +135,7 @@ def test_a_bundle_that_claims_the_id_of_a_run_that_is_here_is_a_conflict(run: Ru
 @pytest.mark.parametrize("kind", ["checkpoint", "write", "decision", "request", "receipt"])
 def test_a_row_of_another_run_is_never_replaced(kind: str, tmp_path: Path, people: cast.People) -> None:
     """A house that is trusted says that a row of ours is one of its own."""
-    theirs = lines_of(_exported(signed_run(tmp_path, people)))
+    theirs = lines_of(exported(signed_run(tmp_path, people)))
     run = Run.objects.get()
     forgotten(run)
     signed_run(tmp_path, people)
@@ -157,14 +149,14 @@ def test_a_row_of_another_run_is_never_replaced(kind: str, tmp_path: Path, peopl
     forged = json.loads(json.dumps(theirs).replace(mine, ours))
     before = contents()
     with pytest.raises((KeyConflict, InvalidBundle)):
-        _loaded(written(forged, KEY))
+        loaded(written(forged, KEY))
     assert contents() == before
 
 
 def test_a_decision_that_nobody_was_needed_for_names_no_write_of_ours(tmp_path: Path, people: cast.People) -> None:
     """No table keeps the id of such a write apart, and who asks by it must not meet another house's decision."""
     theirs = small_graphs.advanced(claim("unasked", needs_approval=lambda state, proposal: False))
-    bodies = lines_of(_exported(theirs))
+    bodies = lines_of(exported(theirs))
     forgotten(theirs)
     signed_run(tmp_path, people)
     ours = PendingWrite.objects.order_by("id").first()
@@ -173,7 +165,7 @@ def test_a_decision_that_nobody_was_needed_for_names_no_write_of_ours(tmp_path: 
     forged = {**bodies[at], "row": {**bodies[at]["row"], "write": str(ours.write)}}
     before = contents()
     with pytest.raises(KeyConflict):
-        _loaded(written([*bodies[:at], forged, *bodies[at + 1 :]], KEY))
+        loaded(written([*bodies[:at], forged, *bodies[at + 1 :]], KEY))
     assert contents() == before
 
 
@@ -213,15 +205,15 @@ def _bad(data: bytes) -> dict[str, bytes]:
 
 
 def test_what_is_bad_is_refused_by_name_and_changes_nothing(tmp_path: Path, people: cast.People) -> None:
-    data = _foreign(signed_run(tmp_path, people))
+    data = foreign(signed_run(tmp_path, people))
     bad, before = _bad(data), contents()
     for what, sent in bad.items():
         with pytest.raises(InvalidBundle) as refused:
-            _loaded(sent)
+            loaded(sent)
         assert refused.value.facts["reason"], what
         assert contents() == before, what
     assert AuditLine.objects.filter(kind="refused_import").count() == len(bad)
-    assert _loaded(data).imported
+    assert loaded(data).imported
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])
@@ -230,7 +222,7 @@ def test_a_file_that_is_replaced_while_it_is_read_changes_nothing(
 ) -> None:
     """The importer looks for the key, then reads three times: the signature, what is there, and to write it."""
     run = signed_run(tmp_path, people)
-    bodies, data = lines_of(_exported(run)), _foreign(run)
+    bodies, data = lines_of(exported(run)), foreign(run)
     told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
     forged = written(told, Ed25519PrivateKey.generate())
     before = contents()
@@ -249,25 +241,25 @@ def test_what_is_no_file_is_refused(file: Any, people: cast.People) -> None:
 
 
 def test_a_label_that_the_log_does_not_tell_is_found_before_anything_stays(tmp_path: Path, people: cast.People) -> None:
-    bodies = lines_of(_foreign(signed_run(tmp_path, people)))
+    bodies = lines_of(foreign(signed_run(tmp_path, people)))
     forged = [bodies[0], {**bodies[1], "row": {**bodies[1]["row"], "label": "paid"}}, *bodies[2:]]
     with pytest.raises(InvalidBundle, match="does not verify"):
-        _loaded(written(forged, KEY))
+        loaded(written(forged, KEY))
     assert not Run.objects.exists()
 
 
 def test_an_encrypted_run_comes_in_only_where_its_key_is(tmp_path: Path, people: cast.People, configure: Any) -> None:
-    data = _foreign(signed_run(tmp_path, people, encrypted=True))
+    data = foreign(signed_run(tmp_path, people, encrypted=True))
     configure(ENCRYPTION_KEYS={"new": b64encode(bytes(32)).decode()})
     with pytest.raises(WrongKey, match="'old'"):
-        _loaded(data)
+        loaded(data)
     assert not Run.objects.exists()
 
 
 def test_no_verb_but_fork_takes_an_imported_run(tmp_path: Path, people: cast.People) -> None:
     run = graphs.started(tmp_path)
     assert run.status == "paused"
-    found = _loaded(_foreign(run))
+    found = loaded(foreign(run))
     assert (found.status, verify_run(found.id)) == ("paused", [])
     at = Checkpoint.objects.filter(run=found.id).first().id
     write = PendingWrite.objects.filter(run=found.id).first()
@@ -294,21 +286,21 @@ def test_no_verb_but_fork_takes_an_imported_run(tmp_path: Path, people: cast.Peo
 @pytest.mark.parametrize("status", ["queued", "running", "waiting"])
 def test_a_run_that_was_going_on_rests_here_and_no_worker_takes_it(status: str, tmp_path: Path) -> None:
     run = graphs.started(tmp_path)
-    bodies = lines_of(_foreign(run))
+    bodies = lines_of(foreign(run))
     bodies[1]["row"]["status"] = status
-    found = _loaded(written(bodies, KEY))
+    found = loaded(written(bodies, KEY))
     assert found.status == "paused"
     assert runs.advance(found.id).status == "paused"
 
 
 def test_the_mark_of_an_import_cannot_be_taken_away(tmp_path: Path) -> None:
-    found = _loaded(_foreign(graphs.started(tmp_path)))
+    found = loaded(foreign(graphs.started(tmp_path)))
     Run.objects.filter(id=found.id).update(imported=False)
     assert "not as it was sealed" in verify_run(found.id)[0].reason
 
 
 def test_where_an_import_comes_from_cannot_be_changed_or_taken_away(tmp_path: Path) -> None:
-    found = _loaded(_foreign(graphs.started(tmp_path)))
+    found = loaded(foreign(graphs.started(tmp_path)))
     BundleImport.objects.update(signer_name="south")
     assert "not as it was sealed" in verify_run(found.id)[0].reason
     BundleImport.objects.all().delete()
@@ -318,91 +310,9 @@ def test_where_an_import_comes_from_cannot_be_changed_or_taken_away(tmp_path: Pa
 def test_a_key_of_another_house_never_stands_in_the_way_of_a_start(tmp_path: Path, people: cast.People) -> None:
     run = signed_run(tmp_path, people)
     key = run.key
-    _loaded(_foreign(run))
+    loaded(foreign(run))
     assert not runs.start("watched", {"folder": str(tmp_path)}, key=f"CLM {key[:8]}").imported
     assert not Run.objects.filter(key=key).exists()
-
-
-def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_effect(
-    tmp_path: Path, people: cast.People
-) -> None:
-    found = _loaded(_foreign(signed_run(tmp_path, people)))
-    before = len(list(tmp_path.glob("*")))
-    end = Checkpoint.objects.filter(run=found.id, kept=True).order_by("-seq")
-    settled = end.filter(source="settlement").first()
-    plan = runs.plan(settled.id)
-    assert plan.guarded == {"payout": "propose", "letter": "propose"}
-    assert plan.needs_yes == ["pay"]
-    fork = runs.advance(runs.fork(settled.id, by=people.starter).id)
-    assert (fork.status, fork.imported) == ("paused", False)
-    asked = ApprovalRequest.objects.get(run=fork.id, status="open")
-    assert asked.node == "$patch"
-    state = timeline.state_at(fork.head)["scratch"]
-    assert (state["payout"], state["letter"]) == ({}, ""), "nothing is in force that nobody here has signed"
-    assert not TaskResult.objects.filter(run=fork.id).exists()
-    assert len(list(tmp_path.glob("*"))) == before
-    _signed_and_paid(fork, people)
-
-
-def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
-    tmp_path: Path, people: cast.People
-) -> None:
-    found = _loaded(_foreign(signed_run(tmp_path, people)))
-    settled = Checkpoint.objects.get(run=found.id, source="settlement")
-    patch = {"scratch": {"payout": {"amount": None}, "letter": ""}}
-    assert runs.plan(settled.id, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
-    fork = runs.advance(runs.fork(settled.id, patch=patch, by=people.starter).id)
-    held = {row.channel: read_value(row, "value") for row in PendingWrite.objects.filter(run=fork.id, node="$patch")}
-    assert (fork.status, held) == ("paused", {"payout": {}, "letter": ""})
-
-
-def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
-    found = _loaded(_foreign(graphs.started(tmp_path)))
-    assert not TaskResult.objects.filter(run=found.id).exists()
-    assert runs.plan(found.head).needs_yes == ["pay"]
-    assert runs.plan(found.head, allow_effects=["pay"]).needs_yes == []
-
-
-def _signed_and_paid(fork: Run, people: cast.People) -> None:
-    from tests.support.run_actions import pending, reviewer, sign
-
-    held = [row for row in pending(fork) if row.node == "$patch"]
-    assert {row.channel for row in held} == {"payout", "letter"}
-    sign(fork, reviewer(people.second_reviewer), ["approve"] * len(pending(fork)))
-    stopped = runs.advance(fork.id)
-    assert stopped.status == "paused", "the effect needs a yes of its own"
-    assert timeline.state_at(stopped.head)["scratch"]["payout"] == {"amount": "9"}
-    done = runs.advance(runs.resume(fork.id, allow_effects=["pay"], by=people.starter).id)
-    assert (done.status, verify_run(done.id)) == ("completed", [])
-
-
-def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path: Path, people: cast.People) -> None:
-    run = signed_run(tmp_path, people)
-    settled = Checkpoint.objects.get(run=run.id, source="settlement")
-    fork = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
-    bodies = lines_of(_exported(fork))
-    forgotten(fork)
-    forgotten(run)
-    found = _loaded(written(bodies, KEY))
-    assert verify_run(found.id) == []
-    # Nothing here tells that a gate let these through.
-    assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
-
-
-def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_as_that_does(
-    tmp_path: Path, people: cast.People
-) -> None:
-    run = signed_run(tmp_path, people)
-    settled = Checkpoint.objects.get(run=run.id, source="settlement")
-    away = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
-    bodies = lines_of(_exported(away))
-    forgotten(away)
-    forgotten(run)
-    found = _loaded(written(bodies, KEY))
-    here = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
-    patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
-    assert not here.imported
-    assert runs.plan(here.head, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
 
 
 def test_a_run_that_says_it_comes_from_one_of_ours_must_name_a_checkpoint_of_it(
@@ -411,16 +321,16 @@ def test_a_run_that_says_it_comes_from_one_of_ours_must_name_a_checkpoint_of_it(
     run = signed_run(tmp_path, people)
     at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
     fork = runs.fork(at.id, by=people.starter, start=False)
-    bodies = lines_of(_exported(fork))
+    bodies = lines_of(exported(fork))
     forgotten(fork)
     theirs = json.loads(json.dumps(bodies).replace(str(at.id), OTHER))
     with pytest.raises(KeyConflict, match="knows nothing of that"):
-        _loaded(written(hashed_anew(theirs), KEY))
-    assert _loaded(written(bodies, KEY)).imported
+        loaded(written(hashed_anew(theirs), KEY))
+    assert loaded(written(bodies, KEY)).imported
 
 
 def test_what_breaks_off_while_it_is_written_leaves_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = _foreign(run)
+    data = foreign(run)
     before = contents()
 
     def broken(*args: Any, **kwargs: Any) -> Any:
@@ -428,7 +338,7 @@ def test_what_breaks_off_while_it_is_written_leaves_nothing(run: Run, monkeypatc
 
     monkeypatch.setattr("checkpoints.bundle.importer.verify_run", broken)
     with pytest.raises(OSError, match="full"):
-        _loaded(data)
+        loaded(data)
     assert contents() == before
     assert not connection.in_atomic_block
     with transaction.atomic():

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from checkpoints import retention, timeline
-from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
+from checkpoints.retention import prune_job
 from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
@@ -125,17 +126,19 @@ def test_a_point_that_a_store_forked_stays() -> None:
     assert seqs(run) == [4, 8]
 
 
-def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
-    folder = tmp_path / "bytes"
-    options = {"backend": "files", "options": {"location": str(folder)}}
-    configure(PAYLOADS={"files": options})
-    run = a_run(payloads="files")
-    before = loaded()
-    pruned(policy("long", keep_last=2))
-    assert {one: before[one] for one in loaded()} == loaded()
-    assert len([path for path in folder.rglob("*") if path.is_file()]) == 3
+def test_a_point_that_a_fork_of_a_stores_fork_comes_from_stays() -> None:
+    run, store = a_run(), CheckpointStore()
+    first = store.fork(Checkpoint.objects.get(run=run, seq=4).id)
+    second = store.fork(first.id)
+    for act in (lambda: store.clear(first.run), lambda: store.delete(first.id)):
+        with pytest.raises(WrongStatus, match="comes from its origin by this one"):
+            act()
+    pruned(policy("long", keep_last=1))
+    assert seqs(run) == [4, 8]
+    assert runs.advance(runs.resume(second.run).id).status == "completed"
+    other = store.fork(Checkpoint.objects.get(run=run, seq=8).id)
+    assert store.clear(other.run) == 1
     assert faults() == []
-    assert seqs(run) == [7, 8]
 
 
 def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
@@ -147,6 +150,21 @@ def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
         retention.hold(made[name].id, "stays", by=None)
     pruned(policy("odd", keep_last=1))
     assert {name: len(seqs(run)) for name, run in made.items()} == {"a%": 1, "ab": 9, "a_": 1, "abc": 9}
+
+
+def test_a_removal_by_an_older_policy_is_not_the_answer_to_a_new_one() -> None:
+    a_run()
+    job = retention.prune(policy("long", keep_last=2, max_age_days={"failed": 3}), by=None)
+    assert retention.prune(policy("long", keep_last=2), by=None, confirmed=7).id == job.id
+    for fields in ({"keep_last": 5}, {"max_age_days": {"failed": 9}}, {"remove_runs_after_days": {"failed": 1}}):
+        changed = policy(
+            "long", **{"keep_last": 2, "max_age_days": {"failed": 3}, "remove_runs_after_days": {}, **fields}
+        )
+        with pytest.raises(WrongStatus, match="by an older policy is under way"):
+            retention.prune(changed, by=None)
+    assert Job.objects.filter(kind="prune_runs").count() == 1
+    assert prune_job.stop(job.id, by=None)
+    assert retention.prune(changed, by=None).id != job.id
 
 
 def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> None:

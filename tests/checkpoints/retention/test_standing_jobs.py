@@ -7,6 +7,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
+from checkpoints.memory import shelf
 from checkpoints.models import AuditLine, MemoryTrace, Worker
 from checkpoints.queue import jobs
 from checkpoints.verification import verify_run
@@ -45,6 +46,22 @@ def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(config
     assert MemoryTrace.objects.filter(deleted=False).count() == 0
     assert AuditLine.objects.filter(kind="memory_forgotten").count() == 1
     assert verify_run(run.id) == []
+
+
+def test_what_is_remembered_anew_while_old_memory_goes_stays(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember("key", "old")
+    MemoryTrace.objects.update(at=ago(days=10))
+    configure(MEMORY_DAYS=9.5)
+    forget = shelf.delete_trace
+
+    def late(*args: Any, **kwargs: Any) -> bool:
+        remember("key", "new")
+        return forget(*args, **kwargs)
+
+    monkeypatch.setattr(shelf, "delete_trace", late)
+    swept("sweep_memory")
+    assert MemoryTrace.objects.filter(deleted=False).count() == 1
+    assert not AuditLine.objects.filter(kind="memory_forgotten").exists()
 
 
 def test_sessions_tokens_and_answers_that_ended_go_and_the_others_stay(people: cast.People) -> None:

@@ -13,6 +13,7 @@ from checkpoints.models import AuditLine, Checkpoint, Run
 from checkpoints.queue import jobs
 from checkpoints.verification import audit, verify_run
 from orchestrator import runs
+from orchestrator.engine.errors import KeyConflict
 from orchestrator.jobs import kinds
 from tests.support import cast
 from tests.support.forging import tamper
@@ -92,6 +93,20 @@ def test_a_run_that_has_not_ended_for_long_enough_or_is_pinned_stays() -> None:
     retention.pin(Checkpoint.objects.get(run=run, seq=1).id, by=None)
     pruned(policy("short", **GONE))
     assert seqs(run) == [1, 4]
+
+
+def test_the_key_of_a_run_that_went_begins_no_second_journey() -> None:
+    started(large("short", "abcd", snapshot=1000))
+    named = runs.advance(runs.start("short", {}, key="claim 7").id)
+    pruned(policy("short", **GONE))
+    assert not Run.objects.filter(id=named.id).exists()
+    for again in ({}, {"restart": True}, {"resume_failed": True}):
+        with pytest.raises(KeyConflict, match="claim 7 belongs to a run that was removed"):
+            runs.start("short", {}, key="claim 7", **again)
+    other = runs.advance(runs.start("short", {}, key="claim 8").id)
+    with pytest.raises(KeyConflict, match="removed"):
+        runs.fork(other.head, key="claim 7")
+    assert not Run.objects.filter(key="claim 7").exists()
 
 
 def test_a_run_that_does_not_verify_is_not_removed() -> None:

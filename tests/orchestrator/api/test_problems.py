@@ -109,7 +109,7 @@ def test_a_body_that_lies_about_its_length_is_read_no_further_than_the_limit() -
     ("method", "path", "status", "code"),
     [
         ("GET", "nonsense/", 404, "not_found"),
-        ("GET", "runs/CLM-1/stream/", 404, "not_found"),
+        ("GET", "runs/CLM-1/streams/", 404, "not_found"),
         ("POST", "runs/CLM-1/nowhere/", 404, "not_found"),
         ("POST", "requests/", 405, "method_not_allowed"),
         ("DELETE", "runs/CLM-1/", 405, "method_not_allowed"),

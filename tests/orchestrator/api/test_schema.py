@@ -16,6 +16,7 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
     assert schema["openapi"].startswith("3.1")
     paths = {path.removeprefix("/api/v1/") for path in schema["paths"]}
     assert paths == {
+        "decisions/{decision}/receipt/", "runs/{run}/export/", "imports/",
         "audit/", "audit/{number}/", "runs/{run}/stream/",
         "graphs/", "graphs/{name}/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
         "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",

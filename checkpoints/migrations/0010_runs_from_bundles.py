@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0011_audit_page_and_memory_changes'),
+        ('checkpoints', '0009_audit_page_and_memory_changes'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0010_versions'),
+        ('checkpoints', '0012_keys_of_removed_runs'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0012_runs_from_bundles'),
+        ('checkpoints', '0010_runs_from_bundles'),
     ]
 
     operations = [

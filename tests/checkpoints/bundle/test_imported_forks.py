@@ -1,0 +1,106 @@
+"""What can be done with an imported run: a fork that asks for everything anew, and no more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from approvals.models import ApprovalRequest
+from checkpoints import timeline
+from checkpoints.models import Checkpoint, PendingWrite, Run, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from tests.support import cast
+from tests.support import sealed_graphs as graphs
+from tests.support.bundles import KEY, PUBLIC, exported, foreign, forgotten, lines_of, loaded, signed_run, written
+from tests.support.sealed_tables import ONE_KEY
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def keys(configure: Any) -> None:
+    configure(**ONE_KEY, TRUSTED_KEYS={"north": PUBLIC.hex()})
+
+
+def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_effect(
+    tmp_path: Path, people: cast.People
+) -> None:
+    found = loaded(foreign(signed_run(tmp_path, people)))
+    before = len(list(tmp_path.glob("*")))
+    end = Checkpoint.objects.filter(run=found.id, kept=True).order_by("-seq")
+    settled = end.filter(source="settlement").first()
+    plan = runs.plan(settled.id)
+    assert plan.guarded == {"payout": "propose", "letter": "propose"}
+    assert plan.needs_yes == ["pay"]
+    fork = runs.advance(runs.fork(settled.id, by=people.starter).id)
+    assert (fork.status, fork.imported) == ("paused", False)
+    asked = ApprovalRequest.objects.get(run=fork.id, status="open")
+    assert asked.node == "$patch"
+    state = timeline.state_at(fork.head)["scratch"]
+    assert (state["payout"], state["letter"]) == ({}, ""), "nothing is in force that nobody here has signed"
+    assert not TaskResult.objects.filter(run=fork.id).exists()
+    assert len(list(tmp_path.glob("*"))) == before
+    _signed_and_paid(fork, people)
+
+
+def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
+    tmp_path: Path, people: cast.People
+) -> None:
+    found = loaded(foreign(signed_run(tmp_path, people)))
+    settled = Checkpoint.objects.get(run=found.id, source="settlement")
+    patch = {"scratch": {"payout": {"amount": None}, "letter": ""}}
+    assert runs.plan(settled.id, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
+    fork = runs.advance(runs.fork(settled.id, patch=patch, by=people.starter).id)
+    held = {row.channel: read_value(row, "value") for row in PendingWrite.objects.filter(run=fork.id, node="$patch")}
+    assert (fork.status, held) == ("paused", {"payout": {}, "letter": ""})
+
+
+def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
+    found = loaded(foreign(graphs.started(tmp_path)))
+    assert not TaskResult.objects.filter(run=found.id).exists()
+    assert runs.plan(found.head).needs_yes == ["pay"]
+    assert runs.plan(found.head, allow_effects=["pay"]).needs_yes == []
+
+
+def _signed_and_paid(fork: Run, people: cast.People) -> None:
+    from tests.support.run_actions import pending, reviewer, sign
+
+    held = [row for row in pending(fork) if row.node == "$patch"]
+    assert {row.channel for row in held} == {"payout", "letter"}
+    sign(fork, reviewer(people.second_reviewer), ["approve"] * len(pending(fork)))
+    stopped = runs.advance(fork.id)
+    assert stopped.status == "paused", "the effect needs a yes of its own"
+    assert timeline.state_at(stopped.head)["scratch"]["payout"] == {"amount": "9"}
+    done = runs.advance(runs.resume(fork.id, allow_effects=["pay"], by=people.starter).id)
+    assert (done.status, verify_run(done.id)) == ("completed", [])
+
+
+def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path: Path, people: cast.People) -> None:
+    run = signed_run(tmp_path, people)
+    settled = Checkpoint.objects.get(run=run.id, source="settlement")
+    fork = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
+    bodies = lines_of(exported(fork))
+    forgotten(fork)
+    forgotten(run)
+    found = loaded(written(bodies, KEY))
+    assert verify_run(found.id) == []
+    # Nothing here tells that a gate let these through.
+    assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
+
+
+def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_as_that_does(
+    tmp_path: Path, people: cast.People
+) -> None:
+    run = signed_run(tmp_path, people)
+    settled = Checkpoint.objects.get(run=run.id, source="settlement")
+    away = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
+    bodies = lines_of(exported(away))
+    forgotten(away)
+    forgotten(run)
+    found = loaded(written(bodies, KEY))
+    here = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
+    patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
+    assert not here.imported
+    assert runs.plan(here.head, patch=patch).guarded == {"payout": "propose", "letter": "propose"}

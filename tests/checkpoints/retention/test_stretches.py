@@ -1,0 +1,81 @@
+"""The bytes of a stretch go with its rows, and none is read or put while the run is locked."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from checkpoints import payloads
+from checkpoints.models import Run
+from checkpoints.retention import stretches
+from orchestrator import runs
+from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.large_states import large
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import slice_of, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NODES = "abcdefgh"
+
+
+def a_run(name: str = "long", **settings: Any) -> Run:
+    """A run of checkpoints 0 to 8, of which only the first has a snapshot."""
+    return runs.advance(started(large(name, NODES, snapshot=1000, **settings)).id)
+
+
+def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
+    folder = tmp_path / "bytes"
+    options = {"backend": "files", "options": {"location": str(folder)}}
+    configure(PAYLOADS={"files": options})
+    run = a_run(payloads="files")
+    before = loaded()
+    pruned(policy("long", keep_last=2))
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert len([path for path in folder.rglob("*") if path.is_file()]) == 3
+    assert faults() == []
+    assert seqs(run) == [7, 8]
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_no_bytes_outside_the_rows_are_read_or_put_under_the_lock(
+    encrypted: bool, tmp_path: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"backend": "files", "options": {"location": str(tmp_path / "bytes")}}
+    configure(PAYLOADS={"files": options}, **ONE_KEY)
+    run = a_run(payloads="files", encrypted=encrypted)
+    put, get, held = payloads.put_payload, payloads.get_payload, []
+
+    def watched(act: Any) -> Any:
+        def watch(*args: Any, **kwargs: Any) -> Any:
+            held.append(connection.in_atomic_block)
+            return act(*args, **kwargs)
+
+        return watch
+
+    monkeypatch.setattr(payloads, "put_payload", watched(put))
+    monkeypatch.setattr(payloads, "get_payload", watched(get))
+    pruned(policy("long", keep_last=2))
+    assert held
+    assert not any(held)
+    assert (seqs(run), faults()) == ([7, 8], [])
+
+
+def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = started(large("goes_on", NODES, snapshot=1000))
+    for _ in range(3):
+        run = slice_of(run)
+    make, made = stretches.make_anchor, []
+
+    def late(*args: Any) -> Any:
+        made.append(make(*args))
+        if len(made) == 1:
+            slice_of(run)
+        return made[-1]
+
+    monkeypatch.setattr(stretches, "make_anchor", late)
+    pruned(policy("goes_on", keep_last=1))
+    run.refresh_from_db()
+    assert (len(made), seqs(run), faults()) == (2, [run.head_seq], [])
