@@ -9,8 +9,7 @@ from checkpoints.models.job import Job
 from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.pending_write import PendingWrite
-from checkpoints.models.removed_key import RemovedKey
-from checkpoints.models.retention_policy import RetentionPolicy
+from checkpoints.models.retention_policy import RemovedKey, RetentionPolicy
 from checkpoints.models.run import Run, RunKey
 from checkpoints.models.run_event import RunEvent
 from checkpoints.models.run_line import RunLine

@@ -1,4 +1,4 @@
-"""How long the checkpoints and runs of one graph are kept."""
+"""How long the checkpoints and runs of one graph are kept, and the keys of runs that were removed."""
 
 from django.db import models
 
@@ -29,3 +29,16 @@ class RetentionPolicy(models.Model):
 
     def __str__(self) -> str:
         return f"retention of {self.graph}"
+
+
+class RemovedKey(models.Model):
+    """One row a chosen key, written in the transaction that removes its run. It stays, so that a caller who asks for
+    the run once more does not begin the journey, with its effects, a second time.
+    """
+
+    key = models.CharField(primary_key=True, max_length=200)
+    run = models.UUIDField()
+    at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.key

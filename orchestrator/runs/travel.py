@@ -321,12 +321,9 @@ def _require_there(point: Departure) -> None:
     """Raise `UnknownThing` where the checkpoint was removed before its run was locked, `Erased` where its values
     were. One query.
     """
-    row = (
-        Checkpoint.objects.filter(id=point.checkpoint.id, kept=True)
-        .select_related("run")
-        .only("run__erasure", "run__key")
-    )
-    if (found := row.first()) is None:
+    rows = Checkpoint.objects.filter(id=point.checkpoint.id, kept=True)
+    found = rows.select_related("run").only("run__erasure", "run__key").first()
+    if found is None:
         raise unknown_thing("checkpoint", point.checkpoint.id)
     refuse_erased(found.run)
 
