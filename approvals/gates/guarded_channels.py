@@ -15,6 +15,7 @@ from checkpoints.lines import Stretch, logged_until, past
 from checkpoints.models import PendingWrite
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.held_patch import PATCH
 
 
@@ -26,16 +27,31 @@ def guards(run: UUID, line: int, compiled: Compiled, channels: Iterable[str]) ->
 def guard_of_each(stretches: Sequence[Stretch], compiled: Compiled, channels: Iterable[str]) -> dict[str, str]:
     """Of those of these channels that are guarded, the node whose gate does: the one that wrote the channel last on the
     way that `stretches` tell, else the first that declares it, else one that wrote it later on one of these lines.
+
+    Raises `InvalidValue` for a channel that was signed, where this version of the graph has no gate to ask at.
     """
     named = list(channels)
-    gates = [(node.name, node.gate) for node in compiled.nodes.values() if node.gate]
-    if not gates or not named:
+    if not named:
         return {}
+    gates = [(node.name, node.gate) for node in compiled.nodes.values() if node.gate]
     before, after = _writers(stretches)
+    if not gates:
+        _require_unsigned(compiled, named, {**after, **before})
+        return {}
     declared = {channel: node for node, gate in reversed(gates) for channel in gate.writes}
     known = [{channel: _gate_node(compiled, node) for channel, node in wrote.items()} for wrote in (before, after)]
     found = {name: known[0].get(name) or declared.get(name) or known[1].get(name) for name in named}
     return {channel: node for channel, node in found.items() if node}
+
+
+def _require_unsigned(compiled: Compiled, channels: list[str], wrote: Mapping[str, str]) -> None:
+    for channel in channels:
+        if channel in wrote:
+            said = f"{channel} was signed at the gate of node {wrote[channel]}"
+            message = (
+                f"{said}, and version {compiled.version} of {compiled.name} has no gate where it could be signed anew"
+            )
+            raise InvalidValue(message, path=channel, gate=wrote[channel])
 
 
 def signed_channels(stretches: Sequence[Stretch], structure: Mapping[str, Any]) -> dict[str, str]:

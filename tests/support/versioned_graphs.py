@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
+from checkpoints.models import Run
 from orchestrator import discovery
 from orchestrator.engine import END, START, Append, Gate, Graph, Show, registry
+from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
-from tests.support.small_graphs import Notes, Order
+from tests.support.small_graphs import Notes, Order, advanced, slice_of
 
 
 class Texts(BaseModel):
@@ -65,4 +67,14 @@ def deployed(*graphs: Graph) -> Graph:
     return graphs[-1]
 
 
-__all__ = ["END", "START", "Copied", "Texts", "deployed", "in_euros", "paying"]
+def signed_letter(people: cast.People) -> Run:
+    """A run of version 1 whose letter was signed, at a gate that declares nothing; it is about to be sent."""
+    run = advanced(paying("1", guards=(), nodes=("fetch", "propose", "file", "send")))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    turns = iter([False, False])
+    slice_of(run, draining=lambda: next(turns, True))
+    assert (run_actions.state(run)["letter"], run_actions.state(run)["notes"]) == ("Dear", [])
+    return run
+
+
+__all__ = ["END", "START", "Copied", "Texts", "deployed", "in_euros", "paying", "signed_letter"]

@@ -67,7 +67,6 @@ def _guards(lease: Lease, target: Compiled, before: State, wanted: State, change
     signed = signed_channels(way, versions.structure_of(lease.fingerprint) or {"nodes": ()})
     there = {name for part in PARTITIONS for name in wanted[part]}
     gone = {name for part in PARTITIONS for name in before[part] if name in signed and name not in there}
-    found = guard_of_each(way, target, changed) | {name: signed[name] for name in changed if name in signed}
     fresh, gates = target.fresh_state(), {signed[name] for name in gone}
     old = {name for part in PARTITIONS for name in before[part]}
     moved = [
@@ -78,6 +77,7 @@ def _guards(lease: Lease, target: Compiled, before: State, wanted: State, change
     ]
     touched = {*changed, *(gone if moved else ())} & {*signed}
     _require_gates(lease, target, {name: signed[name] for name in sorted(touched)})
+    found = guard_of_each(way, target, changed) | {name: signed[name] for name in changed if name in signed}
     if moved and len(gates) > 1:
         named = ", ".join(sorted(gone))
         raise InvalidValue(f"the migration takes out {named}, which different gates guard", channels=sorted(gone))

@@ -7,13 +7,12 @@ from pydantic import BaseModel
 
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
-from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import Append
 from tests.support import cast, run_actions
-from tests.support.small_graphs import Notes, advanced, slice_of
-from tests.support.versioned_graphs import deployed, paying
+from tests.support.small_graphs import Notes
+from tests.support.versioned_graphs import deployed, paying, signed_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,19 +33,9 @@ def _rewording(state: Any) -> None:
     state["scratch"]["letter"] += "!"
 
 
-def _signed(people: cast.People) -> Run:
-    """A run of version 1 whose letter was signed, at a gate that declares nothing; it is about to be sent."""
-    run = advanced(paying("1", guards=(), nodes=("fetch", "propose", "file", "send")))
-    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    turns = iter([False, False])
-    slice_of(run, draining=lambda: next(turns, True))
-    assert (run_actions.state(run)["letter"], run_actions.state(run)["notes"]) == ("Dear", [])
-    return run
-
-
 @pytest.mark.parametrize(("state", "migrates"), [(Notes, _rewording), (Renamed, _renaming)])
 def test_what_was_signed_is_not_changed_where_its_gate_is_gone(people: cast.People, state: Any, migrates: Any) -> None:
-    run = _signed(people)
+    run = signed_letter(people)
     new = paying("2", state, nodes=("fetch", "file", "send"))
     new.migration(from_version="1")(migrates)
     deployed(new)
@@ -64,7 +53,7 @@ def test_what_was_signed_is_not_changed_where_its_gate_is_gone(people: cast.Peop
 def test_what_was_signed_is_signed_again_under_any_name_where_its_gate_is_there(
     people: cast.People, state: Any, migrates: Any, channel: str
 ) -> None:
-    run = _signed(people)
+    run = signed_letter(people)
     new = paying("2", state, guards=(), nodes=("fetch", "propose", "file", "send"))
     new.migration(from_version="1")(migrates)
     deployed(new)

@@ -18,6 +18,7 @@ from orchestrator.engine import END, START, Append, Gate, Graph, Write
 from orchestrator.engine.errors import InvalidValue
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Order, registered
+from tests.support.versioned_graphs import deployed, paying, signed_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAME = "retyped"
@@ -182,3 +183,15 @@ def test_what_an_open_superstep_keeps_is_taken_as_the_version_that_goes_on_reads
         return
     made = runs.advance(runs.fork(run.head or "").id)
     assert (made.status, run_actions.state(made)["free"]) == (Status.COMPLETED, "10.00")
+
+
+def test_what_was_signed_cannot_be_patched_in_a_version_that_has_no_gate_to_ask_at(people: cast.People) -> None:
+    run = signed_letter(people)
+    deployed(paying("2", nodes=("fetch", "file", "send")))
+    patch = {"scratch": {"letter": "Other"}}
+    for refused in (lambda: runs.fork(run.head, patch=patch), lambda: runs.plan(run.head, patch=patch)):
+        with pytest.raises(InvalidValue, match="letter was signed at the gate of node propose, and version 2") as found:
+            refused()
+        assert found.value.facts["gate"] == "propose"
+    assert runs.plan(run.head, patch={"scratch": {"total": 5}}).guarded == {}
+    assert runs.advance(runs.fork(run.head).id).status == Status.COMPLETED

@@ -207,7 +207,7 @@ def test_an_output_that_is_settled_on_another_version_writes_nothing_that_was_si
     run = _unknown_after_signing(people)
     deployed(_asking_before("2", "between", "pay"))
     given: dict[str, Any] = {"happened": True, "by": people.steward, "reason": "seen"}
-    with pytest.raises(InvalidValue, match="the gate of ask guards what the output writes"):
+    with pytest.raises(InvalidValue, match="letter was signed at the gate of node ask"):
         runs.settle(run.id, "pay:1:0", output={"letter": "Yours"}, **given)
     runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **given)
     assert runs.advance(run.id).status == Status.COMPLETED
