@@ -20,7 +20,7 @@ from tests.house.commands import manage
 
 ARGUMENTS = {
     "cancel_run": ["K"], "check_versions": [], "create_token": ["olive"], "drain": [],
-    "export_receipt": [str(UUID(int=1)), "/dev/null"],
+    "erase": ["K", "--reason", "r"], "export_receipt": [str(UUID(int=1)), "/dev/null"],
     "export_run": ["K", "/dev/null"], "fork_run": ["K:initial"], "fork_runs": ["--graph", "gated"],
     "import_run": [__file__], "prune_runs": [], "replay_run": ["K:initial"], "resume_run": ["K"],
     "rewind_run": ["K", "K:initial", "--reason", "r"], "rotate_keys": ["--dry-run"],

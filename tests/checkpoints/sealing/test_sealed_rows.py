@@ -89,6 +89,7 @@ def test_a_seal_says_whether_its_run_is_encrypted_and_which_key_makes_its_hashes
             sealed_rows.verify_row(row, other)
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("covers", [(PLAIN, COVER), (COVER, PLAIN)], ids=["plain", "encrypted"])
 def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Protection, Protection], configure: Any) -> None:
     configure(**TWO_KEYS)
@@ -100,6 +101,7 @@ def test_a_payload_is_encrypted_exactly_where_its_run_is(covers: tuple[Protectio
     sealed_rows.require_protection(row, "output", b"", other)
 
 
+@pytest.mark.django_db
 def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(configure: Any) -> None:
     configure(**TWO_KEYS)
     row = a_result()
@@ -111,12 +113,14 @@ def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(configure:
             sealed_rows.decrypted(other, column, kept)
 
 
+@pytest.mark.django_db
 def test_what_is_empty_stays_empty_where_its_run_is_encrypted(configure: Any) -> None:
     configure(**TWO_KEYS)
     row = sealed(a_result(output=pack_json({"a": 1})), COVER)
     assert (bytes(row.output)[:1], bytes(row.error)) == (b"\x03", b"")
 
 
+@pytest.mark.django_db
 def test_a_row_that_is_sealed_again_keeps_its_other_payloads_and_verifies(configure: Any) -> None:
     configure(**TWO_KEYS)
     row = sealed(a_result(output=pack_json({"a": 1})), COVER)
