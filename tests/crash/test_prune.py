@@ -52,7 +52,7 @@ def removed(graph: str, trouble: Points) -> dict[str, Any]:
 
 
 def told(graph: str) -> list[Any]:
-    lines = AuditLine.objects.filter(kind="history_pruned", facts__graph=graph)
+    lines = AuditLine.objects.filter(kind="history_pruned", graph=graph)
     return [[line.facts[name] for name in ("checkpoints", "runs", "skipped")] for line in lines]
 
 

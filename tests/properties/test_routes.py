@@ -44,10 +44,11 @@ LONG = 100
 
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "who", "run", "kind", "from", "to", "as_is", "all",
+    "path", "a", "b", "with_at", "how", "who", "run", "kind", "from", "to", "as_is", "all", "paths",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
+    "as_is", "confirm", "paths",
     "key", "mode", "json", "reason", "task", "answer", "output", "accept_risk", "theme", "next", "write", "v-", "h-",
     "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
     "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
