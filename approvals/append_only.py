@@ -100,11 +100,12 @@ def install_triggers(**_: Any) -> None:
             cursor.execute(statement)
 
 
-def make_room(**_: Any) -> None:
-    """Take away what stands in the way of a migration: SQLite rebuilds no table while a trigger speaks of one that is
-    not there. `install_triggers` follows when the migration is done.
+def make_room(plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
+    """Take away what stands in the way of a plan of migrations: SQLite rebuilds no table while a trigger speaks of one
+    that is not there. `install_triggers` follows when they are done; of plans that leave the tables of `checkpoints`
+    alone nothing is taken away, so that one that is refused leaves the trigger.
     """
-    if connection.vendor == "sqlite":
+    if connection.vendor == "sqlite" and any(one.app_label == ErasedRow._meta.app_label for one, _backwards in plan):
         with connection.cursor() as cursor:
             cursor.execute("DROP TRIGGER IF EXISTS decision_no_update")
 
