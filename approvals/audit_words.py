@@ -13,6 +13,8 @@ _RIGHTS = {
     "settle_task": "settle unknown outcomes",
     "view_run": "see all runs",
     "export_run": "export",
+    "import_run": "take in bundles",
+    "manage_retention": "manage retention",
 }
 
 
@@ -54,6 +56,29 @@ def _from(facts: Facts) -> str:
     return f"checkpoint {facts['checkpoint']}" if "checkpoint" in facts else "a checkpoint"
 
 
+def _erased(facts: Facts) -> str:
+    what = f"the values at {_counted(facts['paths'], 'path')}" if facts.get("paths") else "all values"
+    return f"erased {what} of the run: {_counted(facts.get('rows', 0), 'row')}"
+
+
+def _pruned(facts: Facts) -> str:
+    counts = [
+        _counted(facts.get(name, 0), word) for name, word in (("checkpoints", "checkpoint"), ("runs", "whole run"))
+    ]
+    left = f", not of {_counted(facts['skipped'], 'run')}" if facts.get("skipped") else ""
+    stopped = ", and was stopped" if facts.get("stopped") else ""
+    return f"removed {' and '.join(counts)}{left}{stopped}"
+
+
+def _policy(facts: Facts) -> str:
+    rules = [] if facts.get("keep_last") is None else [f"the last {facts['keep_last']:,} stay"]
+    for name, words in (("max_age_days", "checkpoints go"), ("remove_runs_after_days", "whole runs go")):
+        days = sorted((facts.get(name) or {}).items())
+        rules += [f"{words} after days: {', '.join(f'{status} {after}' for status, after in days)}"] if days else []
+    rules += ["bundles are archived first"] if facts.get("archive") else []
+    return "policy: " + ("; ".join(rules) or "everything stays")
+
+
 KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "signed": ("Decisions signed", _signed),
     "not_needed": (
@@ -86,6 +111,8 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "refused_settle": ("Refused: settle", lambda f: "was refused: may not settle outcomes"),
     "refused_travel": ("Refused: go on from", lambda f: "was refused: may not go on from checkpoints"),
     "refused_export": ("Refused: export", lambda f: "was refused: may not export the audit log"),
+    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
+    "refused_import": ("Refused: import", lambda f: f"was refused: a bundle was not taken in, {f.get('code', '')}"),
     "refused_tampered": (
         "Refused: tampered",
         lambda f: f"was refused: {f.get('row') or 'a record'} is not as it was written",
@@ -110,6 +137,24 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "Memory forgotten",
         lambda f: f"forgot {f.get('key', '')} in {f.get('namespace', '')}, version {f.get('version', '')}",
     ),
+    "run_erased": ("Values erased", _erased),
+    "history_pruned": ("History removed", _pruned),
+    "run_removed": (
+        "Run removed",
+        lambda f: f"removed run {f.get('key', '')} as a whole, which was {f.get('status', '')}",
+    ),
+    "run_held": ("Legal hold", lambda f: "put the run under a legal hold"),
+    "hold_released": ("Legal hold released", lambda f: "released a legal hold of the run"),
+    "checkpoint_pinned": ("Checkpoint pinned", lambda f: f"pinned checkpoint {f.get('checkpoint', '')}"),
+    "checkpoint_unpinned": ("Checkpoint unpinned", lambda f: f"unpinned checkpoint {f.get('checkpoint', '')}"),
+    "retention_policy_saved": ("Retention policy saved", lambda f: f"saved the {_policy(f)}"),
+    "retention_policy_deleted": ("Retention policy deleted", lambda f: f"deleted the {_policy(f)}"),
+    "run_exported": (
+        "Run exported",
+        lambda f: "exported the run as a bundle" + (", though it does not verify" if f.get("as_is") else ""),
+    ),
+    "run_imported": ("Run imported", lambda f: "took the run in from a bundle"),
+    "receipt_exported": ("Receipt exported", lambda f: f"exported the receipt of decision {f.get('decision', '')}"),
     "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
 }
 """Kind -> its name in lists, and what a line of it says. One that is not here says its name."""

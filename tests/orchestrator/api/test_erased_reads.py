@@ -1,4 +1,4 @@
-"""What the API and the pages give of an erased run is sound: nothing of it is called tampered, and all of it is read."""
+"""What the API and the pages give of an erased run is sound: nothing of it is called tampered."""
 
 import json
 from collections.abc import Iterator
