@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -39,7 +39,7 @@ class OnceOnly(Action):
 class ClearCommand(BaseCommand):
     """A command that takes each option once, but for those that may be repeated."""
 
-    def add_base_argument(self, parser: ArgumentParser, *args: Any, **kwargs: Any) -> None:
+    def add_base_argument(self, parser: CommandParser, *args: Any, **kwargs: Any) -> None:
         """Called for the first options of each command, before its own are added."""
         for name in (None, "store"):
             parser.register("action", name, OnceOnly)
