@@ -53,13 +53,6 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
     assert sentence_of(kind, {})
 
 
-def test_what_was_removed_is_told_with_its_numbers() -> None:
-    pruned = {"checkpoints": 1200, "runs": 1, "skipped": 2, "stopped": True}
-    said = "removed 1,200 checkpoints and 1 whole run, not of 2 runs, and was stopped"
-    assert sentence_of("history_pruned", pruned) == said
-    assert sentence_of("run_erased", {"rows": 8, "paths": 0}) == "erased all values of the run: 8 rows"
-    assert sentence_of("run_erased", {"rows": 1, "paths": 2}) == "erased the values at 2 paths of the run: 1 row"
-    policy = {"keep_last": 3, "max_age_days": {"failed": 90, "completed": 30}, "archive": True}
-    rules = "the last 3 stay; checkpoints go after days: completed 30, failed 90; bundles are archived first"
-    assert sentence_of("retention_policy_saved", policy) == f"saved the policy: {rules}"
-    assert sentence_of("retention_policy_deleted", {}) == "deleted the policy: everything stays"
+def test_a_rotation_is_told_with_the_number_of_its_rows() -> None:
+    rows = {"checkpoints_run": 1200, "checkpoints_runevent": 1}
+    assert sentence_of("keys_rotated", {"rows": rows, "key": "k2"}) == "encrypted 1,201 rows under k2"
