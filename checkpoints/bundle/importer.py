@@ -20,7 +20,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from checkpoints import audit_log, payloads
+from checkpoints import audit_log, payloads, uploads
 from checkpoints.bundle import verifier
 from checkpoints.bundle.row_json import BYTES, columns_of, is_person
 from checkpoints.bundle.row_reader import People, row_of
@@ -233,6 +233,8 @@ def _placed(run: Run) -> Run:
     run.seal, run.seal_key = sealed["seal"], sealed["seal_key"]
     sealed_rows.encrypt(run, protection_of(run))
     run.save(force_insert=True)
+    # Files are in no bundle; those of its runs may still be here where it came from.
+    uploads.note_references(run.id, run_row.input_of(run))
     return run
 
 

@@ -16,8 +16,9 @@ from django.urls import reverse
 
 from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
-from checkpoints.models import AuditLine, ErasureRecord, Run
+from checkpoints.models import AuditLine, ErasureRecord, Job, Run
 from orchestrator import runs
+from orchestrator.jobs import kinds
 from orchestrator.models import IdempotencyRecord
 from tests.support import cast, erasures, run_actions, secret_claim
 from tests.support.api_people import Client
@@ -55,9 +56,16 @@ def test_a_steward_erases_by_the_api_and_is_given_the_record(run: Run, people: c
     assert plan["rows"]["checkpoints_checkpoint"] > 0
     assert not ErasureRecord.objects.exists()
     answer = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
-    assert answer.status_code == 200, answer.json()
+    assert answer.status_code == 202, answer.json()
     record = answer.json()
     assert (record["run"], record["by"], record["reason"], record["paths"]) == (str(run.id), "stella", "asked", [])
+    assert record["ended_at"] is None
+    assert stella.post(f"checkpoints/{run.key}:at-1/fork/").json()["code"] == "erased"
+    assert stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}).json()["id"] == record["id"]
+    assert stella.post(f"runs/{run.id}/erase/", {"paths": ["payout"]}).status_code == 409
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    [ended] = stella.get(f"runs/{run.id}/erase/").json()["results"]
+    assert (ended["id"], ended["rows"] > 0, ended["ended_at"] is None) == (record["id"], True, False)
     again = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
     assert again.json() == record
     assert stella.post(f"runs/{run.id}/erase/").status_code == 410
@@ -117,7 +125,13 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     assert not ErasureRecord.objects.exists()
     answer = stella.post(url, {"confirm": run.key, "reason": "asked to be forgotten"})
     assert (answer.status_code, answer.url) == (302, reverse("run", args=[run.id]))
-    assert ErasureRecord.objects.get().reason == "asked to be forgotten"
+    record = ErasureRecord.objects.get()
+    assert (record.reason, record.ended_at) == ("asked to be forgotten", None)
+    html = stella.get(answer.url).content.decode()
+    assert "An erasure of this run is going on" in html
+    assert "This page says when it has ended" in html
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    assert "The values of this run were erased" in stella.get(answer.url).content.decode()
 
 
 def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
