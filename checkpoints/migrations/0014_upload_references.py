@@ -41,5 +41,10 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('upload', 'run'), name='upload_reference_once')],
             },
         ),
+        migrations.AddField(
+            model_name='erasurerecord',
+            name='origin_rows_hash',
+            field=models.CharField(blank=True, default='', help_text='Of a run that was imported: what `rows_hash` was there.', max_length=64),
+        ),
         migrations.RunPython(note_runs_that_are_there, migrations.RunPython.noop),
     ]

@@ -12,6 +12,7 @@ class ErasureRecord(Sealed):
 
     PAYLOADS = ("words",)
     IDENTITY = ("run", "id")
+    ADDED = ("origin_rows_hash",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.UUIDField()
@@ -33,6 +34,9 @@ class ErasureRecord(Sealed):
     )
     rows = models.IntegerField(default=0, help_text="How many rows of `ErasedRow` tell of it; known when it has ended.")
     rows_hash = models.CharField(max_length=64, blank=True, default="", help_text="Over the seals of these, in order.")
+    origin_rows_hash = models.CharField(
+        max_length=64, blank=True, default="", help_text="Of a run that was imported: what `rows_hash` was there."
+    )
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -20,6 +20,7 @@ from checkpoints.models import AuditLine, ErasureRecord, Job, Run
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from orchestrator.models import IdempotencyRecord
+from orchestrator.templatetags.console import moment
 from tests.support import cast, erasures, run_actions, secret_claim
 from tests.support.api_people import Client
 from tests.support.full_installation import a_full_run
@@ -149,6 +150,7 @@ def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
         assert "by stella" in html
         assert "asked to be forgotten" in html
         assert str(record.id) in html
+        assert moment(record.ended_at) in html
         assert "cannot be opened" not in html
     answer = browse(people.reviewer).get(reverse("receipt", args=[receipt.id]))
     assert "were erased" in answer.content.decode()
@@ -165,6 +167,18 @@ def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
     assert stella.get(reverse("compare"), {"a": str(run.id), "b": str(run.id)}).status_code == 200
     history = Client(people.steward).get(f"runs/{run.id}/history/", path="payout")
     assert history.status_code == 200
+
+
+def test_the_pages_name_the_paths_that_were_erased_and_each_erasure(
+    run: Run, people: cast.People, browse: Browse
+) -> None:
+    for path in ("payout", "input.folder"):
+        retention.erase(run.id, [path], reason=f"about {path}", by=people.steward)
+    html = browse(people.steward).get(reverse("run", args=[run.id])).content.decode()
+    for record in ErasureRecord.objects.filter(run=run.id):
+        assert f"Values at <code>{record.paths[0]}</code> were erased, {moment(record.ended_at)} by stella" in html
+        assert f"about {record.paths[0]}" in html
+    assert "The values of this run were erased" not in html
 
 
 def test_the_admin_leads_to_the_page_for_one_run(run: Run, people: cast.People, browse: Browse) -> None:
