@@ -192,8 +192,13 @@ def _work(lease: JobLease) -> None:
 def erase_job(lease: JobLease) -> Iterator[Step]:
     """The kind `erase_run`, of the record in its facts. Its place: a table, and the key behind which it goes on."""
     record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
-    if record.ended_at is not None:
-        return
+    if record.ended_at is None:
+        yield from _erase_rows(record, lease)
+    # Also where it was cut off between the two: what stood in the rows still stands in free pages.
+    wipe_free_pages()
+
+
+def _erase_rows(record: ErasureRecord, lease: JobLease) -> Iterator[Step]:
     run = Run.objects.get(id=record.run)
     data_keys.read_use_again(run.id)
     sealed_rows.verify_row(record, protection_of(run))
@@ -216,7 +221,6 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
         yield Step(done, note="checkpoints", place=(last, batch.after))
     erase_orphans(run)
     _end(record, eraser)
-    wipe_free_pages()
 
 
 def eraser_of(record: ErasureRecord) -> Eraser:

@@ -15,6 +15,7 @@ from checkpoints import retention, timeline, verification
 from checkpoints.erasure import erased_batches
 from checkpoints.models import ErasureRecord, Job, Run
 from checkpoints.models.job import JobStatus
+from orchestrator.engine.errors import Erased
 from orchestrator.jobs import kinds
 from tests.support import cast
 from tests.support.full_installation import a_full_run
@@ -67,6 +68,10 @@ def erased_until(number: int, run: Run, people: cast.People) -> bool:
 
 def must_be_gone(run: Run) -> None:
     assert faults(run) == []
+    assert set(Job.objects.filter(kind="erase_run").values_list("status", flat=True)) == {JobStatus.DONE}
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            assert cursor.execute("PRAGMA freelist_count").fetchone() == (0,)
     assert ErasureRecord.objects.filter(run=run.id).count() == 1
     assert b"A-1" not in b"".join(bytes(pk) for pk in Run.objects.filter(id=run.id).values_list("input", flat=True))
 
@@ -87,7 +92,12 @@ def test_an_erasure_that_is_killed_once_at_a_statement_is_ended_by_the_next_call
     for number in range(FIRST, 2000, STEP):
         if erased_until(number, run, people):
             break
-        assert erased_until(2000, run, people)
+        try:
+            assert erased_until(2000, run, people)
+        except Erased:
+            # It was cut off behind its end, and nobody has wiped the file yet.
+            Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+            kinds.advance(Job.objects.get(run=run.id).id)
         must_be_gone(run)
         run = a_full_run(tmp_path, people.reviewer)
     assert number > 100
