@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
 from checkpoints.conformance.rule import must, refusing, run
 from checkpoints.core.ids import uuid7
@@ -124,11 +125,16 @@ def threads_do_not_disturb_each_other(backend: PayloadBackend) -> None:
 def of_two_that_want_one_name_one_has_it(backend: PayloadBackend) -> None:
     if backend.in_row:
         return
-    name = _name()
+    name, together = _name(), Barrier(THREADS)
+
+    def put(n: int) -> bytes:
+        together.wait()
+        return backend.put(name, bytes([n]) * 1000)
+
     with ThreadPoolExecutor(THREADS) as pool:
-        puts = [pool.submit(backend.put, name, bytes([n]) * 1000) for n in range(THREADS)]
-    won = [(n, put.result()) for n, put in enumerate(puts) if put.exception() is None]
-    wrong = [e for put in puts if (e := put.exception()) is not None and not isinstance(e, PayloadTaken)]
+        puts = [pool.submit(put, n) for n in range(THREADS)]
+    won = [(n, end.result()) for n, end in enumerate(puts) if end.exception() is None]
+    wrong = [e for end in puts if (e := end.exception()) is not None and not isinstance(e, PayloadTaken)]
     must(not wrong, f"a put that came second raises {wrong[:1]!r}")
     must(len(won) == 1, f"{len(won)} puts of different bytes succeeded under one name")
     must(backend.get(name, won[0][1]) == bytes([won[0][0]]) * 1000, "the name holds another's bytes than the winner's")

@@ -129,7 +129,7 @@ class LooksFirst(FilePayloads):
         path = Path(self._storage.path(self._path(name)))
         if path.exists():
             return super().put(name, data)
-        time.sleep(0.01)
+        time.sleep(0.1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         from checkpoints.payloads.digest import digest_record
