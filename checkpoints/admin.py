@@ -266,6 +266,15 @@ class UploadAdmin(ReadOnlyRows):
     list_select_related = ("by",)
 
 
+@admin.register(models.UploadReference)
+class UploadReferenceAdmin(ReadOnlyRows):
+    """Which runs name which uploaded file."""
+
+    list_display = ("upload", "run")
+    list_select_related = ("upload",)
+    search_fields = ("=run",)
+
+
 @admin.register(models.Worker)
 class WorkerAdmin(ReadOnlyRows):
     list_display = ("host", "pid", "started_at", "heartbeat_at", "stopped_at", "busy", "slots")

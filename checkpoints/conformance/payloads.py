@@ -107,6 +107,11 @@ def the_sweep_sees_what_is_old_and_nothing_else(backend: PayloadBackend) -> None
     must((name in later) is not backend.in_row, "names(before) misses a name, or lists what is in a row")
     must(gone not in later, "names(before) lists what was deleted")
     must(name not in set(backend.names(before=now - timedelta(hours=1))), "names(before) lists what is younger")
+    other = f"{name.partition('/')[0]}x/{_name().rpartition('/')[2]}"
+    backend.put(other, b"of another folder")
+    there = set(backend.names(before=now + timedelta(hours=1), folder=name.partition("/")[0]))
+    must((name in there) is not backend.in_row, "names(folder) misses a name")
+    must(other not in there, "names(folder) lists what is in another folder")
 
 
 def threads_do_not_disturb_each_other(backend: PayloadBackend) -> None:

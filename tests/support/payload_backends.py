@@ -85,12 +85,17 @@ class SameInAnyCase(MemoryPayloads):
 
 
 class ListsAll(MemoryPayloads):
-    def names(self, *, before: datetime) -> Iterable[str]:
-        return super().names(before=datetime.max.replace(tzinfo=UTC))
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        return super().names(before=datetime.max.replace(tzinfo=UTC), folder=folder)
+
+
+class ListsOtherFolders(MemoryPayloads):
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        return super().names(before=before)
 
 
 class ListsNothing(MemoryPayloads):
-    def names(self, *, before: datetime) -> Iterable[str]:
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
         return ()
 
 
@@ -146,6 +151,7 @@ BROKEN = [
     MindsUnknown,
     SameInAnyCase,
     ListsAll,
+    ListsOtherFolders,
     ListsNothing,
     TakesAnyName,
     OneDrawer,
