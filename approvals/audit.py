@@ -147,6 +147,7 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     """The reasons that people gave, by id of the line. Of lines whose run this user may see; two queries at most.
 
     Of decisions they stand in their rows, of other acts in the run's log, so nothing is told once it was erased there.
+    Of holds, pins and erasures, which say that it stays, in the line.
     """
     shown: list[Any] = [line for line in lines if getattr(line, "run_key", None) is not None]
     signed = {line.facts["receipt"]: line for line in shown if "receipt" in line.facts}
@@ -155,7 +156,8 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     said: dict[int, list[str]] = {}
     for row in rows.only("id", "run", "receipt", "reason") if signed else ():
         said.setdefault(signed[str(row.receipt_id)].id, []).append(_text(row, "reason"))
-    found = {number: _joined(reasons) for number, reasons in said.items()}
+    found = {line.id: str(line.facts["reason"]) for line in shown if line.facts.get("reason")}
+    found |= {number: _joined(reasons) for number, reasons in said.items()}
     for event in _events(acts):
         reason = _reason(event)
         found |= {acts[event.run_id, event.seq].id: reason} if reason else {}

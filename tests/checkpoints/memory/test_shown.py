@@ -100,6 +100,9 @@ def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.
     at = {seq: memory_at(timeline.get_checkpoint(f"{run.key}:at-{seq}")) for seq in (1, 2)}
     assert ([len(at[1]["reads"]), at[1]["landed"]], at[2]["reads"]) == ([1, []], [])
     assert [one["key"] for one in at[2]["landed"]] == ["sky"]
+    html = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
+    assert "get facts/sky" in html
+    assert '<span class="nil">nothing</span>' in html
 
 
 def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input() -> None:
