@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 
 from checkpoints import timeline
 from checkpoints.memory.read_records import memory_at
-from checkpoints.models import MemoryLanding, MemoryRecord, TaskResult
+from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -120,6 +120,12 @@ def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input
         assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
         remember("sky", colour)
     assert len(set(hashes)) == 1
+
+
+def test_a_run_verifies_in_whatever_order_it_names_what_it_remembers() -> None:
+    run = remember("ann", {"wanted": "green tea", "before": {"z": 1, "a": "black tea"}})
+    assert verify_run(run.id) == []
+    assert MemoryTrace.objects.get(key="ann").text == "ann before a black tea z 1 wanted green tea"
 
 
 @pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])
