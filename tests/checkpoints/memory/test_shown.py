@@ -87,7 +87,7 @@ def test_a_checkpoint_says_which_keys_were_added_updated_and_removed(browse: Any
     assert "gone" in verify_run(run.id)[0].reason
 
 
-def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.People) -> None:
+def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(browse: Any, people: cast.People) -> None:
     rita: User = run_actions.reviewer(people.reviewer)
 
     def propose(state: Any, ctx: Any) -> None:
