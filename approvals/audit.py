@@ -149,6 +149,7 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     one for keys.
 
     Of decisions they stand in their rows, of other acts in the run's log, so nothing is told once it was erased there.
+    Of holds, pins and erasures, which say that it stays, in the line.
     """
     shown: list[Any] = [line for line in lines if getattr(line, "run_key", None) is not None]
     signed = {line.facts["receipt"]: line for line in shown if "receipt" in line.facts}
@@ -160,7 +161,8 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     said: dict[int, list[str]] = {}
     for row in rows:
         said.setdefault(signed[str(row.receipt_id)].id, []).append(_text(row, "reason"))
-    found = {number: _joined(given) for number, given in said.items()}
+    found = {line.id: str(line.facts["reason"]) for line in shown if line.facts.get("reason")}
+    found |= {number: _joined(given) for number, given in said.items()}
     for event in events:
         reason = _reason(event)
         found |= {acts[event.run_id, event.seq].id: reason} if reason else {}
