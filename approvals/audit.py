@@ -16,6 +16,7 @@ from approvals.models import Decision
 from checkpoints.core.ids import unknown_thing
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import NEWEST, ROUTINE
+from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN, Protection
@@ -166,7 +167,8 @@ def _receipt_of(line: AuditLine) -> UUID | None:
 
 
 def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
-    """The reasons that people gave, by id of the line. Of lines whose run this user may see; two queries at most.
+    """The reasons that people gave, by id of the line. Of lines whose run this user may see; two queries at most, and
+    one for keys.
 
     Of decisions they stand in their rows, of other acts in the run's log, so nothing is told once it was erased there.
     Of holds, pins and erasures, which say that it stays, in the line.
@@ -175,13 +177,16 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     signed = {receipt: line for line in shown if (receipt := _receipt_of(line)) is not None}
     told = [line for line in shown if line.kind not in DECIDED]
     acts = {(line.run, seq): line for line in told if (seq := number_in(line, "seq")) is not None}
-    rows = Decision.objects.filter(receipt__in=signed).exclude(reason=b"").order_by("event_seq")
+    reasons = Decision.objects.filter(receipt__in=signed).exclude(reason=b"").order_by("event_seq")
+    rows = list(reasons.only("id", "run", "receipt", "reason")) if signed else []
+    events = list(_events(acts))
+    data_keys.know_keys_of([*rows, *events])
     said: dict[int, list[str]] = {}
-    for row in rows.only("id", "run", "receipt", "reason") if signed else ():
+    for row in rows:
         said.setdefault(signed[row.receipt_id].id, []).append(_text(row, "reason"))
     found = {line.id: str(reason) for line in shown if (reason := noted(line).get("reason"))}
-    found |= {number: _joined(reasons) for number, reasons in said.items()}
-    for event in _events(acts):
+    found |= {number: _joined(given) for number, given in said.items()}
+    for event in events:
         reason = _reason(event)
         found |= {acts[event.run_id, event.seq].id: reason} if reason else {}
     return found

@@ -140,6 +140,8 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "refused_settle": ("Refused: settle", lambda f: "was refused: may not settle outcomes"),
     "refused_travel": ("Refused: go on from", lambda f: "was refused: may not go on from checkpoints"),
     "refused_export": ("Refused: export", lambda f: "was refused: may not export the audit log"),
+    "refused_pin": ("Refused: pin", lambda f: "was refused: may not pin checkpoints"),
+    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
     "refused_tampered": (
         "Refused: tampered",
         lambda f: f"was refused: {f.get('row') or 'a record'} is not as it was written",
@@ -182,7 +184,6 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     ),
     "run_imported": ("Run imported", lambda f: "took the run in from a bundle"),
     "receipt_exported": ("Receipt exported", lambda f: "exported a receipt of a decision"),
-    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
     "refused_import": ("Refused: import", lambda f: f"was refused: a bundle was not taken in ({_code(f)})"),
     "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
 }

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,50 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
     assert sentence_of(kind, {})
 
 
-def test_a_rotation_is_told_with_the_number_of_its_rows() -> None:
-    rows = {"checkpoints_run": 1200, "checkpoints_runevent": 1}
-    assert sentence_of("keys_rotated", {"rows": rows, "key": "k2"}) == "encrypted 1,201 rows under k2"
+@pytest.mark.parametrize(
+    ("kind", "facts", "said"),
+    [
+        (
+            "history_pruned",
+            {"checkpoints": 41206, "runs": 1, "bad": []},
+            "removed 41,206 checkpoints, 1 whole run among them",
+        ),
+        ("history_pruned", {"checkpoints": 1, "stopped": True}, "removed 1 checkpoint; somebody stopped it"),
+        (
+            "history_pruned",
+            {"checkpoints": 0, "bad": ["x", "y"]},
+            "removed 0 checkpoints; 2 runs did not verify and stayed",
+        ),
+        (
+            "retention_policy_saved",
+            {
+                "keep_last": 3,
+                "max_age_days": {"failed": 90.0},
+                "remove_runs_after_days": {"rejected": 0.5},
+                "archive": True,
+            },
+            "set the retention policy: the newest 3 stay, checkpoints of failed runs go after 90 days, "
+            "rejected runs go whole after 0.5 days, a bundle is archived first",
+        ),
+        ("retention_policy_deleted", {"keep_last": None}, "deleted the retention policy: nothing goes"),
+        ("run_removed", {"key": "CLM-1", "status": "failed"}, "removed the run CLM-1, which was failed"),
+        ("run_erased", {"paths": 2, "rows": 9}, "erased the values at 2 paths, in 9 rows"),
+        ("run_erased", {"paths": 0, "rows": 1}, "erased all values of the run, in 1 row"),
+        ("members_changed", {"subject": "user:ada", "added": ["group:auditor"]}, "put ada into the group auditor"),
+        ("members_changed", {"subject": "group:claims", "removed": ["user:ada"]}, "took ada out of the group claims"),
+        (
+            "rights_changed",
+            {"subject": "group:claims", "added": ["perm:approvals.decide"], "removed": ["perm:x.y"]},
+            "gave approvals.decide to the group claims and took x.y from the group claims",
+        ),
+        ("refused_import", {"code": "forbidden"}, "was refused: a bundle was not taken in (forbidden)"),
+        (
+            "keys_rotated",
+            {"rows": {"checkpoints_run": 1200, "checkpoints_runevent": 1}, "key": "k2"},
+            "encrypted 1,201 rows under k2",
+        ),
+        ("of_tomorrow", {}, "of tomorrow"),
+    ],
+)
+def test_a_line_says_what_was_done(kind: str, facts: dict[str, Any], said: str) -> None:
+    assert sentence_of(kind, facts) == said
