@@ -54,12 +54,12 @@ def erase(
     Raises, having changed nothing, as `plan_erasure` does, for each run that would be erased.
     """
     asked = _ErasureRequest(paths, forks, reason, by, held)
-    wanted = plan.plan_erasure(run_id, paths=paths, held=held)
+    wanted = plan.plan_erasure(run_id, paths=paths, forks=forks, held=held)
     if (begun := plan.going_on(wanted.run.id)) is not None:
         work_on(begun)
         if [str(path) for path in wanted.paths] == begun.paths:
             return _read(begun)
-        wanted = plan.plan_erasure(run_id, paths=paths, held=held)
+        wanted = plan.plan_erasure(run_id, paths=paths, forks=forks, held=held)
     records = asked.begin(wanted)
     for record in records:
         work_on(record)
@@ -79,7 +79,7 @@ def begin_erasure(
     departs from the run. The same again while it goes on gives the same record; raises `WrongStatus` for another one.
     """
     asked = _ErasureRequest(paths, forks, reason, by, held)
-    wanted = plan.plan_erasure(run_id, paths=paths, held=held)
+    wanted = plan.plan_erasure(run_id, paths=paths, forks=forks, held=held)
     begun = plan.going_on(wanted.run.id)
     if begun is None:
         return asked.begin(wanted)[0]
@@ -108,22 +108,11 @@ class _ErasureRequest:
 
     def begin(self, wanted: ErasurePlan) -> list[ErasureRecord]:
         """The records, that of the run itself first: all or none."""
-        inherited = [one.id for one in wanted.inherited if one.run and not one.came_before] if self.forks else []
-        also = [one for one in (_planned(one, wanted, self.held) for one in inherited) if one]
         with transaction.atomic():
             return [
                 _begin(one, wanted, forks=self.forks, reason=self.reason, by=self.by, held=self.held)
-                for one in [wanted, *also]
+                for one in [wanted, *wanted.along]
             ]
-
-
-def _planned(one: UUID, wanted: ErasurePlan, held: Held) -> ErasurePlan | None:
-    """The plan for a run that inherited values; None where it was erased already, or has nothing at these paths."""
-    paths = [str(path) for path in wanted.paths] or None
-    try:
-        return plan.plan_erasure(one, paths=paths, held=held)
-    except plan.NOTHING_LEFT:
-        return None
 
 
 def _read(record: ErasureRecord) -> ErasureRecord:

@@ -9,7 +9,7 @@ from uuid import UUID
 from checkpoints import verification
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.core.state_paths import StatePath, parsed_path
-from checkpoints.core.status import ENDS
+from checkpoints.core.status import ENDS, Status
 from checkpoints.erasure.places import PLACES
 from checkpoints.erasure.state_words import texts_in, values_at
 from checkpoints.erasure.sweeps import SWEEPS
@@ -51,7 +51,7 @@ class Inherited:
 @frozen
 class ErasurePlan:
     """What would be erased of a run: `counts` are rows by place, `inherited` the other runs that have values of it,
-    `words` the texts that stand at the paths now.
+    `words` the texts that stand at the paths now, `along` the plans of the runs that would be erased with it.
     """
 
     run: Run
@@ -59,20 +59,25 @@ class ErasurePlan:
     counts: dict[str, int]
     inherited: tuple[Inherited, ...]
     words: tuple[str, ...] = ()
+    along: tuple["ErasurePlan", ...] = ()
 
     def json(self) -> dict[str, Any]:
         """For machines; never a value."""
+        along = {one.run.id for one in self.along}
         return {
             "run": str(self.run.id),
             "key": self.run.key,
             "paths": [str(path) for path in self.paths],
             "rows": self.counts,
-            "inherited": [one.json(along=False) for one in self.inherited],
+            "inherited": [one.json(along=one.id in along) for one in self.inherited],
         }
 
 
-def plan_erasure(run_id: UUID | str, *, paths: Sequence[str] | None = None, held: Held) -> ErasurePlan:
-    """What an erasure of these paths of a run (None: of all its values) would do now.
+def plan_erasure(
+    run_id: UUID | str, *, paths: Sequence[str] | None = None, forks: bool = False, held: Held
+) -> ErasurePlan:
+    """What an erasure of these paths of a run (None: of all its values) would do now, with `forks` also of the runs
+    that came of it: one that is refused is refused here.
 
     Raises `UnknownThing` (run, or a path that is nowhere in it), `InvalidValue`, `WrongStatus` (it can still go on, is
     replayed now, or is held), `Erased` (it is so already), `TamperedRow`, `WrongKey`.
@@ -89,7 +94,19 @@ def plan_erasure(run_id: UUID | str, *, paths: Sequence[str] | None = None, held
         if not values:
             raise UnknownThing(f"nothing stands at {path} in run {run.key}", run=str(run.id), path=str(path))
     words = sorted({text for values in found.values() for value in values for text in texts_in(value)})
-    return ErasurePlan(run, wanted, _counts(run), inherited_of(run), tuple(words))
+    inherited = inherited_of(run)
+    along = (_planned_along(one, wanted, held) for one in inherited) if forks else ()
+    return ErasurePlan(run, wanted, _counts(run), inherited, tuple(words), tuple(one for one in along if one))
+
+
+def _planned_along(one: Inherited, wanted: tuple[StatePath, ...], held: Held) -> ErasurePlan | None:
+    """The plan for a run that inherited values; None where it was erased already, or has nothing at these paths."""
+    if one.run is None or one.came_before:
+        return None
+    try:
+        return plan_erasure(one.id, paths=[str(path) for path in wanted] or None, held=held)
+    except NOTHING_LEFT:
+        return None
 
 
 def checked_paths(paths: Any) -> tuple[StatePath, ...]:
@@ -107,6 +124,9 @@ def checked_paths(paths: Any) -> tuple[StatePath, ...]:
 def require_erasable(run: Run, held: Held) -> None:
     """Raise where a run must stay as it is now. Asked again under its lock."""
     # An imported run goes on nowhere, whatever it was doing when it was exported.
+    if run.status == Status.TAMPERED:
+        message = f"run {run.key} is tampered; put back what was changed, resume it, and cancel it first"
+        raise WrongStatus(message, run=str(run.id), status=run.status)
     if run.status not in ENDS and not run.imported:
         message = f"run {run.key} is {run.status} and can still go on; cancel it first"
         raise WrongStatus(message, run=str(run.id), status=run.status)

@@ -43,6 +43,6 @@ def begin_erasure(
     return erasure.begin_erasure(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
 
 
-def plan_erasure(run_id: UUID | str, paths: Sequence[str] | None = None) -> ErasurePlan:
+def plan_erasure(run_id: UUID | str, paths: Sequence[str] | None = None, forks: bool = False) -> ErasurePlan:
     """What `erase` would do, and which runs inherited the values; nothing is written. Raises as it does."""
-    return erasure.plan_erasure(run_id, paths=paths, held=is_held)
+    return erasure.plan_erasure(run_id, paths=paths, forks=forks, held=is_held)

@@ -175,6 +175,6 @@ class Erase(APIView):
         found = visible_run(person(request), run)
         require(person(request), "manage_retention")
         if body.pop("dry_run"):
-            return Response(retention.plan_erasure(found.id, body["paths"]).json())
+            return Response(retention.plan_erasure(found.id, body["paths"], body["forks"]).json())
         record = retention.begin_erasure(found.id, **body, by=person(request))
         return Response(ErasureOut(record).data, status=202)

@@ -54,7 +54,7 @@ class Command(command_line.DatabaseCommand):
 
     def _one(self, run: Run, options: dict[str, Any], by: Any) -> dict[str, Any]:
         if options["dry_run"]:
-            return retention.plan_erasure(run.id, options["paths"]).json()
+            return retention.plan_erasure(run.id, options["paths"], options["forks"]).json()
         run.refresh_from_db()
         if run.erasure is not None and options["forks"] and _is_erased(run):
             return _told(ErasureRecord.objects.get(id=run.erasure), run)
@@ -69,7 +69,7 @@ class Command(command_line.DatabaseCommand):
         counts = ", ".join(f"{name} {n}" for name, n in rows.items()) if isinstance(rows, dict) else f"{rows} rows"
         self.stdout.write(visible_text(f"{told['key']}: {'would erase' if options['dry_run'] else 'erased'} {counts}"))
         for one in told["inherited"]:
-            what = "erased too" if one["erased"] else "NOT erased"
+            what = f"{'would be ' if options['dry_run'] else ''}erased too" if one["erased"] else "NOT erased"
             self.stdout.write("  " + visible_text(f"{one['how']} {one['key'] or one['run']} has values of it: {what}"))
 
 

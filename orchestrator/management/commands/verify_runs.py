@@ -62,7 +62,7 @@ class Command(command_line.DatabaseCommand):
             if quiet:
                 continue
             for one in result.bad[named:]:
-                self.stdout.write(f"{one['run']}: {one['reason']}")
+                self.stdout.write(": ".join(part for part in (one["run"], one["reason"]) if part))
             named = len(result.bad)
             if result.checked % EVERY == 0 and 0 < result.checked < total:
                 self.stdout.write(f"{result.checked} of {total} verified, {result.failed} bad")

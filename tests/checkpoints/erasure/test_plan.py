@@ -1,17 +1,21 @@
 """Which other runs have the values of one that is erased."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.db import transaction
 
 from checkpoints import retention
+from checkpoints.core.status import Status
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.erasure.plan import inherited_of
-from checkpoints.models import Run
+from checkpoints.models import ErasureRecord, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
+from orchestrator.engine.errors import WrongStatus
 from tests.support import cast
 from tests.support.full_installation import a_full_run
 from tests.support.statements import counted
@@ -75,3 +79,33 @@ def test_it_costs_two_queries_a_generation_and_one(family: list[Run], people: ca
     with counted() as beside:
         inherited_of(family[0])
     assert len(alone) == len(beside) == 2 * 3 + 2 + 1
+
+
+@pytest.fixture
+def run(people: cast.People, tmp_path: Path) -> Run:
+    """A run that has ended."""
+    return a_full_run(tmp_path, people.reviewer)
+
+
+def test_a_plan_with_forks_refuses_what_the_erasure_would_refuse_and_says_what_goes_with_it(
+    run: Run, people: cast.People
+) -> None:
+    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
+    assert retention.plan_erasure(run.id).json()["inherited"][0]["erased"] is False
+    with pytest.raises(WrongStatus, match=f"run {fork.key} is queued and can still go on"):
+        retention.plan_erasure(run.id, forks=True)
+    runs.cancel(fork.id, by=people.starter)
+    told = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": True}
+    assert retention.plan_erasure(run.id, forks=True).json()["inherited"] == [told]
+    out = StringIO()
+    call_command("erase", run.key, dry_run=True, forks=True, stdout=out)
+    assert f"\n  fork {fork.key} has values of it: would be erased too\n" in out.getvalue()
+    assert not ErasureRecord.objects.exists()
+    call_command("erase", run.key, forks=True, stdout=out)
+    assert f"\n  fork {fork.key} has values of it: erased too\n" in out.getvalue()
+
+
+def test_of_a_tampered_run_it_is_said_what_comes_first(run: Run) -> None:
+    Run.objects.filter(id=run.id).update(status=Status.TAMPERED)
+    with pytest.raises(WrongStatus, match="is tampered; put back what was changed"):
+        retention.plan_erasure(run.id)
