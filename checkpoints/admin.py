@@ -13,12 +13,13 @@ from django.shortcuts import redirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from checkpoints import hold_admin as hold_admin  # registers holds and pins
 from checkpoints import models, timeline
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
 from checkpoints.models.fields import Sealed
-from checkpoints.policy_admin import can_be_held  # registers policies, holds and pins
+from checkpoints.policy_admin import can_be_held  # registers policies
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
@@ -141,6 +142,14 @@ class RunAdmin(ReadOnlyRows):
             return redirect("erase", keys[0])
         self.message_user(request, "Choose one run: each is looked at before it is erased.", messages.WARNING)
         return None
+
+
+@admin.register(models.RemovedKey)
+class RemovedKeyAdmin(ReadOnlyRows):
+    """Keys of runs that were removed: no run is started under them again."""
+
+    list_display = ("key", "run", "at")
+    search_fields = ("^key", "=run")
 
 
 @admin.register(models.ErasureRecord)

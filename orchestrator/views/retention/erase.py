@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.apps import apps
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -46,7 +47,14 @@ def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, mess
     context |= {"reason": request.POST.get("reason", "")[:MOST_REASON], "forks": "forks" in request.POST}
     try:
         # Of the whole run: a path that is refused is named above, and the rest of the page stands.
-        context["plan"] = retention.plan_erasure(run.id) if may else None
+        context["plan"] = plan = retention.plan_erasure(run.id) if may else None
+        context["counts"] = _in_words(plan.counts) if plan else ()
     except CountersignError as error:
         context["refused"] = f"{error.message}."
     return render(request, "orchestrator/erase.html", context, section="runs", status=status)
+
+
+def _in_words(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """How many of each thing have values of the run: a table by what its rows are called."""
+    called = {model._meta.db_table: str(model._meta.verbose_name_plural) for model in apps.get_models()}
+    return [(called.get(name, name), count) for name, count in counts.items()]
