@@ -138,6 +138,8 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "refused_settle": ("Refused: settle", lambda f: "was refused: may not settle outcomes"),
     "refused_travel": ("Refused: go on from", lambda f: "was refused: may not go on from checkpoints"),
     "refused_export": ("Refused: export", lambda f: "was refused: may not export the audit log"),
+    "refused_pin": ("Refused: pin", lambda f: "was refused: may not pin checkpoints"),
+    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
     "refused_tampered": (
         "Refused: tampered",
         lambda f: f"was refused: {f.get('row') or 'a record'} is not as it was written",
@@ -152,6 +154,16 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "group_deleted": ("Group deleted", lambda f: f"deleted the group {_bare(f)}"),
     "token_made": ("Token made", lambda f: f"made token {f.get('token', '')} of {_bare(f)}: {_scopes(f)}"),
     "token_revoked": ("Token revoked", lambda f: f"revoked token {f.get('token', '')} of {_bare(f)}"),
+    "run_held": ("Run held", lambda f: "put the run under a legal hold"),
+    "hold_released": ("Hold released", lambda f: "released a legal hold on the run"),
+    "checkpoint_pinned": ("Checkpoint pinned", lambda f: "pinned a checkpoint of the run"),
+    "checkpoint_unpinned": ("Checkpoint unpinned", lambda f: "took the pin from a checkpoint of the run"),
+    "history_pruned": (
+        "History removed",
+        lambda f: (
+            f"removed {_counted(f.get('checkpoints', 0), 'checkpoint')}, {_counted(f.get('runs', 0), 'whole run')}"
+        ),
+    ),
     "keys_rotated": ("Keys rotated", lambda f: f"encrypted {_counted(f.get('rows', 0), 'row')} under {f.get('key')}"),
     "runs_verified": (
         "Runs verified",

@@ -144,6 +144,14 @@ class RunAdmin(ReadOnlyRows):
         return None
 
 
+@admin.register(models.RemovedKey)
+class RemovedKeyAdmin(ReadOnlyRows):
+    """Keys of runs that were removed: no run is started under them again."""
+
+    list_display = ("key", "run", "at")
+    search_fields = ("^key", "=run")
+
+
 @admin.register(models.ErasureRecord)
 class ErasureRecordAdmin(ReadOnlyRows):
     """What was erased of runs, by whom, when and why."""
@@ -265,6 +273,15 @@ class GraphVersionAdmin(ReadOnlyRows):
 class UploadAdmin(ReadOnlyRows):
     list_display = ("name", "size", "by", "at")
     list_select_related = ("by",)
+
+
+@admin.register(models.UploadReference)
+class UploadReferenceAdmin(ReadOnlyRows):
+    """Which runs name which uploaded file."""
+
+    list_display = ("upload", "run")
+    list_select_related = ("upload",)
+    search_fields = ("=run",)
 
 
 @admin.register(models.Worker)

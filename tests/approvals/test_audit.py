@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
 from approvals import audit, reviews
@@ -155,6 +156,24 @@ def test_each_filter_is_answered_from_an_index_in_its_order(long_log: None, run:
     _found_by("audit_line_of_runs", audit.filtered(audit.visible_lines(people.starter), LineFilter())[:51])
     _found_by("audit_line_actor_newest", audit.filtered(audit.visible_lines(people.reviewer), LineFilter())[:51])
     _found_by("audit_line_at", audit.filtered(AuditLine.objects.all(), LineFilter(), routine=True)[:51])
+
+
+def test_a_page_far_down_and_two_filters_at_once_read_few_lines(long_log: None, people: People) -> None:
+    everything, late = audit.visible_lines(people.auditor), timezone.now() - timedelta(minutes=30_000)
+    for given in ({}, {"who": people.steward.username}, {"graph": "g3"}, {"kind": "signed"}):
+        _found_by(
+            "audit_line_", audit.filtered(everything, LineFilter(**given), routine=True).filter(at__lte=late)[:51]
+        )
+    with connection.cursor() as cursor:
+        for given in ({"graph": "g3", "kind": "signed"}, {"who": people.steward.username, "since": late}):
+            lines = audit.filtered(everything, LineFilter(**given))[:51]
+            assert "SCAN checkpoints_auditline\n" not in lines.explain() + "\n"
+            assert "Seq Scan" not in lines.explain()
+        AuditLine.objects.filter(id__lte=AuditLine.objects.latest("id").id - 30).update(number=F("id"))
+        cursor.execute("ANALYZE checkpoints_auditline")
+    new = AuditLine.objects.filter(number=None).order_by("id")[: audit_log.BATCH]
+    assert len(new) == 30
+    assert re.search("auditline_number|sqlite_autoindex", new.explain()), new.explain()
 
 
 def _found_by(index: str, lines: Any) -> None:

@@ -1,38 +1,17 @@
 """Legal holds and pins in the admin: given, found by the key of their run, released, and what is refused."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
 from django.urls import reverse
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, LegalHold, Pin, Run
-from orchestrator import runs
 from tests.support import cast
-from tests.support.large_states import large
-from tests.support.small_graphs import started
 from tests.support.statements import counted
+from tests.support.stewards import run, steward, text
 
+__all__ = ["run", "steward"]
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def run() -> Run:
-    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
-
-
-@pytest.fixture
-def steward(people: cast.People) -> Client:
-    people.steward.is_staff = True
-    people.steward.save()
-    browser = Client()
-    browser.force_login(people.steward)
-    return browser
-
-
-def text(answer: Any) -> str:
-    return str(answer.content.decode())
 
 
 def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: Client, people: cast.People) -> None:

@@ -21,7 +21,7 @@ MOST_REASON = 10_000
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()
 def erase_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """What an erasure would do now; posted with the run's key typed, it is done. `paths` are lines of a text."""
+    """What an erasure would do now; posted with the run's key typed, it is queued. `paths` are lines of a text."""
     run = visible_run(request.user, ref)
     may = may_post(request, run, "manage_retention", refusal="refused_erase")
     if request.method != "POST" or not may:
@@ -30,10 +30,10 @@ def erase_page(request: HttpRequest, ref: str) -> HttpResponse:
         return _shown(request, run, may, status=422, message=f"Type {run.key} to confirm.")
     try:
         reason, forks = request.POST.get("reason", "").strip(), "forks" in request.POST
-        record = retention.erase(run.id, _paths(request), forks, reason, by=request.user)
+        retention.begin_erasure(run.id, _paths(request), forks, reason, by=request.user)
     except REFUSALS as error:
         return _shown(request, run, may, status=422, message=f"{error.message}.")
-    messages.success(request, f"Erased: {record.rows} rows hold a tombstone now.")
+    messages.success(request, "The erasure has begun. This page says when it has ended.")
     return redirect("run", run.id)
 
 
