@@ -154,16 +154,6 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "group_deleted": ("Group deleted", lambda f: f"deleted the group {_bare(f)}"),
     "token_made": ("Token made", lambda f: f"made token {f.get('token', '')} of {_bare(f)}: {_scopes(f)}"),
     "token_revoked": ("Token revoked", lambda f: f"revoked token {f.get('token', '')} of {_bare(f)}"),
-    "run_held": ("Run held", lambda f: "put the run under a legal hold"),
-    "hold_released": ("Hold released", lambda f: "released a legal hold on the run"),
-    "checkpoint_pinned": ("Checkpoint pinned", lambda f: "pinned a checkpoint of the run"),
-    "checkpoint_unpinned": ("Checkpoint unpinned", lambda f: "took the pin from a checkpoint of the run"),
-    "history_pruned": (
-        "History removed",
-        lambda f: (
-            f"removed {_counted(f.get('checkpoints', 0), 'checkpoint')}, {_counted(f.get('runs', 0), 'whole run')}"
-        ),
-    ),
     "keys_rotated": ("Keys rotated", lambda f: f"encrypted {_counted(f.get('rows', 0), 'row')} under {f.get('key')}"),
     "runs_verified": (
         "Runs verified",
@@ -189,7 +179,6 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     ),
     "run_imported": ("Run imported", lambda f: "took the run in from a bundle"),
     "receipt_exported": ("Receipt exported", lambda f: "exported a receipt of a decision"),
-    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
     "refused_import": ("Refused: import", lambda f: f"was refused: a bundle was not taken in ({_code(f)})"),
     "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
 }

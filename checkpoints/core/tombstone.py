@@ -17,3 +17,8 @@ def tombstone(record: Any) -> dict[str, Any]:
 def is_tombstone(value: Any) -> bool:
     """Whether this stands in the place of an erased value."""
     return isinstance(value, dict) and value.keys() == {"erased", "record"} and value["erased"] is True
+
+
+def is_as_told(told: Any, now: Any) -> bool:
+    """Whether a row has what its log tells of it, or nothing where that was erased."""
+    return bool(told == now or (is_tombstone(told) and not now))

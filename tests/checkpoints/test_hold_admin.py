@@ -6,7 +6,10 @@ from django.urls import reverse
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, LegalHold, Pin, Run
+from orchestrator import runs
 from tests.support import cast
+from tests.support.large_states import large
+from tests.support.small_graphs import started
 from tests.support.statements import counted
 from tests.support.stewards import run, steward, text
 
