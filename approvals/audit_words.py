@@ -13,6 +13,8 @@ _RIGHTS = {
     "settle_task": "settle unknown outcomes",
     "view_run": "see all runs",
     "export_run": "export",
+    "import_run": "take in bundles",
+    "manage_retention": "manage retention",
 }
 
 
@@ -84,6 +86,8 @@ def _pruned(facts: Facts) -> str:
     said = f"removed {_counted(facts.get('checkpoints', 0), 'checkpoint')}"
     said += f", {_counted(runs, 'whole run')} among them" if runs else ""
     said += f"; {_counted(bad, 'run')} did not verify and stayed" if bad else ""
+    left = facts.get("skipped", 0) - bad
+    said += f"; {_counted(left, 'run')} could not be cleaned up and stayed" if left > 0 else ""
     return said + ("; somebody stopped it" if facts.get("stopped") else "")
 
 
@@ -154,7 +158,10 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "group_deleted": ("Group deleted", lambda f: f"deleted the group {_bare(f)}"),
     "token_made": ("Token made", lambda f: f"made token {f.get('token', '')} of {_bare(f)}: {_scopes(f)}"),
     "token_revoked": ("Token revoked", lambda f: f"revoked token {f.get('token', '')} of {_bare(f)}"),
-    "keys_rotated": ("Keys rotated", lambda f: f"encrypted {_counted(f.get('rows', 0), 'row')} under {f.get('key')}"),
+    "keys_rotated": (
+        "Keys rotated",
+        lambda f: f"encrypted {_counted(sum((f.get('rows') or {}).values()), 'row')} under {f.get('key', '')}",
+    ),
     "runs_verified": (
         "Runs verified",
         lambda f: f"verified {_counted(f.get('checked', 0), 'run')}, {f.get('failed', 0):,} bad",
@@ -199,6 +206,9 @@ def kind_name(kind: str) -> str:
     return KINDS[kind][0] if kind in KINDS else kind.replace("_", " ").capitalize()
 
 
-def sentence_of(kind: str, facts: Facts) -> str:
-    """What a line says that its actor did."""
-    return KINDS[kind][1](facts) if kind in KINDS else kind.replace("_", " ")
+def sentence_of(kind: str, facts: Any) -> str:
+    """What a line says that its actor did; the name of its kind where its facts have not the form that is written."""
+    try:
+        return KINDS[kind][1](facts)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return kind.replace("_", " ")

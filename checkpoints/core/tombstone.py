@@ -19,6 +19,6 @@ def is_tombstone(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"erased", "record"} and value["erased"] is True
 
 
-def is_as_told(told: Any, now: Any) -> bool:
-    """Whether a row has what its log tells of it, or nothing where that was erased."""
-    return bool(told == now or (is_tombstone(told) and not now))
+def agrees(told: Any, has: Any) -> bool:
+    """Whether a row has what a line of the log told of it: the same, or nothing any more, where that was erased."""
+    return told == has or (is_tombstone(told) and not has)

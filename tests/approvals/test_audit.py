@@ -14,7 +14,8 @@ from django.utils import timezone
 from approvals import audit, reviews
 from approvals.audit import LineFilter
 from approvals.models import Decision
-from checkpoints import audit_log
+from checkpoints import audit_log, retention
+from checkpoints.core.tombstone import TEXT
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing import sealed_rows
 from orchestrator import runs
@@ -67,6 +68,17 @@ def test_who_moves_a_run_is_in_the_log_with_the_line_that_tells_why(run: Run, pe
         lines[kind].id: text
         for kind, text in (("forked", "another try"), ("rewound", "wrong account"), ("cancelled", "a mistake"))
     } == told
+
+
+def test_the_reason_of_a_hold_and_of_an_erasure_is_told_beside_its_line(run: Run, people: People) -> None:
+    held = retention.hold(run.id, "the court asks", by=people.steward)
+    retention.release_hold(held.id, by=people.steward, reason="the case is closed")
+    runs.cancel(run.id, by=people.starter, reason="a mistake")
+    retention.erase(run.id, reason="a person asked", by=people.steward)
+    told = audit.comments(audit.with_runs(AuditLine.objects.all(), people.auditor))
+    kept = {line.kind: told.get(line.id) for line in AuditLine.objects.all()}
+    assert (kept["run_held"], kept["hold_released"]) == ("the court asks", "the case is closed")
+    assert (kept["run_erased"], kept["cancelled"]) == ("a person asked", TEXT)
 
 
 def test_all_lines_are_for_who_reads_the_log_those_of_runs_for_who_sees_runs_and_one_s_own_for_others(

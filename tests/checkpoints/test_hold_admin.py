@@ -6,10 +6,8 @@ from django.urls import reverse
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, LegalHold, Pin, Run
-from orchestrator import runs
 from tests.support import cast
-from tests.support.large_states import large
-from tests.support.small_graphs import started
+from tests.support.histories import long_run
 from tests.support.statements import counted
 from tests.support.stewards import run, steward, text
 
@@ -55,7 +53,7 @@ def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: C
 def test_lists_call_rows_by_the_key_of_the_run_find_them_by_it_and_say_which_last(
     run: Run, steward: Client, people: cast.People
 ) -> None:
-    other = runs.advance(started(large("other", "ab", snapshot=1000)).id)
+    other = long_run("other", "ab")
     for one in (run, other):
         retention.hold(one.id, f"about {one.graph}", by=people.steward)
         retention.pin(one.head, by=people.steward, reason=f"about {one.graph}")

@@ -39,7 +39,12 @@ def exported(client: Client, format: str, **given: str) -> str:
 @pytest.fixture
 def log(people: People) -> list[AuditLine]:
     for n in range(7):
-        audit_log.record("keys_rotated" if n % 2 else "heads_anchored", actor=people.steward, key=f"k{n}", rows=n)
+        audit_log.record(
+            "keys_rotated" if n % 2 else "heads_anchored",
+            actor=people.steward,
+            key=f"k{n}",
+            rows={"checkpoints_run": n},
+        )
     audit_log.chain_lines()
     return list(AuditLine.objects.order_by("number"))
 
@@ -97,7 +102,7 @@ def test_who_may_not_read_the_log_learns_of_no_export_and_who_may_not_export_is_
 def test_under_asgi_the_first_batch_leaves_before_the_last_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     people = People()
     for n in range(30):
-        audit_log.record("keys_rotated", actor=None, key=f"k{n}", rows=n)
+        audit_log.record("keys_rotated", actor=None, key=f"k{n}", rows={"checkpoints_run": n})
     read: list[int] = []
     plain = download._batches
 
