@@ -77,6 +77,16 @@ def plan(compiled: Compiled, frontier: Frontier, *, stops: Collection[str] = ())
     return Planned(tuple(starts), after)
 
 
+def unplanned(
+    compiled: Compiled, frontier: Frontier, begun: Iterable[Task], *, stops: Collection[str] = ()
+) -> list[str]:
+    """Of the tasks that a superstep began with, those that would not start from its frontier in this graph, sorted:
+    what they returned would be left behind, and they would run again.
+    """
+    starts = {start.task for start in plan(compiled, frontier, stops=stops).starts}
+    return sorted(str(task) for task in begun if task not in starts)
+
+
 @dataclass(slots=True)
 class _Draft:
     tokens: dict[str, int]

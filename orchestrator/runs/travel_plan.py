@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.models.run_line import Travel
+from checkpoints.timeline.past_effects import Effect
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
@@ -20,7 +21,7 @@ from orchestrator.engine.held_patch import PATCH, is_patch_held
 from orchestrator.engine.outlook import Outlook, foresee
 from orchestrator.engine.plan import plan as next_superstep
 from orchestrator.execution.open_superstep import OpenSuperstep
-from orchestrator.runs.departure import Effect, HeldTask
+from orchestrator.runs.departure import HeldTask
 
 
 @frozen
