@@ -16,6 +16,7 @@ from approvals.models import Decision
 from checkpoints.core.ids import unknown_thing
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import NEWEST, ROUTINE
+from checkpoints.sealing import data_keys
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import UNREADABLE
@@ -144,19 +145,25 @@ def _decisions_of(line: Any) -> "QuerySet[Decision]":
 
 
 def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
-    """The reasons that people gave, by id of the line. Of lines whose run this user may see; two queries at most.
+    """The reasons that people gave, by id of the line. Of lines whose run this user may see; two queries at most, and
+    one for keys.
 
     Of decisions they stand in their rows, of other acts in the run's log, so nothing is told once it was erased there.
+    Of holds, pins and erasures, which say that it stays, in the line.
     """
     shown: list[Any] = [line for line in lines if getattr(line, "run_key", None) is not None]
     signed = {line.facts["receipt"]: line for line in shown if "receipt" in line.facts}
     acts = {(line.run, line.facts["seq"]): line for line in shown if "seq" in line.facts and line.kind not in DECIDED}
-    rows = Decision.objects.filter(receipt__in=signed).exclude(reason=b"").order_by("event_seq")
+    reasons = Decision.objects.filter(receipt__in=signed).exclude(reason=b"").order_by("event_seq")
+    rows = list(reasons.only("id", "run", "receipt", "reason")) if signed else []
+    events = list(_events(acts))
+    data_keys.know_keys_of([*rows, *events])
     said: dict[int, list[str]] = {}
-    for row in rows.only("id", "run", "receipt", "reason") if signed else ():
+    for row in rows:
         said.setdefault(signed[str(row.receipt_id)].id, []).append(_text(row, "reason"))
-    found = {number: _joined(reasons) for number, reasons in said.items()}
-    for event in _events(acts):
+    found = {line.id: str(line.facts["reason"]) for line in shown if line.facts.get("reason")}
+    found |= {number: _joined(given) for number, given in said.items()}
+    for event in events:
         reason = _reason(event)
         found |= {acts[event.run_id, event.seq].id: reason} if reason else {}
     return found

@@ -38,16 +38,68 @@ def _changed(facts: Facts) -> str:
 
 
 def _members(facts: Facts) -> str:
-    subject = str(facts.get("subject", ""))
-    added, removed = facts.get("added", ()), facts.get("removed", ())
-    said = [
-        f"{word} {', '.join(map(str, names))}" for word, names in (("added", added), ("took away", removed)) if names
-    ]
-    return f"{' and '.join(said)}: {subject}"
+    """Who was put into which group, or given which right; and the reverse."""
+    subject, ways = str(facts.get("subject", "")), (("added", "put", "into"), ("removed", "took", "out of"))
+    said = []
+    for name, did, way in ways:
+        if others := [_thing(str(one)) for one in facts.get(name, ())]:
+            into = (
+                _whole(subject) if subject.startswith("group:") else " and ".join(f"the group {one}" for one in others)
+            )
+            whom = " and ".join(others) if subject.startswith("group:") else _thing(subject)
+            said.append(f"{did} {whom} {way} {into}")
+    return " and ".join(said) or "changed members of groups"
+
+
+def _rights(facts: Facts) -> str:
+    """Who was given which rights, and from whom they were taken."""
+    subject, said = _whole(str(facts.get("subject", ""))), []
+    for name, did, way in (("added", "gave", "to"), ("removed", "took", "from")):
+        if others := [_thing(str(one)) for one in facts.get(name, ())]:
+            said.append(f"{did} {', '.join(others)} {way} {subject}")
+    return " and ".join(said) or "changed permissions"
+
+
+def _thing(name: str) -> str:
+    """A name without what sort of thing it names."""
+    return name.partition(":")[2] or name
+
+
+def _whole(name: str) -> str:
+    """The same, and a group is called so."""
+    return f"the group {_thing(name)}" if name.startswith("group:") else _thing(name)
 
 
 def _bare(facts: Facts) -> str:
     return str(facts.get("subject", "")).partition(":")[2]
+
+
+def _code(facts: Facts) -> str:
+    return str(facts.get("code", "")).replace("_", " ")
+
+
+def _pruned(facts: Facts) -> str:
+    """How much a clean-up removed, and what it left."""
+    runs, bad = facts.get("runs", 0), len(facts.get("bad", ()))
+    said = f"removed {_counted(facts.get('checkpoints', 0), 'checkpoint')}"
+    said += f", {_counted(runs, 'whole run')} among them" if runs else ""
+    said += f"; {_counted(bad, 'run')} did not verify and stayed" if bad else ""
+    return said + ("; somebody stopped it" if facts.get("stopped") else "")
+
+
+def _erased(facts: Facts) -> str:
+    paths = facts.get("paths", 0)
+    what = f"the values at {_counted(paths, 'path')}" if paths else "all values of the run"
+    return f"erased {what}, in {_counted(facts.get('rows', 0), 'row')}"
+
+
+def _policy(facts: Facts) -> str:
+    """The rules of a retention policy."""
+    said = [f"the newest {facts['keep_last']:,} stay"] if facts.get("keep_last") is not None else []
+    for name, what in (("max_age_days", "checkpoints of {} runs go"), ("remove_runs_after_days", "{} runs go whole")):
+        ages = facts.get(name) or {}
+        said += [f"{what.format(status)} after {days:g} days" for status, days in ages.items()]
+    return ", ".join(said + ["a bundle is archived first"] * bool(facts.get("archive"))) or "nothing goes"
 
 
 def _from(facts: Facts) -> str:
@@ -95,7 +147,7 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "refused_login": ("Log-in refused", lambda f: f"refused a log-in{_as(f)}"),
     "login_locked": ("Log-in locked", lambda f: f"locked log-ins{_as(f)}"),
     "members_changed": ("Members of groups", _members),
-    "rights_changed": ("Permissions", _members),
+    "rights_changed": ("Permissions", _rights),
     "account_changed": ("Accounts", _changed),
     "group_deleted": ("Group deleted", lambda f: f"deleted the group {_bare(f)}"),
     "token_made": ("Token made", lambda f: f"made token {f.get('token', '')} of {_bare(f)}: {_scopes(f)}"),
@@ -110,6 +162,23 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "Memory forgotten",
         lambda f: f"forgot {f.get('key', '')} in {f.get('namespace', '')}, version {f.get('version', '')}",
     ),
+    "history_pruned": ("History removed", _pruned),
+    "run_removed": ("Run removed", lambda f: f"removed the run {f.get('key', '')}, which was {f.get('status', '')}"),
+    "retention_policy_saved": ("Retention policy saved", lambda f: f"set the retention policy: {_policy(f)}"),
+    "retention_policy_deleted": ("Retention policy deleted", lambda f: f"deleted the retention policy: {_policy(f)}"),
+    "run_held": ("Legal hold put on", lambda f: "put the run under a legal hold"),
+    "hold_released": ("Legal hold released", lambda f: "released a legal hold on the run"),
+    "checkpoint_pinned": ("Checkpoint pinned", lambda f: "pinned a checkpoint of the run"),
+    "checkpoint_unpinned": ("Checkpoint unpinned", lambda f: "unpinned a checkpoint of the run"),
+    "run_erased": ("Values erased", _erased),
+    "run_exported": (
+        "Run exported",
+        lambda f: "exported the run as a bundle" + (", as it is: it did not verify" if f.get("as_is") else ""),
+    ),
+    "run_imported": ("Run imported", lambda f: "took the run in from a bundle"),
+    "receipt_exported": ("Receipt exported", lambda f: "exported a receipt of a decision"),
+    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
+    "refused_import": ("Refused: import", lambda f: f"was refused: a bundle was not taken in ({_code(f)})"),
     "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
 }
 """Kind -> its name in lists, and what a line of it says. One that is not here says its name."""

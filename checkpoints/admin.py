@@ -13,12 +13,13 @@ from django.shortcuts import redirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from checkpoints import hold_admin as hold_admin  # registers holds and pins
 from checkpoints import models, timeline
 from checkpoints.core.visible_json import escaped, indented
 from checkpoints.ledger import reader
 from checkpoints.memory import shelf
 from checkpoints.models.fields import Sealed
-from checkpoints.policy_admin import can_be_held  # registers policies, holds and pins
+from checkpoints.policy_admin import can_be_held  # registers policies
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
@@ -264,6 +265,15 @@ class GraphVersionAdmin(ReadOnlyRows):
 class UploadAdmin(ReadOnlyRows):
     list_display = ("name", "size", "by", "at")
     list_select_related = ("by",)
+
+
+@admin.register(models.UploadReference)
+class UploadReferenceAdmin(ReadOnlyRows):
+    """Which runs name which uploaded file."""
+
+    list_display = ("upload", "run")
+    list_select_related = ("upload",)
+    search_fields = ("=run",)
 
 
 @admin.register(models.Worker)

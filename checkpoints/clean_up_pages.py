@@ -70,7 +70,8 @@ def choose(request: HttpRequest) -> HttpResponse:
     _require_look(request)
     policies = {policy.graph: policy for policy in RetentionPolicy.objects.all()}
     rows = [{**one, "policy": policies.pop(one["graph"], None)} for one in stock()]
-    return _page(request, "clean_up", "Clean up now", rows=rows, others=list(policies.values()), ages=AGES)
+    shown = {"rows": rows, "others": list(policies.values()), "ages": AGES, "may_act": _may_act(request)}
+    return _page(request, "clean_up", "Clean up now", **shown)
 
 
 @require_GET
@@ -84,17 +85,15 @@ def show_dry_run(request: HttpRequest, policy: int) -> HttpResponse:
         messages.error(request, f"The policy says nothing clear: {error.message}")
         return redirect("admin:checkpoints_retentionpolicy_change", row.pk)
     reasons = [{**one, "word": word} for word, one in found.reasons.items() if word not in REMOVED]
-    under_way = _under_way(row)
-    return _page(
-        request, "dry_run", f"Dry run: {row.graph}", policy=row, found=found, reasons=reasons, under_way=under_way
-    )
+    shown = {"policy": row, "found": found, "reasons": reasons, "may_act": _may_act(request)}
+    return _page(request, "dry_run", f"Dry run: {row.graph}", under_way=_under_way(row), **shown)
 
 
 @require_http_methods(["GET", "POST"])
 def confirm(request: HttpRequest, policy: int) -> HttpResponse:
     """Page 3: the number of checkpoints is typed; where the count has moved, the dry run is offered again."""
     _require_look(request)
-    if not request.user.has_perm(prune_job.PERMISSION):
+    if not _may_act(request):
         raise PermissionDenied
     row = get_object_or_404(RetentionPolicy, id=policy)
     found = retention.dry_run(row)
@@ -125,7 +124,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "rate": place.get("rows", 0) / seconds if seconds else None,
         "live": row.status in LIVE,
         "paused": jobs.is_paused(row),
-        "may_act": request.user.has_perm(prune_job.PERMISSION),
+        "may_act": _may_act(request),
         "bad": Run.objects.filter(id__in=place.get("bad", ())).only("id", "key"),
     }
     return _page(request, "job", f"Cleaning up {row.facts['graph']}", job=row, place=place, **facts)
@@ -139,7 +138,7 @@ def act_on_job(request: HttpRequest, job: UUID, act: str) -> HttpResponse:
     acts["stop"] = lambda: prune_job.stop(job, by=request.user)
     if act not in acts or not Job.objects.filter(id=job, kind=prune_job.KIND).exists():
         raise Http404
-    if not request.user.has_perm(prune_job.PERMISSION):
+    if not _may_act(request):
         raise PermissionDenied
     if not acts[act]():
         messages.warning(request, "The job had ended, or was not paused: nothing was changed.")
@@ -149,6 +148,10 @@ def act_on_job(request: HttpRequest, job: UUID, act: str) -> HttpResponse:
 def _require_look(request: HttpRequest) -> None:
     if not may_look(request.user):
         raise Http404
+
+
+def _may_act(request: HttpRequest) -> bool:
+    return bool(request.user.has_perm(prune_job.PERMISSION))
 
 
 def _under_way(policy: RetentionPolicy) -> Job | None:

@@ -1,28 +1,24 @@
-"""Policies, legal holds and pins in the Django admin. Looking needs a view permission, everything else
+"""Retention policies in the Django admin. Looking needs a view permission, everything else
 `checkpoints.manage_retention`.
 """
 
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import audit_log, clean_up_pages, retention, timeline
+from checkpoints import audit_log, clean_up_pages, retention
 from checkpoints.core.status import Status
-from checkpoints.models import LegalHold, Pin, RetentionPolicy, Run
-from checkpoints.models.legal_hold import LONGEST_REASON
+from checkpoints.models import GraphVersion, RetentionPolicy, Run
 from checkpoints.retention import prune_job
 from checkpoints.retention.rule import MOST_DAYS, REMOVABLE
-from orchestrator.engine.errors import CountersignError, UnknownThing
+from orchestrator.engine.errors import CountersignError
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Any]
@@ -32,6 +28,8 @@ else:
 
 AGED = [status for status in Status if status != Status.TAMPERED]
 """Statuses that may have an age."""
+CALLED = {Status.PAUSED: "needs review", Status.UNKNOWN: "outcome unknown"}
+"""What pages call a status that has another name there."""
 
 
 def _days(label: str) -> forms.FloatField:
@@ -49,9 +47,11 @@ class PolicyForm(ModelForm):
         super().__init__(*args, **kwargs)
         for prefix, column, _ in COLUMNS:
             for status, days in (getattr(self.instance, column) or {}).items():
-                self.initial[f"{prefix}_{status}"] = days
+                self.initial[f"{prefix}_{status}"] = _plain(days)
         if "keep_last" in self.fields:
             self.fields["keep_last"].widget.attrs["min"] = 0
+        if "graph" in self.fields and (names := _graph_names()):
+            self.fields["graph"].help_text = f"By its name: {', '.join(names)}."
 
     def clean(self) -> dict[str, Any]:
         """As a policy keeps it: the days by status."""
@@ -64,6 +64,29 @@ class PolicyForm(ModelForm):
         return given
 
 
+MOST_NAMED = 20
+"""Graphs that the form names."""
+
+
+def _graph_names() -> list[str]:
+    """Some graphs of which there were runs."""
+    return list(GraphVersion.objects.order_by("name").values_list("name", flat=True).distinct()[:MOST_NAMED])
+
+
+def _plain(days: float) -> float:
+    """A number of days without a fraction that says nothing."""
+    return int(days) if days == int(days) else days
+
+
+def _said(ages: dict[str, float]) -> str:
+    """The days of each status in words."""
+    return ", ".join(f"{_called(status)}: {_plain(days)} days" for status, days in ages.items()) or "none"
+
+
+def _called(status: str) -> str:
+    return CALLED.get(status, status)  # type: ignore[call-overload,no-any-return]
+
+
 COLUMNS = (
     ("age", "max_age_days", AGED),
     ("whole", "remove_runs_after_days", sorted(REMOVABLE)),
@@ -71,7 +94,7 @@ COLUMNS = (
 """Fields of the form: the beginning of their names, the column that they fill, and the statuses."""
 for _prefix, _column, _statuses in COLUMNS:
     for _status in _statuses:
-        PolicyForm.declared_fields[f"{_prefix}_{_status}"] = _days(f"{_status}, days")
+        PolicyForm.declared_fields[f"{_prefix}_{_status}"] = _days(f"{_called(_status).capitalize()}, days")
 
 
 def can_be_held(value: str) -> bool:
@@ -124,15 +147,15 @@ class RetentionPolicyAdmin(ManagedRows):
 
     form = PolicyForm
     change_list_template = f"{clean_up_pages.FOLDER}/change_list.html"
-    list_display = ("graph", "keep_last", "max_age_days", "remove_runs_after_days", "archive", "clean_up")
+    list_display = ("graph", "keep_last", "ages", "whole_runs", "archived", "clean_up")
     search_fields = ("graph",)
-    readonly_fields = ("removes_today",)
+    readonly_fields = ("removes_today", "ages", "whole_runs")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         ages = tuple(f"age_{status}" for status in AGED)
         whole = tuple(f"whole_{status}" for status in COLUMNS[1][2])
         if not self._manages(request):
-            ages, whole = ("max_age_days",), ("remove_runs_after_days",)
+            ages, whole = ("ages",), ("whole_runs",)
         return (
             (None, {"fields": ("graph", "keep_last", "archive", "removes_today")}),
             (
@@ -152,6 +175,8 @@ class RetentionPolicyAdmin(ManagedRows):
         """Save it, with a line in the audit log, and say what it would remove today."""
         super().save_model(request, obj, form, change)
         _tell("retention_policy_saved", obj, request.user)
+        if not Run.objects.filter(graph=obj.graph).exists():
+            messages.warning(request, f"There is no run of {obj.graph}: is this the name of the graph?")
         messages.info(request, f"{self.removes_today(obj)}.")
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
@@ -168,159 +193,29 @@ class RetentionPolicyAdmin(ManagedRows):
     def removes_today(self, row: RetentionPolicy) -> str:
         """The count of a dry run, made now."""
         if row.pk is None:
-            return "saved, the policy says here what it would remove"
+            return "Save the policy, and it says here what it would remove."
         try:
             found = retention.dry_run(row)
         except CountersignError as error:
             return f"The policy says nothing clear: {error.message}"
         return f"{clean_up_pages.words_of(found)}, {filesizeformat(found.bytes)}".replace("\xa0", " ")
 
+    @admin.display(description="checkpoints go after")
+    def ages(self, row: RetentionPolicy) -> str:
+        """The age of checkpoints by the status of their run."""
+        return _said(row.max_age_days or {})
+
+    @admin.display(description="whole runs go after")
+    def whole_runs(self, row: RetentionPolicy) -> str:
+        """After how long runs of a status go."""
+        return _said(row.remove_runs_after_days or {})
+
+    @admin.display(description="archive")
+    def archived(self, row: RetentionPolicy) -> str:
+        """Whether a bundle is written first."""
+        return "yes" if row.archive else "no"
+
     @admin.display(description="clean up")
     def clean_up(self, row: RetentionPolicy) -> SafeString:
         """Where its dry run is."""
         return format_html('<a href="{}">Dry run</a>', reverse("admin:clean_up_dry_run", args=[row.pk]))
-
-
-class HoldForm(ModelForm):
-    """A run by its key or id, and why nothing of it may go."""
-
-    run = forms.CharField(max_length=200, label="Key or id of the run")
-    reason = forms.CharField(max_length=LONGEST_REASON, widget=forms.Textarea(attrs={"rows": 3}))
-
-    class Meta:
-        model = LegalHold
-        fields = ("reason",)
-
-    def clean_run(self) -> Any:
-        """The id of the run."""
-        text = self.cleaned_data["run"]
-        try:
-            named = {"id": UUID(text)}
-        except ValueError:
-            named = {"key": text}
-        found = Run.objects.filter(**named).values_list("id", flat=True).first()
-        if found is None:
-            raise ValidationError("There is no run of that key or id.")
-        return found
-
-
-class PinForm(ModelForm):
-    """A checkpoint by its alias or id, and why it stays."""
-
-    checkpoint = forms.CharField(max_length=250, label="Alias or id of the checkpoint")
-    reason = forms.CharField(max_length=LONGEST_REASON, required=False, widget=forms.Textarea(attrs={"rows": 3}))
-
-    class Meta:
-        model = Pin
-        fields = ("reason",)
-
-    def clean_checkpoint(self) -> Any:
-        """The id of the checkpoint."""
-        try:
-            return timeline.get_checkpoint(self.cleaned_data["checkpoint"]).id
-        except UnknownThing as error:
-            raise ValidationError(error.message) from error
-
-
-class ReleaseForm(forms.Form):
-    """What confirms that holds or pins end: how many, typed, and why."""
-
-    typed = forms.IntegerField(
-        min_value=1, label="Number", widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"})
-    )
-    reason = forms.CharField(max_length=LONGEST_REASON, widget=forms.Textarea(attrs={"rows": 3}))
-
-    def __init__(self, given: Any, *, count: int) -> None:
-        super().__init__(given)
-        self.count = count
-
-    def clean_typed(self) -> int:
-        """The number of those that would end now."""
-        if self.cleaned_data["typed"] != self.count:
-            raise ValidationError(f"This is not the number: {self.count} would end now.")
-        return self.count
-
-
-class KeptRows(ManagedRows):
-    """Rows that are added, and released, and never changed."""
-
-    ending = ""
-    """What the page before a release is called."""
-
-    actions = ("release",)
-    list_filter = (("released_at", admin.EmptyFieldListFilter),)
-    list_select_related = ("by", "released_by")
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        names = [field.name for field in self.model._meta.concrete_fields]
-        return names if obj else list(self.form.base_fields)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return self.get_fields(request, obj) if obj else ()
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_release_permission(self, request: HttpRequest) -> bool:
-        return self._manages(request)
-
-    def _confirmed(self, request: HttpRequest, rows: "QuerySet[Any]") -> HttpResponse | str:
-        """Why these rows are to end, if somebody said so and how many they are; else the page that asks for both."""
-        form = ReleaseForm(request.POST if "confirmed" in request.POST else None, count=rows.count())
-        if form.is_valid():
-            return str(form.cleaned_data["reason"])
-        shown = {**self.admin_site.each_context(request), "title": self.ending, "form": form, "opts": self.opts}
-        shown |= {"rows": rows[: self.list_per_page], "chosen": request.POST.getlist("_selected_action")}
-        shown["across"] = request.POST.get("select_across", "0")
-        status = 422 if form.is_bound else 200
-        return TemplateResponse(request, f"{clean_up_pages.FOLDER}/release.html", shown, status=status)
-
-
-@admin.register(LegalHold)
-class LegalHoldAdmin(KeptRows):
-    """Runs of which nothing may go."""
-
-    form = HoldForm
-    ending = "Release legal holds?"
-    list_display = ("run", "reason", "by", "at", "released_at", "released_by")
-    search_fields = ("=run", "reason")
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Put the run under a hold."""
-        given = form.cleaned_data
-        obj.pk = retention.hold(given["run"], given["reason"], by=request.user).pk
-
-    @admin.action(description="Release these holds", permissions=["release"])
-    def release(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
-        """End these holds, once their number is typed and a reason given."""
-        reason = self._confirmed(request, rows := queryset.filter(released_at=None))
-        if not isinstance(reason, str):
-            return reason
-        for row in rows:
-            retention.release_hold(row.pk, by=request.user, reason=reason)
-        return None
-
-
-@admin.register(Pin)
-class PinAdmin(KeptRows):
-    """Checkpoints that stay."""
-
-    form = PinForm
-    ending = "Unpin checkpoints?"
-    list_display = ("checkpoint", "run", "reason", "by", "at", "released_at", "released_by")
-    search_fields = ("=run", "=checkpoint", "reason")
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Pin the checkpoint."""
-        given = form.cleaned_data
-        obj.pk = retention.pin(given["checkpoint"], by=request.user, reason=given["reason"]).pk
-
-    @admin.action(description="Unpin", permissions=["release"])
-    def release(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
-        """Take these pins away, once their number is typed and a reason given."""
-        reason = self._confirmed(request, rows := queryset.filter(released_at=None))
-        if not isinstance(reason, str):
-            return reason
-        for row in rows:
-            retention.unpin(row.checkpoint, by=request.user, reason=reason)
-        return None

@@ -6,19 +6,20 @@ A reference is {file, name, size, sha256}, `file` being the upload's id. No path
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import IO, Any, Protocol, cast
 from uuid import UUID
 
 from django.core.files import File
 from django.core.files.storage import default_storage
+from django.db import transaction
 from django.utils import timezone
 
 from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid7
-from checkpoints.models import Upload
+from checkpoints.models import Upload, UploadReference
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge, TamperedUpload, UnknownThing
 
 _CHUNK = 1024 * 1024
@@ -165,6 +166,42 @@ def _named(ref: Reference | Mapping[str, Any]) -> tuple[str, int, str]:
 def refs_in(value: Any) -> list[dict[str, Any]]:
     """The references within an input (JSON), each once."""
     return list({ref["file"]: ref for ref in _refs(value)}.values())
+
+
+def note_references(run: UUID, input: Any) -> list[str]:
+    """Write down which uploads the input (JSON) of a new run names, in the caller's transaction: these stay as long as
+    the run. Gives the ids that no upload here has. Nothing is asked where the input names none.
+    """
+    named = {ref["file"]: _known_id(ref["file"]) for ref in refs_in(input)}
+    if not named:
+        return []
+    wanted = [one for one in named.values() if one is not None]
+    # Locked, so that none is deleted as unneeded meanwhile.
+    there = set(Upload.objects.select_for_update().filter(id__in=wanted).order_by("id").values_list("id", flat=True))
+    UploadReference.objects.bulk_create([UploadReference(run=run, upload_id=one) for one in sorted(there)])
+    return [str(file) for file, one in named.items() if one not in there]
+
+
+def _known_id(text: Any) -> UUID | None:
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None
+
+
+def delete_unneeded(uploads: Iterable[UUID]) -> set[UUID]:
+    """Delete those of these uploads that no run names, rows and files. Gives those that stay. The number of statements
+    depends on no other upload and no run.
+    """
+    with transaction.atomic():
+        found = list(Upload.objects.select_for_update().filter(id__in=set(uploads)).order_by("id"))
+        needed = set(UploadReference.objects.filter(upload__in=found).values_list("upload", flat=True))
+        gone = [one for one in found if one.id not in needed]
+        for one in gone:
+            # Before its row: a file that no row names would stay for ever.
+            default_storage.delete(one.stored_as)
+        Upload.objects.filter(id__in=[one.id for one in gone]).delete()
+    return needed
 
 
 class _Sink:

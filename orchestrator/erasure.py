@@ -32,13 +32,14 @@ BATCH = 200
 
 def _answers(run: Run) -> Iterator[IdempotencyRecord]:
     """The answers that tell of a run: its id, or that of a row of it, stands in the address or in the answer. All are
-    looked through, for they are kept for a week only.
+    looked through, for they are kept for a week only; but not what erasing answered, which tells no value.
     """
     ids = {str(run.id)}
     for model in (Checkpoint, ApprovalRequest, Receipt):
         ids |= {str(pk) for pk in model._base_manager.filter(run=run.id).values_list("pk", flat=True)}
     ids |= {str(write) for write in PendingWrite.objects.filter(run=run.id).values_list("write", flat=True)}
-    for row in IdempotencyRecord.objects.exclude(status=None).exclude(answer=b"").iterator(chunk_size=BATCH):
+    answered = IdempotencyRecord.objects.exclude(status=None).exclude(answer=b"").exclude(path__endswith="/erase/")
+    for row in answered.iterator(chunk_size=BATCH):
         text = f"{row.path} {sealed_rows.decrypted(row, 'answer').decode()}"
         if f"/{run.key}/" in row.path or not ids.isdisjoint(_ID.findall(text)):
             yield row

@@ -18,11 +18,19 @@ BROWSER = "tests/browser"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SWEEPS = ("tests/crash", "tests/races", "tests/properties", "tests/soak")
 """Every kind of crash, race and random graph, each in short; half a minute of killed processes."""
+WHOLE = (
+    "tests/checkpoints/ledger/test_differential.py",
+    "tests/checkpoints/verification/test_columns.py",
+    "tests/engine/test_random_graphs.py",
+)
+"""Every column of every table, every checkpoint of long histories, any graph: for the first pass they take too long."""
 INSTALLATIONS = (
     "tests/stories",
+    "tests/checkpoints/test_keys_in_settings.py",
     "tests/house/test_deployment.py",
     "tests/house/test_own_project.py",
     "tests/house/test_own_throttle.py",
+    "tests/house/test_production.py",
     "tests/house/test_selection.py",
     "tests/orchestrator/test_redis.py",
     "tests/orchestrator/worker/test_cluster.py",
@@ -33,13 +41,18 @@ INSTALLATIONS = (
     "tests/orchestrator/worker/test_takeover.py",
 )
 """Whole installations that are made, started, killed and put to work: minutes, mostly of waiting."""
-LONG = (*SWEEPS, *INSTALLATIONS, "tests/bench", "tests/engine/test_random_graphs.py")
+LONG = (*SWEEPS, *WHOLE, *INSTALLATIONS, "tests/bench")
 """What `--sweep-short` runs."""
 ON_ONE_DATABASE = ("tests/engine", "tests/house", "tests/bench")
 FACES = (
     "tests/approvals/api",
     "tests/approvals/forms",
     "tests/approvals/views",
+    "tests/checkpoints/bundle",
+    "tests/checkpoints/core",
+    "tests/checkpoints/payloads",
+    "tests/checkpoints/timeline",
+    "tests/checkpoints/verification",
     "tests/demo",
     "tests/orchestrator/api",
     "tests/orchestrator/display",
@@ -47,8 +60,8 @@ FACES = (
     "tests/orchestrator/templatetags",
     "tests/orchestrator/views",
 )
-"""What people and services see: the same on either database but for its queries. On PostgreSQL it runs with the long
-ones.
+"""What people, services and files show of the rows: the same on either database but for its queries. On PostgreSQL it
+runs with the long ones.
 """
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.

@@ -20,6 +20,8 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.graphs_app", "tests.crash"]
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "orchestrator.E002"]
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Each client of a test has a chain of middleware of its own, which would read every file of every app at its start.
+WHITENOISE_AUTOREFRESH = True
 ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
 if "COUNTERSIGN_TEST_OUTBOX" in os.environ:
     # A worker process of a story: the test counts the letters from outside.

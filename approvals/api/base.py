@@ -15,6 +15,7 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
@@ -123,10 +124,12 @@ def paginate(
     pages: type[Pages] = Pages,
     protection: Protection | None = None,
 ) -> Response:
-    """One page of `rows`, ordered `by` columns (the last one unique), as `out` writes them. One query. `protection` is
+    """One page of `rows`, ordered `by` columns (the last one unique), as `out` writes them. One query, and one for the
+    keys of encrypted rows that this process does not know yet. `protection` is
     that of the run that all of them belong to, if they do.
     """
     paging = pages()
     paging.ordering = by
-    found = paging.paginate_queryset(rows, request)
+    found = paging.paginate_queryset(rows, request) or []
+    data_keys.know_keys_of(found)
     return paging.get_paginated_response(out(found, many=True, context={"protection": protection}).data)

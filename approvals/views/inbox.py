@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from approvals import inbox
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views.page import read_number, render
+from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import protection_of
@@ -120,6 +121,7 @@ def _counts(user: Any, waiting: int) -> list[dict[str, Any]]:
 
 
 def _rows(requests: list[ApprovalRequest], user: Any) -> list[Row]:
+    data_keys.know_keys_of(requests)
     names = names_of(_accounts(r.principal for one in requests for r in one.reviewers.all()))
     return [_row(one, user, names) for one in requests]
 

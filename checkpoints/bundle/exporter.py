@@ -23,12 +23,13 @@ from checkpoints.bundle.line_writer import LineWriter
 from checkpoints.bundle.row_json import RowReader
 from checkpoints.bundle.signing_keys import private_key, public_key
 from checkpoints.bundle.tables import TABLES, BundledTable
+from checkpoints.bundle.told_erasures import erasures_of
 from checkpoints.bundle.verifier import ROWS
 from checkpoints.core.arguments import checked_actor, checked_yes_or_no
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.pages import pages
 from checkpoints.ledger import pending_writes
-from checkpoints.models import Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
+from checkpoints.models import Checkpoint, PendingWrite, Run, RunLine
 from checkpoints.payloads import local_files
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.erased_rows import ErasedRows
@@ -64,8 +65,8 @@ def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = Fals
     """Write the bundle of a run to a path, or to a binary file. `by` None means the system.
 
     A path is replaced as a whole when all is written. Raises `UnknownThing`; `TamperedRow` where the run does not
-    verify, unless `as_is` is said; `WrongStatus` where it goes on all the while; `InvalidValue`, `PayloadTooLarge`,
-    `WrongKey`, `OSError`.
+    verify, unless `as_is` is said; `WrongStatus` where it goes on all the while, or is being erased; `InvalidValue`,
+    `PayloadTooLarge`, `WrongKey`, `OSError`.
     """
     checked_actor(by, "by")
     checked_yes_or_no(as_is, "as_is")
@@ -151,7 +152,7 @@ def _faults(run: Run, *, as_is: bool) -> list[str]:
 
 def _written(run: Run, faults: Sequence[str], out: BinaryIO) -> Exported:
     writer, reader = LineWriter(out), RowReader(run)
-    writer.write("manifest", **_manifest(run, faults))
+    writer.write("manifest", **_manifest(run, faults, reader))
     erased = ErasedRows.of_run(run.id)
     writer.write("run", row=reader.json_of(run), **_beside(run, erased))
     counts = {**dict.fromkeys(ROWS, 0), "run": 1}
@@ -174,7 +175,7 @@ def _beside(row: Model, erased: ErasedRows) -> dict[str, Any]:
     return {"erased": {"record": str(said.record_id), "columns": said.contents}} if said and said.contents else {}
 
 
-def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
+def _manifest(run: Run, faults: Sequence[str], reader: RowReader) -> dict[str, Any]:
     removed = removed_history(run.id, protection_of(run))
     parts = {"events": removed.events, "checkpoints": removed.checkpoints}
     return {
@@ -189,15 +190,9 @@ def _manifest(run: Run, faults: Sequence[str]) -> dict[str, Any]:
         "exported_at": timezone.now().isoformat(),
         "removed": {name: _stretches(part) for name, part in parts.items()},
         "origins": _origins(run),
-        "erasures": _erasures(run),
+        "erasures": erasures_of(run, reader),
         "data_key": base64.b64encode(data_keys.wrapped_key_of(run.id)).decode(),
     }
-
-
-def _erasures(run: Run) -> list[dict[str, Any]]:
-    """The erasures of a run that have ended, each with the hash over what it says of rows."""
-    records = ErasureRecord.objects.filter(run=run.id).exclude(ended_at=None).order_by("at", "id")
-    return [{"id": str(one.id), "rows_hash": one.rows_hash} for one in records]
 
 
 def _stretches(part: RemovedStretches) -> list[list[Any]]:

@@ -7,7 +7,7 @@ transaction ends. The run is read-only from then on; `docs/bundles.md` says what
 import base64
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from os import PathLike
@@ -20,16 +20,17 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from checkpoints import audit_log, payloads
-from checkpoints.bundle import verifier
+from checkpoints import audit_log, payloads, uploads
+from checkpoints.bundle import told_erasures, verifier
 from checkpoints.bundle.row_json import BYTES, columns_of, is_person
 from checkpoints.bundle.row_reader import People, row_of
 from checkpoints.bundle.signing_keys import name_of_key, public_key
 from checkpoints.bundle.tables import TABLES
+from checkpoints.bundle.told_erasures import Note
 from checkpoints.bundle.verifier import Bad, Contents
 from checkpoints.core.arguments import checked_actor
 from checkpoints.core.status import ENDS, STOPPED, Status
-from checkpoints.models import BundleImport, Checkpoint, PendingWrite, Run, RunLine
+from checkpoints.models import BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
 from checkpoints.models.fields import Sealed
 from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
@@ -152,10 +153,13 @@ class _Reading:
         self.names: set[str] = set()
         self.contents = Contents()
         self.manifest: dict[str, Any] = {}
+        self.erasures: list[ErasureRecord] = []
         self._ids: dict[str, set[Any]] = {"request": set(), "receipt": set()}
 
-    def rows(self) -> Iterator[Model]:
-        """Raises `Bad` for the first line that cannot be taken in."""
+    def rows(self) -> Iterator[tuple[Model, Note | None]]:
+        """Each with what its line says of what was erased of it. Raises `Bad` for the first line that cannot be taken
+        in.
+        """
         for number, body, _ in verifier.chained(self._source, self._end):
             said = verifier.parsed(body, number)
             try:
@@ -165,7 +169,7 @@ class _Reading:
                 fits = isinstance(error, ValueError)
                 raise Bad(number, str(error) if fits else f"it does not say what it must: {error!r}"[:200]) from None
             if row is not None:
-                yield row
+                yield row, said.get("erased")
         if self.contents.as_is:
             raise Bad(1, "it was exported as it is, for the run did not verify")
 
@@ -176,8 +180,8 @@ class _Reading:
             exported_at = datetime.fromisoformat(said["exported_at"])
             if exported_at.tzinfo is None or str(UUID(said["run"])) != said["run"]:
                 raise ValueError("the manifest does not say when it was exported, or of which run")
-            if self.contents.erasures:
-                raise ValueError("values of the run were erased, so it can be verified and read, but not taken in")
+            self.erasures = told_erasures.records_in(said, self._people)
+            self.names |= {one["by"] for one in said["erasures"]} - {None, ""}
         if kind not in verifier.ROWS:
             return None
         model = Run if kind == "run" else TABLES[kind].model
@@ -194,14 +198,16 @@ class _Reading:
 
 def _written(reading: _Reading, signed: Signed, by: Any) -> Run:
     batch = _Batch()
-    for row in reading.rows():
+    for row, note in reading.rows():
         if isinstance(row, Run):
             data_keys.keep_wrapped_key(row.id, base64.b64decode(reading.manifest.get("data_key", "")))
-            batch.begin(_placed(row))
+            told_erasures.keep_records(row, reading.erasures)
+            batch.begin(_placed(row), note)
         else:
-            batch.add(row)
+            batch.add(row, note)
     batch.flush()
     run = batch.run
+    told_erasures.seal_records(run, reading.erasures)
     made = BundleImport(
         run=run,
         origin_key=reading.manifest["key"],
@@ -233,6 +239,8 @@ def _placed(run: Run) -> Run:
     run.seal, run.seal_key = sealed["seal"], sealed["seal_key"]
     sealed_rows.encrypt(run, protection_of(run))
     run.save(force_insert=True)
+    # Files are in no bundle; those of its runs may still be here where it came from.
+    uploads.note_references(run.id, sealed_columns.read_value(run, "input"))
     return run
 
 
@@ -250,16 +258,19 @@ class _Batch:
 
     def __init__(self) -> None:
         self._rows: list[Any] = []
+        self._notes: list[Note | None] = []
         self._size = 0
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: Run, note: Note | None) -> None:
         self.run, self._protection = run, protection_of(run)
+        told_erasures.note_rows(run, [(run, note)])
 
-    def add(self, row: Any) -> None:
+    def add(self, row: Any, note: Note | None) -> None:
         if self._rows and type(row) is not type(self._rows[0]):
             self.flush()
-        self._prepare(row)
+        self._prepare(row, note["columns"] if note else {})
         self._rows.append(row)
+        self._notes.append(note)
         self._size += sum(len(value) for value in vars(row).values() if isinstance(value, bytes))
         if len(self._rows) >= BATCH_ROWS or self._size > BATCH_BYTES:
             self.flush()
@@ -271,9 +282,10 @@ class _Batch:
         model = type(self._rows[0])
         _require_own_writes(self.run, model, self._rows)
         model._base_manager.bulk_create(self._rows)
-        self._rows, self._size = [], 0
+        told_erasures.note_rows(self.run, list(zip(self._rows, self._notes, strict=True)))
+        self._rows, self._notes, self._size = [], [], 0
 
-    def _prepare(self, row: Any) -> None:
+    def _prepare(self, row: Any, erased: Mapping[str, str]) -> None:
         if isinstance(row, RunLine):
             _require_departure(self.run, row)
         if isinstance(row, Checkpoint):
@@ -282,15 +294,15 @@ class _Batch:
             _decrypt(row)
             sealed_rows.seal_and_encrypt([row], self._protection)
         for column in BYTES.get(type(row), ()):
-            self._put(row, column)
+            self._put(row, column, erased.get(column) or getattr(row, f"{column}_hash"))
 
-    def _put(self, row: Any, column: str) -> None:
-        """Keep the bytes of a checkpoint where the installation keeps them."""
+    def _put(self, row: Any, column: str, hash_: str) -> None:
+        """Keep the bytes of a checkpoint, which have this hash, where the installation keeps them."""
         kept = bytes(getattr(row, column))
         if not kept:
             return
         plain = sealed_rows.decrypted(row, column, kept)
-        if self._protection.digest(sealed_columns.read_bytes(row, column, plain)) != getattr(row, f"{column}_hash"):
+        if self._protection.digest(sealed_columns.read_bytes(row, column, plain)) != hash_:
             raise TamperedRow(f"the {column} of {row} has another hash")
         locked = sealed_rows.encrypted(row, column, plain, self._protection)
         name = payloads.name_of(row.run_id, row.id, column)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
 from checkpoints.conformance.rule import must, refusing, run
 from checkpoints.core.ids import uuid7
@@ -106,6 +107,11 @@ def the_sweep_sees_what_is_old_and_nothing_else(backend: PayloadBackend) -> None
     must((name in later) is not backend.in_row, "names(before) misses a name, or lists what is in a row")
     must(gone not in later, "names(before) lists what was deleted")
     must(name not in set(backend.names(before=now - timedelta(hours=1))), "names(before) lists what is younger")
+    other = f"{name.partition('/')[0]}x/{_name().rpartition('/')[2]}"
+    backend.put(other, b"of another folder")
+    there = set(backend.names(before=now + timedelta(hours=1), folder=name.partition("/")[0]))
+    must((name in there) is not backend.in_row, "names(folder) misses a name")
+    must(other not in there, "names(folder) lists what is in another folder")
 
 
 def threads_do_not_disturb_each_other(backend: PayloadBackend) -> None:
@@ -119,11 +125,16 @@ def threads_do_not_disturb_each_other(backend: PayloadBackend) -> None:
 def of_two_that_want_one_name_one_has_it(backend: PayloadBackend) -> None:
     if backend.in_row:
         return
-    name = _name()
+    name, together = _name(), Barrier(THREADS)
+
+    def put(n: int) -> bytes:
+        together.wait()
+        return backend.put(name, bytes([n]) * 1000)
+
     with ThreadPoolExecutor(THREADS) as pool:
-        puts = [pool.submit(backend.put, name, bytes([n]) * 1000) for n in range(THREADS)]
-    won = [(n, put.result()) for n, put in enumerate(puts) if put.exception() is None]
-    wrong = [e for put in puts if (e := put.exception()) is not None and not isinstance(e, PayloadTaken)]
+        puts = [pool.submit(put, n) for n in range(THREADS)]
+    won = [(n, end.result()) for n, end in enumerate(puts) if end.exception() is None]
+    wrong = [e for end in puts if (e := end.exception()) is not None and not isinstance(e, PayloadTaken)]
     must(not wrong, f"a put that came second raises {wrong[:1]!r}")
     must(len(won) == 1, f"{len(won)} puts of different bytes succeeded under one name")
     must(backend.get(name, won[0][1]) == bytes([won[0][0]]) * 1000, "the name holds another's bytes than the winner's")

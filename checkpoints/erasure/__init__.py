@@ -3,9 +3,20 @@
 `retention.erase` is the door; docs/erasure.md tells what is erased where, and what stays.
 """
 
-from checkpoints.erasure.act import KIND, erase, erase_job
+from checkpoints.erasure.act import KIND, begin_erasure, erase, erase_job
 from checkpoints.erasure.places import PLACES, Place
 from checkpoints.erasure.plan import ErasurePlan, plan_erasure
 from checkpoints.erasure.sweeps import SWEEPS, Sweep
 
-__all__ = ["KIND", "PLACES", "SWEEPS", "ErasurePlan", "Place", "Sweep", "erase", "erase_job", "plan_erasure"]
+__all__ = [
+    "KIND",
+    "PLACES",
+    "SWEEPS",
+    "ErasurePlan",
+    "Place",
+    "Sweep",
+    "begin_erasure",
+    "erase",
+    "erase_job",
+    "plan_erasure",
+]

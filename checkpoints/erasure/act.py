@@ -31,6 +31,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.erasures import KIND as LINE
 from checkpoints.verification.erasures import rows_digest
 from orchestrator.engine.errors import CountersignError, WrongStatus
+from orchestrator.engine.frozen import frozen
 
 KIND = "erase_run"
 """The kind of the job."""
@@ -52,28 +53,75 @@ def erase(
 
     Raises, having changed nothing, as `plan_erasure` does, for each run that would be erased.
     """
-    if by is not None:
-        checked_person(by, "by")
-    checked_text(reason, "reason", most=LONGEST_REASON)
+    asked = _ErasureRequest(paths, forks, reason, by, held)
     wanted = plan.plan_erasure(run_id, paths=paths, held=held)
     if (begun := plan.going_on(wanted.run.id)) is not None:
         work_on(begun)
         if [str(path) for path in wanted.paths] == begun.paths:
             return _read(begun)
         wanted = plan.plan_erasure(run_id, paths=paths, held=held)
-    also = [one for one in (_planned(one, wanted, held) for one in wanted.inherited) if one] if forks else []
-    with transaction.atomic():
-        records = [_begin(one, wanted, forks=forks, reason=reason, by=by, held=held) for one in [wanted, *also]]
+    records = asked.begin(wanted)
     for record in records:
         work_on(record)
     return _read(records[0])
 
 
-def _planned(one: plan.Inherited, wanted: ErasurePlan, held: Held) -> ErasurePlan | None:
+def begin_erasure(
+    run_id: UUID | str,
+    *,
+    paths: Sequence[str] | None = None,
+    forks: bool = False,
+    reason: str = "",
+    by: Any = None,
+    held: Held,
+) -> ErasureRecord:
+    """As `erase`, but a worker does the work: gives the record that says so when it has ended. From here on nothing
+    departs from the run. The same again while it goes on gives the same record; raises `WrongStatus` for another one.
+    """
+    asked = _ErasureRequest(paths, forks, reason, by, held)
+    wanted = plan.plan_erasure(run_id, paths=paths, held=held)
+    begun = plan.going_on(wanted.run.id)
+    if begun is None:
+        return asked.begin(wanted)[0]
+    if [str(path) for path in wanted.paths] != begun.paths:
+        run = wanted.run
+        message = f"another erasure of run {run.key} is going on; erase again when it has ended"
+        raise WrongStatus(message, run=str(run.id), record=str(begun.id))
+    _add_job(begun)  # where it was given up
+    return begun
+
+
+@frozen
+class _ErasureRequest:
+    """What somebody asks to be erased. Raises `InvalidValue`."""
+
+    paths: Sequence[str] | None
+    forks: bool
+    reason: str
+    by: Any
+    held: Held
+
+    def __post_init__(self) -> None:
+        if self.by is not None:
+            checked_person(self.by, "by")
+        checked_text(self.reason, "reason", most=LONGEST_REASON)
+
+    def begin(self, wanted: ErasurePlan) -> list[ErasureRecord]:
+        """The records, that of the run itself first: all or none."""
+        inherited = [one.id for one in wanted.inherited if one.run and not one.came_before] if self.forks else []
+        also = [one for one in (_planned(one, wanted, self.held) for one in inherited) if one]
+        with transaction.atomic():
+            return [
+                _begin(one, wanted, forks=self.forks, reason=self.reason, by=self.by, held=self.held)
+                for one in [wanted, *also]
+            ]
+
+
+def _planned(one: UUID, wanted: ErasurePlan, held: Held) -> ErasurePlan | None:
     """The plan for a run that inherited values; None where it was erased already, or has nothing at these paths."""
     paths = [str(path) for path in wanted.paths] or None
     try:
-        return plan.plan_erasure(one.run.id, paths=paths, held=held)
+        return plan.plan_erasure(one, paths=paths, held=held)
     except plan.NOTHING_LEFT:
         return None
 
@@ -87,7 +135,7 @@ def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, b
     run = locked_run.lock_run(one.run.id, also_imported=True)
     plan.require_erasable(run, held)
     now = plan.inherited_of(run)
-    if forks and one is wanted and {i.run.id for i in now} != {i.run.id for i in wanted.inherited}:
+    if forks and one is wanted and {i.id for i in now} != {i.id for i in wanted.inherited}:
         raise WrongStatus(f"run {run.key} was forked just now; look at the plan again", run=str(run.id))
     record = ErasureRecord(
         run=run.id,
@@ -96,7 +144,7 @@ def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, b
         at=timezone.now(),
         reason=reason,
         paths=[str(path) for path in one.paths],
-        inherited=[i.json(erased=forks or i.run.erasure is not None) for i in now],
+        inherited=[i.json(along=forks) for i in now],
         words=pack_json(sorted({*one.words, *wanted.words})) if one.paths else b"",
     )
     sealed_rows.seal_and_encrypt([record], protection_of(run))
@@ -104,17 +152,25 @@ def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, b
     Run.objects.filter(id=run.id).update(erasure=record.id)
     if not record.paths:
         data_keys.retire_data_key(run.id)
-    jobs.add_job(KIND, name=f"{KIND} {record.id}", run=run.id, record=str(record.id))
+    _add_job(record)
     return record
+
+
+def _add_job(record: ErasureRecord) -> UUID:
+    """The job of a record; where one is queued or going on, that one."""
+    return jobs.add_job(KIND, name=_name(record), run=record.run, record=str(record.id))
+
+
+def _name(record: ErasureRecord) -> str:
+    return f"{KIND} {record.id}"
 
 
 def work_on(record: ErasureRecord) -> None:
     """Do the work of a record here and now; or wait for the worker that has it in hand."""
-    name = f"{KIND} {record.id}"
     while not ErasureRecord.objects.filter(id=record.id).exclude(ended_at=None).exists():
-        job = Job.objects.filter(name=name, status__in=LIVE).values_list("id", flat=True).first()
+        job = Job.objects.filter(name=_name(record), status__in=LIVE).values_list("id", flat=True).first()
         if job is None:
-            job = jobs.add_job(KIND, name=name, run=record.run, record=str(record.id))
+            job = _add_job(record)
         epoch = jobs.claim_one(job)
         lease = jobs.begin_job(job, epoch) if epoch is not None else None
         if lease is None:
@@ -136,8 +192,13 @@ def _work(lease: JobLease) -> None:
 def erase_job(lease: JobLease) -> Iterator[Step]:
     """The kind `erase_run`, of the record in its facts. Its place: a table, and the key behind which it goes on."""
     record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
-    if record.ended_at is not None:
-        return
+    if record.ended_at is None:
+        yield from _erase_rows(record, lease)
+    # Also where it was cut off between the two: what stood in the rows still stands in free pages.
+    wipe_free_pages()
+
+
+def _erase_rows(record: ErasureRecord, lease: JobLease) -> Iterator[Step]:
     run = Run.objects.get(id=record.run)
     data_keys.read_use_again(run.id)
     sealed_rows.verify_row(record, protection_of(run))
@@ -160,7 +221,6 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
         yield Step(done, note="checkpoints", place=(last, batch.after))
     erase_orphans(run)
     _end(record, eraser)
-    wipe_free_pages()
 
 
 def eraser_of(record: ErasureRecord) -> Eraser:

@@ -19,7 +19,7 @@ from orchestrator.engine.errors import Erased, InvalidValue, TamperedRow, Unknow
 from orchestrator.engine.frozen import frozen
 
 MOST_PATHS = 100
-CHILD = "child"
+CHILD, ORIGIN, PARENT = "child", "origin", "parent"
 NOTHING_LEFT = (Erased, UnknownThing)
 """Why nothing is to be erased of a run that inherited values: it is done, or they are not there any more."""
 
@@ -29,19 +29,29 @@ Held = Callable[[Iterable[UUID]], set[UUID]]
 
 @frozen
 class Inherited:
-    """A run that came of another one, and so has values of it: a fork, a replay, or a child."""
+    """A run that has values of another one: it came of it (a fork, a replay, a child), or that came of it (an origin, a
+    parent). `run` is None where it is not here any more.
+    """
 
-    run: Run
+    id: UUID
     how: str
+    run: Run | None
 
-    def json(self, *, erased: bool) -> dict[str, Any]:
-        return {"run": str(self.run.id), "key": self.run.key, "how": self.how, "erased": erased}
+    @property
+    def came_before(self) -> bool:
+        """Whether the values came from there: it is named, and never erased along."""
+        return self.how in (ORIGIN, PARENT)
+
+    def json(self, *, along: bool) -> dict[str, Any]:
+        """For the record. `along`: runs that came of it are erased with it."""
+        erased = (along and not self.came_before) or (self.run is not None and self.run.erasure is not None)
+        return {"run": str(self.id), "key": self.run.key if self.run else "", "how": self.how, "erased": erased}
 
 
 @frozen
 class ErasurePlan:
-    """What would be erased of a run: `counts` are rows by place, `inherited` the runs that have values of it, `words`
-    the texts that stand at the paths now.
+    """What would be erased of a run: `counts` are rows by place, `inherited` the other runs that have values of it,
+    `words` the texts that stand at the paths now.
     """
 
     run: Run
@@ -57,7 +67,7 @@ class ErasurePlan:
             "key": self.run.key,
             "paths": [str(path) for path in self.paths],
             "rows": self.counts,
-            "inherited": [one.json(erased=False) for one in self.inherited],
+            "inherited": [one.json(along=False) for one in self.inherited],
         }
 
 
@@ -123,20 +133,38 @@ def going_on(run: UUID) -> ErasureRecord | None:
 
 
 def inherited_of(run: Run) -> tuple[Inherited, ...]:
-    """The runs that came of a run, and what came of these: each once, whatever became of them. Two queries a level."""
-    found: dict[UUID, Inherited] = {}
-    level = {run.id}
-    seen = {run.id}
+    """The runs that came of a run and what came of these, then those that it came of: each once, in order of their ids.
+    Two queries a level, and one.
+    """
+    after, before = _followed(run.id, _came_of), _followed(run.id, _comes_from)
+    there = Run.objects.in_bulk([*after, *before])
+    named = (*sorted(after.items()), *sorted(before.items()))
+    return tuple(Inherited(one, how, there.get(one)) for one, how in named)
+
+
+def _followed(run: UUID, step: Callable[[set[UUID]], dict[UUID, str]]) -> dict[UUID, str]:
+    """What is reached step by step, and how. A run that is not there any more had the values too, so it goes on behind
+    it.
+    """
+    found: dict[UUID, str] = {}
+    level = {run}
     while level:
-        lines = RunLine.objects.filter(departure_run__in=level, number=1).exclude(run__in=level)
-        next_ = {line.run_id: str(line.travel) for line in lines.only("run", "travel")}
-        children = Run.objects.filter(parent_run__in=level).values_list("id", flat=True)
-        next_ |= dict.fromkeys(children, CHILD)
-        # What came of a run that is not there any more has its values as well.
-        level = next_.keys() - seen
-        seen |= level
-        found |= {one: Inherited(row, next_[one]) for one, row in Run.objects.in_bulk(level).items()}
-    return tuple(sorted(found.values(), key=lambda one: one.run.id))
+        reached = {one: how for one, how in step(level).items() if one not in found and one != run}
+        found |= reached
+        level = set(reached)
+    return found
+
+
+def _came_of(level: set[UUID]) -> dict[UUID, str]:
+    lines = RunLine.objects.filter(departure_run__in=level, number=1).values_list("run", "travel")
+    children = Run.objects.filter(parent_run__in=level).values_list("id", flat=True)
+    return {run: str(travel) for run, travel in lines} | dict.fromkeys(children, CHILD)
+
+
+def _comes_from(level: set[UUID]) -> dict[UUID, str]:
+    origins = RunLine.objects.filter(run__in=level, number=1).values_list("departure_run", flat=True)
+    parents = Run.objects.filter(id__in=level).exclude(parent_run=None).values_list("parent_run", flat=True)
+    return dict.fromkeys(origins, ORIGIN) | {one: PARENT for one in parents if one is not None}
 
 
 def _counts(run: Run) -> dict[str, int]:

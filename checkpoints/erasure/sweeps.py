@@ -2,26 +2,26 @@
 be begun again at any moment and finds what is left to do. Other floors add theirs when they are ready.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.core.files.storage import default_storage
+from django.db import transaction
+from django.db.models import Q
 
 from checkpoints import payloads, uploads
 from checkpoints.conf import conf
 from checkpoints.core.eraser import Eraser
-from checkpoints.core.tombstone import TEXT
-from checkpoints.models import ErasureRecord, Job, Run, Upload
+from checkpoints.models import ErasureRecord, Job, Run, UploadReference
 from checkpoints.payloads.orphans import orphans_among
 from checkpoints.sealing import sealed_columns
-from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
 
 BATCH = 500
-_INPUT = ("id", "input", "encrypted", "hash_key")
+_EVER = datetime.max.replace(tzinfo=UTC)
 
 
 @frozen
@@ -38,29 +38,19 @@ def _references(run: Run) -> list[dict[str, Any]]:
 
 
 def _erase_files(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """Delete the files that are named nowhere any more; those that another run names stay, and the record says so."""
+    """Delete the files that are named nowhere any more; those that another run names stay, and the record says so. A
+    run that is being erased as a whole names nothing.
+    """
     given = sealed_columns.read_value(run, "input")
     kept = {one["file"] for one in uploads.refs_in(eraser.input(given))}
-    for one in Upload.objects.filter(id__in=[ref["file"] for ref in uploads.refs_in(given) if ref["file"] not in kept]):
-        if _is_named_elsewhere(one, run.id):
-            record.kept_files = sorted({*record.kept_files, str(one.id)})
-            continue
-        Upload.objects.filter(id=one.id).update(name=TEXT)
-        default_storage.delete(one.stored_as)
-
-
-def _is_named_elsewhere(upload: Upload, run: UUID) -> bool:
-    """Whether the input of another run that is not being erased names a file."""
+    gone = [UUID(ref["file"]) for ref in uploads.refs_in(given) if ref["file"] not in kept]
+    if not gone:
+        return
     going = ErasureRecord.objects.filter(ended_at=None, paths=[]).values("run")
-    others = Run.objects.filter(created_at__gte=upload.at).exclude(id=run).exclude(id__in=going).only(*_INPUT)
-    return any(_names(other, str(upload.id)) for other in others.iterator(chunk_size=BATCH))
-
-
-def _names(run: Run, file: str) -> bool:
-    try:
-        return any(ref["file"] == file for ref in _references(run))
-    except CountersignError:
-        return True  # nobody can tell, so it stays
+    with transaction.atomic():
+        UploadReference.objects.filter(Q(run=run.id) | Q(run__in=going), upload__in=gone).delete()
+        stay = uploads.delete_unneeded(gone)
+    record.kept_files = sorted({*record.kept_files, *map(str, stay)})
 
 
 def _erase_jobs(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
@@ -75,23 +65,10 @@ def erase_orphans(run: Run) -> None:
     for backend in payloads.backends().values():
         if backend.in_row:
             continue
-        batch: list[str] = []
-        for name in _named(backend, run.id):
-            batch.append(name)
-            if len(batch) == BATCH:
-                _delete(backend, batch)
-                batch = []
-        _delete(backend, batch)
-
-
-def _named(backend: payloads.PayloadBackend, run: UUID) -> Iterator[str]:
-    latest = datetime.max.replace(tzinfo=UTC)
-    return (name for name in backend.names(before=latest) if name.startswith(f"{run}/"))
-
-
-def _delete(backend: payloads.PayloadBackend, names: list[str]) -> None:
-    for name in orphans_among(names):
-        backend.delete(name, b"")
+        names = iter(backend.names(before=_EVER, folder=str(run.id)))
+        while batch := list(islice(names, BATCH)):
+            for name in orphans_among(batch):
+                backend.delete(name, b"")
 
 
 def _archives(run: Run) -> list[str]:

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from checkpoints import event_log
+from checkpoints import event_log, uploads
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import ENDS, Status
@@ -33,7 +33,7 @@ from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import data_keys, run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
-from orchestrator.engine.errors import StaleLease
+from orchestrator.engine.errors import InvalidValue, StaleLease
 from orchestrator.engine.frozen import frozen
 
 __all__ = ["ConcurrentUpdate", "Head", "NewCheckpoint", "Payload", "RunUpdate"]
@@ -74,7 +74,8 @@ class RunUpdate:
 def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
     """Insert a queued run: its row, its checkpoint 0, the first event of its log. One transaction.
 
-    `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where the key is taken.
+    `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where the key is taken, `InvalidValue`
+    where the input names a file that is not there any more.
     """
     with transaction.atomic():
         at = timezone.now()
@@ -87,6 +88,8 @@ def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor:
         events, end = first_events(run, header, new, actor=actor, at=at, change=change.hash)
         row, head = checkpoint_rows.first_row(header, new, checkpoint, change, end=end, at=at)
         insert_run(run, header, new, head.hash, end)
+        if missing := uploads.note_references(run.id, input_json):
+            raise InvalidValue(f"there is no uploaded file {missing[0]}", file=missing[0])
         row.save(force_insert=True)
         event_log.insert_events(events)
         notify.notify_workers()

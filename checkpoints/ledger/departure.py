@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from checkpoints import event_log
+from checkpoints import event_log, uploads
 from checkpoints.core import tape
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
@@ -76,6 +76,7 @@ def create_departed_run(
         row = _first_row(header, first, new, change, seq=new.behind.seq + 1 if new.behind else 0, end=end, at=at)
         run.head_seq = row.seq
         insert_run(run, header, first, row.content_hash, end)
+        uploads.note_references(run.id, input_json)
         row.save(force_insert=True)
         _insert_line(run, new, number=1, at=at)
         event_log.insert_events(lines)

@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField()),
                 ('reason', models.TextField(blank=True, default='', help_text='It stays: nothing that is to be erased stands in it.')),
                 ('paths', models.JSONField(default=list, help_text='Of the state, as they were given; none for all values.')),
-                ('inherited', models.JSONField(default=list, help_text='[{run, key, how, erased}]: runs that came of this one and have values of it.')),
+                ('inherited', models.JSONField(default=list, help_text='[{run, key, how, erased}]: other runs with values of it; those that it came of too.')),
                 ('kept_files', models.JSONField(default=list, help_text='What stayed: ids of uploads that other runs name, and names of archived bundles.')),
                 ('words', models.BinaryField(default=b'', help_text='Packed canonical JSON: texts to be found, while it goes on; empty where it has ended.')),
                 ('rows', models.IntegerField(default=0, help_text='How many rows of `ErasedRow` tell of it; known when it has ended.')),

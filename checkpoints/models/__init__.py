@@ -14,11 +14,11 @@ from checkpoints.models.run import Run, RunKey
 from checkpoints.models.run_event import RunEvent
 from checkpoints.models.run_line import RunLine
 from checkpoints.models.task_result import LateResult, TaskResult
-from checkpoints.models.upload import Upload
+from checkpoints.models.upload import Upload, UploadReference
 from checkpoints.models.worker import Worker
 
 __all__ = [
     "AuditLine", "BundleImport", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult",
     "LegalHold", "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RemovedKey", "RetentionPolicy",
-    "Run", "RunEvent", "RunKey", "RunLine", "TaskResult", "Upload", "Worker",
+    "Run", "RunEvent", "RunKey", "RunLine", "TaskResult", "Upload", "UploadReference", "Worker",
 ]  # fmt: skip

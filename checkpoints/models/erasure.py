@@ -12,6 +12,7 @@ class ErasureRecord(Sealed):
 
     PAYLOADS = ("words",)
     IDENTITY = ("run", "id")
+    ADDED = ("origin_rows_hash",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.UUIDField()
@@ -23,7 +24,7 @@ class ErasureRecord(Sealed):
     reason = models.TextField(blank=True, default="", help_text="It stays: nothing that is to be erased stands in it.")
     paths = models.JSONField(default=list, help_text="Of the state, as they were given; none for all values.")
     inherited = models.JSONField(
-        default=list, help_text="[{run, key, how, erased}]: runs that came of this one and have values of it."
+        default=list, help_text="[{run, key, how, erased}]: other runs with values of it; those that it came of too."
     )
     kept_files = models.JSONField(
         default=list, help_text="What stayed: ids of uploads that other runs name, and names of archived bundles."
@@ -33,6 +34,9 @@ class ErasureRecord(Sealed):
     )
     rows = models.IntegerField(default=0, help_text="How many rows of `ErasedRow` tell of it; known when it has ended.")
     rows_hash = models.CharField(max_length=64, blank=True, default="", help_text="Over the seals of these, in order.")
+    origin_rows_hash = models.CharField(
+        max_length=64, blank=True, default="", help_text="Of a run that was imported: what `rows_hash` was there."
+    )
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -30,7 +30,7 @@ class LegalHold(models.Model):
         indexes = [models.Index(fields=["run"], name="legal_hold_lasting", condition=models.Q(released_at=None))]
 
     def __str__(self) -> str:
-        return f"hold on {self.run}"
+        return f"hold on {getattr(self, 'run_key', None) or self.run}"
 
 
 class Pin(models.Model):
@@ -59,4 +59,10 @@ class Pin(models.Model):
         indexes = [models.Index(fields=["run"], name="pin_lasting_by_run", condition=models.Q(released_at=None))]
 
     def __str__(self) -> str:
-        return f"pin on {self.checkpoint}"
+        return f"pin on {self.point}"
+
+    @property
+    def point(self) -> str:
+        """The alias of the checkpoint where the row was read with `run_key` and `seq`, else its id."""
+        key, seq = getattr(self, "run_key", None), getattr(self, "seq", None)
+        return f"{key}:at-{seq}" if key and seq is not None else str(self.checkpoint)

@@ -1,4 +1,4 @@
-"""An uploaded file: bytes in Django's storage, and the row that lets an input refer to them."""
+"""An uploaded file: bytes in Django's storage, the row that lets inputs refer to them, and which runs do."""
 
 from django.conf import settings
 from django.db import models
@@ -22,3 +22,20 @@ class Upload(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size} bytes)"
+
+
+class UploadReference(models.Model):
+    """That the input of a run names an upload. Written with the run: who wants to know whether a file is still needed
+    opens no input.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.UUIDField()
+    upload = models.ForeignKey(Upload, on_delete=models.PROTECT, related_name="references", db_index=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["upload", "run"], name="upload_reference_once")]
+        indexes = [models.Index(fields=["run"], name="upload_reference_by_run")]
+
+    def __str__(self) -> str:
+        return f"run {self.run} names {self.upload_id}"

@@ -37,8 +37,10 @@ class PayloadBackend(Protocol):
         """Forget the bytes. A name that is not there is no error. `kept` is empty where no row is left."""
         ...
 
-    def names(self, *, before: datetime) -> Iterable[str]:
-        """Names whose bytes were put before that moment: what the sweep looks through. Empty for `in_row`."""
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        """Names whose bytes were put before that moment: what the sweep looks through; with `folder` those of which it
+        is the first part, at no cost for others. Empty for `in_row`.
+        """
         ...
 
 

@@ -18,5 +18,5 @@ class DatabasePayloads:
     def delete(self, name: str, kept: bytes) -> None:
         """The row's own deletion takes the bytes with it."""
 
-    def names(self, *, before: datetime) -> Iterable[str]:
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
         return ()

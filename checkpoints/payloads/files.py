@@ -58,12 +58,12 @@ class FilePayloads:
         else:
             storage.delete(path)
 
-    def names(self, *, before: datetime) -> Iterable[str]:
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
         storage = self._storage
         if isinstance(storage, FileSystemStorage):
-            files = local_files.older_files(Path(storage.path(self._prefix)), than=before.timestamp())
+            files = local_files.older_files(Path(storage.path(self._prefix)), than=before.timestamp(), folder=folder)
         else:
-            files = _older(storage, self._prefix, than=before)
+            files = _older(storage, self._prefix, than=before, folder=folder)
         return ("/".join([folder, *file.split(".")[:-1]]) for folder, file in files if file.endswith(_END))
 
     def _path(self, name: str) -> str:
@@ -98,13 +98,17 @@ def _save(storage: Storage, path: str, data: bytes) -> None:
         raise FileExistsError(path)
 
 
-def _older(storage: Storage, root: str, *, than: datetime) -> Iterator[tuple[str, str]]:
-    try:
-        folders, _ = storage.listdir(root)
-    except FileNotFoundError:
-        return
-    for folder in folders:
-        for file in storage.listdir(f"{root}/{folder}")[1]:
-            at = storage.get_modified_time(f"{root}/{folder}/{file}")
+def _older(storage: Storage, root: str, *, than: datetime, folder: str) -> Iterator[tuple[str, str]]:
+    for one in [folder] if folder else _listed(storage, root)[0]:
+        for file in _listed(storage, f"{root}/{one}")[1]:
+            at = storage.get_modified_time(f"{root}/{one}/{file}")
             if (timezone.make_aware(at, UTC) if timezone.is_naive(at) else at) < than:
-                yield folder, file
+                yield one, file
+
+
+def _listed(storage: Storage, path: str) -> tuple[list[str], list[str]]:
+    """The folders and the files there; none where nothing is there."""
+    try:
+        return storage.listdir(path)
+    except FileNotFoundError:
+        return [], []

@@ -60,13 +60,16 @@ def remove_file(path: Path) -> None:
         os.rmdir(path.parent)
 
 
-def older_files(root: Path, *, than: float) -> Iterator[tuple[str, str]]:
-    """Folder and name of each file one level below `root` that was written before `than` (seconds since the epoch)."""
-    for folder in _entries(root):
-        for entry in _entries(Path(folder.path)) if folder.is_dir(follow_symlinks=False) else ():
+def older_files(root: Path, *, than: float, folder: str = "") -> Iterator[tuple[str, str]]:
+    """Folder and name of each file one level below `root` that was written before `than` (seconds since the epoch);
+    with `folder` of that one alone.
+    """
+    there = (one.name for one in _entries(root) if one.is_dir(follow_symlinks=False))
+    for name in [folder] if folder else there:
+        for entry in _entries(root / name):
             with suppress(FileNotFoundError):
                 if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < than:
-                    yield folder.name, entry.name
+                    yield name, entry.name
 
 
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":

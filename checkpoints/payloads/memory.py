@@ -33,5 +33,6 @@ class MemoryPayloads:
     def delete(self, name: str, kept: bytes) -> None:
         self._kept.pop(name, None)
 
-    def names(self, *, before: datetime) -> Iterable[str]:
-        return [name for name, (_, at) in list(self._kept.items()) if at < before]
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        first = f"{folder}/" if folder else ""
+        return [name for name, (_, at) in list(self._kept.items()) if at < before and name.startswith(first)]

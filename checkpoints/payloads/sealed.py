@@ -35,8 +35,8 @@ class SealedPayloads:
     def delete(self, name: str, kept: bytes) -> None:
         self._inner.delete(name, kept)
 
-    def names(self, *, before: datetime) -> Iterable[str]:
-        return self._inner.names(before=before)
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        return self._inner.names(before=before, folder=folder)
 
 
 def _opened(name: str, sealed: bytes) -> bytes:

@@ -1,10 +1,11 @@
 """What is kept, for how long, and what is removed: holds and pins, dry runs, removals, standing sweeps, erasure."""
 
 from checkpoints.retention.dry_runs import DryRun, dry_run
-from checkpoints.retention.erasure import erase, plan_erasure
+from checkpoints.retention.erasure import begin_erasure, erase, plan_erasure
 from checkpoints.retention.holds import hold, is_held, pin, release_hold, unpin
 from checkpoints.retention.prune_job import prune
 
 __all__ = [
-    "DryRun", "dry_run", "erase", "hold", "is_held", "pin", "plan_erasure", "prune", "release_hold", "unpin",
+    "DryRun", "begin_erasure", "dry_run", "erase", "hold", "is_held", "pin", "plan_erasure", "prune", "release_hold",
+    "unpin",
 ]  # fmt: skip

@@ -28,6 +28,21 @@ def erase(
     return erasure.erase(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
 
 
+def begin_erasure(
+    run_id: UUID | str,
+    paths: Sequence[str] | None = None,
+    forks: bool = False,
+    reason: str = "",
+    *,
+    by: Any = None,
+) -> ErasureRecord:
+    """As `erase`, but a worker does the work: gives the record when it is queued, and nothing can begin at the run's
+    checkpoints any more. `ended_at` of the record says when it is done. Raises as `erase` does, and `WrongStatus` while
+    another erasure of the run goes on.
+    """
+    return erasure.begin_erasure(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
+
+
 def plan_erasure(run_id: UUID | str, paths: Sequence[str] | None = None) -> ErasurePlan:
     """What `erase` would do, and which runs inherited the values; nothing is written. Raises as it does."""
     return erasure.plan_erasure(run_id, paths=paths, held=is_held)

@@ -1,17 +1,22 @@
 """The standing jobs that take away what nobody needs: jobs that ended and workers that left long ago, payloads that no
-row points to, memory that is older than the settings keep it. `orchestrator.jobs` knows them by their kinds.
+row points to, uploads that no run names, memory that is older than the settings keep it. `orchestrator.jobs` knows them
+by their kinds.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
+from checkpoints import uploads
 from checkpoints.conf import conf
 from checkpoints.db.clock import db_in
 from checkpoints.memory import shelf
-from checkpoints.models import Job, MemoryTrace, Worker
+from checkpoints.models import Job, MemoryTrace, Upload, Worker
 from checkpoints.payloads import orphans
 from checkpoints.queue.jobs import JobLease, Step
 
 KEPT_DAYS = 30
+UPLOADS_KEPT_DAYS = 7
+"""So long a file may lie before a run names it."""
 BATCH = 1000
 MEMORY_BATCH = 100
 
@@ -50,6 +55,19 @@ def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
         gone = sum(shelf.delete_trace(row, by=None, version=row.version) for row in batch)
         place = {"id": batch[-1].id, "forgotten": place["forgotten"] + gone}
         yield Step(place["forgotten"], note="old traces of memory forgotten", place=place)
+
+
+def uploads_without_a_run(lease: JobLease) -> Iterator[Step]:
+    """Delete uploaded files that no run names, and that are older than `UPLOADS_KEPT_DAYS`: those of runs that were
+    removed, and those with which nothing was started. Its place: {id, deleted}.
+    """
+    place: dict[str, Any] = dict(lease.place or {"id": "", "deleted": 0})
+    old = Upload.objects.filter(at__lt=db_in(-UPLOADS_KEPT_DAYS * 86_400), references=None)
+    rows = old.order_by("id").values_list("id", flat=True)
+    while batch := list((rows.filter(id__gt=place["id"]) if place["id"] else rows)[:BATCH]):
+        deleted = len(batch) - len(uploads.delete_unneeded(batch))
+        place = {"id": str(batch[-1]), "deleted": place["deleted"] + deleted}
+        yield Step(place["deleted"], note="uploaded files that no run names deleted", place=place)
 
 
 def payloads_without_a_row(lease: JobLease) -> Iterator[Step]:

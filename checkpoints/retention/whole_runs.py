@@ -21,6 +21,7 @@ from checkpoints.models import (
     RunEvent,
     RunLine,
     TaskResult,
+    UploadReference,
 )
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.archive import Archived, require_archived
@@ -30,9 +31,11 @@ from checkpoints.retention.stretches import Inside, RemovedRows
 from checkpoints.verification.audit import REMOVED
 
 PARTS: tuple[Any, ...] = (
-    MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint,
+    MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint, UploadReference,
 )  # fmt: skip
-"""What hangs on a run. Memory that it left belongs to the installation, and stays."""
+"""What hangs on a run. Memory that it left belongs to the installation, and stays; files that nobody names any more are
+swept.
+"""
 
 
 def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, inside: Inside) -> RemovedRows | None:

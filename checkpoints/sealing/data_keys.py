@@ -5,7 +5,8 @@ Which key encrypted a payload stands in the payload, so rows of runs that began 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,10 @@ from checkpoints.core.keyring import DATA_KEY, ENCRYPTED, KEY_BYTES, MOST_DATA_K
 from checkpoints.models import Run
 from checkpoints.models.run import RunKey
 from orchestrator.engine import canonical
-from orchestrator.engine.errors import WrongKey
+from orchestrator.engine.errors import CountersignError, WrongKey
+
+_HEAD = 64
+"""Bytes in which the id of a data key stands, at the beginning of what it encrypted."""
 
 
 def make_data_key(run: Run) -> None:
@@ -81,6 +85,23 @@ def ensure_known(kept: bytes) -> None:
     ring.keep_data_key(name, _unwrapped(row))
 
 
+def know_keys_of(rows: Iterable[Model]) -> None:
+    """Let the ring know the data keys of what these rows hold, as far as their payloads were read: a page of rows of
+    many runs then opens without a query for each. One query for those that it does not know, none where it knows all.
+    """
+    ring, wanted = keyring(), set()
+    for row in rows:
+        for column in getattr(type(row), "PAYLOADS", ()):
+            kept = bytes(row.__dict__.get(column) or b"")[:_HEAD]
+            if kept[:1] == ENCRYPTED and kept[2:3] == DATA_KEY.encode():
+                wanted.add(kept[2 : 2 + kept[1]].decode("ascii", "replace"))
+    missing = [name.removeprefix(DATA_KEY) for name in wanted if name not in ring.data_keys]
+    for found in RunKey.objects.filter(id__in=filter(_is_id, missing)).exclude(wrapped=b"") if missing else ():
+        # A key that does not open is told where a row is read that needs it.
+        with suppress(CountersignError):
+            ring.keep_data_key(_id(found.id), _unwrapped(found))
+
+
 def retire_data_key(run: UUID) -> None:
     """Encrypt nothing more under a run's key; what it encrypted still opens. In the caller's transaction."""
     if RunKey.objects.filter(id=run).update(retired=True):
@@ -128,6 +149,11 @@ def _unwrapped(row: RunKey) -> bytes:
 
 def _id(run: UUID) -> str:
     return f"{DATA_KEY}{run.hex}"
+
+
+def _is_id(text: str) -> bool:
+    """Whether a text of a damaged row may be that of a run."""
+    return len(text) == 32 and set(text) <= set("0123456789abcdef")
 
 
 def _name(run: UUID) -> bytes:

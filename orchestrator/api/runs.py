@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,7 +13,7 @@ from approvals.api.base import LongPages, page_schema, paginate, person, read_bo
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import lines, retention, timeline
 from checkpoints.core.arguments import MOST_WHOLE
-from checkpoints.models import Run
+from checkpoints.models import ErasureRecord, Run
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.api.serializers import (
@@ -158,15 +159,22 @@ class Settle(APIView):
 
 
 class Erase(APIView):
-    """Replace the values of a run by tombstones, for ever. For stewards."""
+    """Replace the values of a run by tombstones, for ever. For stewards; a worker does it, and the list says when."""
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=EraseBody, responses=ErasureOut)
+    @extend_schema(responses=page_schema(ErasureOut))
+    def get(self, request: Request, run: str) -> Response:
+        """What was erased of a run, the newest first."""
+        rows = ErasureRecord.objects.filter(run=visible_run(person(request), run).id)
+        return paginate(request, rows, ErasureOut, by=("-at", "-id"))
+
+    @extend_schema(request=EraseBody, responses={202: ErasureOut, 200: OpenApiTypes.OBJECT})
     def post(self, request: Request, run: str) -> Response:
         body: dict[str, Any] = read_body(EraseBody, request.data)
         found = visible_run(person(request), run)
         require(person(request), "manage_retention")
         if body.pop("dry_run"):
             return Response(retention.plan_erasure(found.id, body["paths"]).json())
-        return Response(ErasureOut(retention.erase(found.id, **body, by=person(request))).data)
+        record = retention.begin_erasure(found.id, **body, by=person(request))
+        return Response(ErasureOut(record).data, status=202)

@@ -162,7 +162,8 @@ def text_of(key: str, content: Json) -> str:
 
 def _texts(content: Json) -> Iterator[str]:
     if isinstance(content, dict):
-        for key, value in content.items():
+        # In the order in which they are stored: the same words, whoever looks and whenever.
+        for key, value in sorted(content.items()):
             yield key
             yield from _texts(value)
     elif isinstance(content, list):

@@ -39,6 +39,7 @@ KINDS: dict[str, Kind] = {
     "sweep_jobs": standing_jobs.jobs_that_ended,
     "sweep_memory": standing_jobs.memory_that_is_old,
     "sweep_payloads": standing_jobs.payloads_without_a_row,
+    "sweep_uploads": standing_jobs.uploads_without_a_run,
     "sweep_workers": standing_jobs.workers_that_left,
     "verify_runs": integrity.verify_job,
 }
@@ -48,7 +49,7 @@ MINUTE, DAY = 60.0, 86_400.0
 STANDING: dict[str, float] = {
     "anchor_heads": MINUTE,
     **dict.fromkeys(("sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"), DAY),
-    **dict.fromkeys(("sweep_payloads", "sweep_workers"), DAY),
+    **dict.fromkeys(("sweep_payloads", "sweep_uploads", "sweep_workers"), DAY),
 }
 """Jobs that every installation has one of, and the seconds between two of their turns."""
 FIRST_TURN = 3600.0

@@ -22,6 +22,7 @@ from orchestrator.engine import Task
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.frontier import visit_of
+from orchestrator.engine.trace import LIVE
 from orchestrator.views.run_timeline import url
 
 MOST_CHANGES = 300
@@ -61,7 +62,14 @@ def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[s
         "cut": len(found) > len(shown),
         "uncounted": len(found) == MOST_COUNTED,
         "count": len(found),
+        "cleaned_up": _parent_is_gone(checkpoint, found),
     }
+
+
+def _parent_is_gone(checkpoint: Checkpoint, found: list[Change]) -> bool:
+    """Whether the checkpoint before it was cleaned up. One query, and none where something is known of before."""
+    unknown = checkpoint.parent is not None and all(one.kind == ADDED for one in found)
+    return unknown and timeline.parent_of(checkpoint) is None
 
 
 def _change(one: Change) -> dict[str, Any]:
@@ -241,8 +249,23 @@ def memory_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[st
         for word in ("added", "updated", "removed")
         for key in found.get(word, ())
     ]
-    reads = [{**one, "text": compact([one["asked"], one["traces"]])} for one in found.get("reads", ())[:MOST_CHANGES]]
+    reads = [_read(one) for one in found.get("reads", ())[:MOST_CHANGES]]
     return {"changed": changed, "reads": reads, "count": len(changed)}
+
+
+def _read(one: dict[str, Any]) -> dict[str, Any]:
+    """What a task asked memory, in words, and each trace that it found. In live mode no content is kept."""
+    first, *more = (*one["asked"], "")
+    asked = f"“{first}” in {more[0]}" if one["kind"] == "search" else f"{first}/{more[0]}"
+    traces = [
+        {
+            "name": f"{trace['namespace']}/{trace['key']}",
+            "version": trace["version"],
+            "text": "" if one["mode"] == LIVE else compact(trace["content"]),
+        }
+        for trace in one["traces"]
+    ]
+    return {**one, "asked": asked, "traces": traces}
 
 
 _SIGN_OF = {

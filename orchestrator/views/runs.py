@@ -18,6 +18,7 @@ from approvals import permissions
 from approvals.views.page import render
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.models import Run
+from checkpoints.sealing import data_keys
 from orchestrator.engine import registry
 
 PAGE = 50
@@ -46,6 +47,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
     shown = runs.filter(status__in=wanted) if wanted else runs
     found = list(_before(shown, request.GET.get("before", "")).only(*COLUMNS)[: PAGE + 1])
+    _know_keys_of(found)
     last = found[PAGE - 1] if len(found) > PAGE else None
     context = {
         "rows": found[:PAGE],
@@ -72,7 +74,8 @@ def runs_page(request: HttpRequest) -> HttpResponse:
 def runs_rows(request: HttpRequest) -> HttpResponse:
     """The named rows alone, for a list that is on the screen."""
     wanted = list(_uuids(request.GET.getlist("id")[:PAGE]))
-    runs = permissions.visible_among(request.user, Run.objects.filter(id__in=wanted)).only(*COLUMNS)
+    runs = list(permissions.visible_among(request.user, Run.objects.filter(id__in=wanted)).only(*COLUMNS))
+    _know_keys_of(runs)
     return render(request, "orchestrator/_run_rows.html", {"rows": runs}, section="runs")
 
 
@@ -89,6 +92,11 @@ def runs_news(request: HttpRequest) -> JsonResponse:
     count = runs.order_by().filter(id__gt=since)[:100].count() if since else 0
     many = "100 or more" if count == 100 else str(count)
     return JsonResponse({"count": count, "text": f"{many} new run{'' if count == 1 else 's'}. Show them"})
+
+
+def _know_keys_of(rows: list[Run]) -> None:
+    """Of those of which a list tells what the node in hand reports, or why it stopped."""
+    data_keys.know_keys_of(run for run in rows if run.status == Status.RUNNING or run.error_code)
 
 
 def _filtered(request: HttpRequest) -> "QuerySet[Run]":

@@ -13,12 +13,12 @@ from checkpoints.models import Run, TaskResult
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
+from tests.browser.axe import sideways, violations
 from tests.browser.conftest import Page
 from tests.support import claims, forks, run_actions
 from tests.support.cast import People
 
 Browse = Callable[..., Page]
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 LOOKS = [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)]
 
 
@@ -114,13 +114,6 @@ def _signed(run: Run, people: People) -> Receipt:
     return reviews.sign(run.id, [decision], by=people.starter)
 
 
-def violations(page: Any) -> list[str]:
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": RULES}}).response["violations"]
-    return [f"{rule['id']}: {node['target']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
-
-
 @pytest.mark.parametrize(("theme", "width"), LOOKS)
 def test_no_page_breaks_a_rule(theme: str, width: int, people: People, browse: Browse) -> None:
     pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
@@ -130,9 +123,7 @@ def test_no_page_breaks_a_rule(theme: str, width: int, people: People, browse: B
     found = {}
     for path in paths(people):
         window.open(path)
-        wrong = violations(window.page)
-        if window.page.evaluate("document.documentElement.scrollWidth") > width:
-            wrong.append("the page scrolls sideways")
+        wrong = violations(window.page) + sideways(window.page, width)
         if wrong:
             found[path] = wrong
     assert found == {}
@@ -161,6 +152,6 @@ def test_no_page_scrolls_sideways_at_320_pixels(people: People, browse: Browse) 
     wide = []
     for path in paths(people):
         window.open(path)
-        if window.page.evaluate("document.documentElement.scrollWidth") > 320:
+        if sideways(window.page, 320):
             wide.append(path)
     assert wide == []

@@ -1,4 +1,4 @@
-"""Policies, holds and pins in the admin: who may change them, what they keep, and what is refused."""
+"""Policies in the admin: who may change them, what they say, and what is refused."""
 
 import re
 from typing import Any
@@ -8,8 +8,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from checkpoints import retention
-from checkpoints.models import AuditLine, LegalHold, Pin, RetentionPolicy, Run
+from checkpoints.models import AuditLine, RetentionPolicy, Run
 from orchestrator import runs
 from tests.support import cast
 from tests.support.histories import policy
@@ -51,7 +50,11 @@ def test_a_policy_is_kept_as_days_by_status_and_says_what_it_removes_today(run: 
     assert kept == (2, {"failed": 90.0}, {"cancelled": 0.5})
     change = reverse("admin:checkpoints_retentionpolicy_change", args=[row.pk])
     page = text(steward.get(change))
-    assert re.search(r'name="age_failed" value="90(\.0)?"', page)
+    assert re.search(r'name="age_failed" value="90"', page)
+    assert "By its name: short." in page
+    listed = text(steward.get(reverse("admin:checkpoints_retentionpolicy_changelist")))
+    assert "failed: 90 days" in listed
+    assert "cancelled: 0.5 days" in listed
     assert "3 checkpoints and 0 whole runs would be removed today" in page
     for bad in (
         {"keep_last": "-1"},
@@ -66,40 +69,6 @@ def test_a_policy_is_kept_as_days_by_status_and_says_what_it_removes_today(run: 
     assert AuditLine.objects.filter(kind="retention_policy_saved").count() == 1
 
 
-def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: Client, people: cast.People) -> None:
-    hold, pin = reverse("admin:checkpoints_legalhold_add"), reverse("admin:checkpoints_pin_add")
-    assert steward.post(hold, {"run": run.key, "reason": "a court asked"}).status_code == 302
-    assert steward.post(pin, {"checkpoint": f"{run.key}:at-2", "reason": ""}).status_code == 302
-    assert retention.is_held([run.id]) == {run.id}
-    row = LegalHold.objects.get()
-    assert (row.by, row.reason, Pin.objects.get().by) == (people.steward, "a court asked", people.steward)
-    for bad in ({"run": "nobody", "reason": "x"}, {"run": run.key, "reason": ""}, {"run": "\x00", "reason": "x"}):
-        assert steward.post(hold, bad).status_code == 200
-    assert steward.post(pin, {"checkpoint": f"{run.key}:at-99"}).status_code == 200
-    assert (
-        steward.post(reverse("admin:checkpoints_legalhold_change", args=[row.pk]), {"reason": "y"}).status_code == 403
-    )
-    for name, pk in (("legalhold", row.pk), ("pin", Pin.objects.get().pk)):
-        listed = reverse(f"admin:checkpoints_{name}_changelist")
-        assert steward.get(listed).status_code == 200
-        chosen = {"action": "release", "_selected_action": [pk]}
-        page = text(steward.post(listed, chosen))
-        assert "Type their number, 1, to confirm" in page
-        assert f'name="_selected_action" value="{pk}"' in page
-        for bad in ({"typed": "2", "reason": "over"}, {"typed": "1", "reason": " "}, {"typed": "x"}, {}):
-            assert steward.post(listed, {**chosen, "confirmed": "yes", **bad}).status_code == 422
-        assert not AuditLine.objects.filter(
-            kind__in=["hold_released", "checkpoint_unpinned"], facts__reason=""
-        ).exists()
-        said = {"confirmed": "yes", "typed": "1", "reason": f"{name}: it is over"}
-        assert retention.is_held([run.id]) or name == "pin"
-        assert steward.post(listed, {**chosen, **said}).status_code == 302
-    assert retention.is_held([run.id]) == set()
-    assert not Pin.objects.filter(released_at=None).exists()
-    ended = AuditLine.objects.filter(kind__in=["hold_released", "checkpoint_unpinned"]).order_by("id")
-    assert [line.facts["reason"] for line in ended] == ["legalhold: it is over", "pin: it is over"]
-
-
 def test_whoever_may_only_see_policies_changes_none(people: cast.People) -> None:
     rule = policy("short", keep_last=2)
     people.reviewer.user_permissions.add(Permission.objects.get(codename="view_retentionpolicy"))
@@ -108,3 +77,10 @@ def test_whoever_may_only_see_policies_changes_none(people: cast.People) -> None
     assert browser.get(change).status_code == 200
     assert browser.post(change, {"graph": "short", "keep_last": "0"}).status_code == 403
     assert browser.get(reverse("admin:checkpoints_retentionpolicy_add")).status_code == 403
+
+
+def test_a_policy_of_a_graph_that_is_not_here_says_so(run: Run, steward: Client) -> None:
+    add = reverse("admin:checkpoints_retentionpolicy_add")
+    page = text(steward.post(add, {"graph": "shrot", "keep_last": "2"}, follow=True))
+    assert "There is no run of shrot: is this the name of the graph?" in page
+    assert "is this the name" not in text(steward.post(add, {"graph": "short", "keep_last": "2"}, follow=True))

@@ -43,6 +43,7 @@ def test_words_are_compared_without_case_accents_and_signs() -> None:
 
 def test_a_search_looks_at_keys_texts_and_numbers_and_not_at_truth() -> None:
     assert trace.text_of("Sky", {"colour": ["blue", 7, None, True]}) == "sky colour blue 7"
+    assert trace.text_of("sky", {"b": {"d": 1, "c": 2}, "a": 3}) == "sky a 3 b c 2 d 1", "in one order, whoever looks"
 
 
 def test_the_most_words_come_first_then_the_strongest_then_the_newest_then_by_key() -> None:

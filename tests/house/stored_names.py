@@ -47,7 +47,7 @@ AUDIT = {
 
 JOBS = {
     *("fork_runs", "prune_runs", "rotate_keys", "sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"),
-    *("sweep_payloads", "sweep_workers", "verify_runs"),
+    *("sweep_payloads", "sweep_uploads", "sweep_workers", "verify_runs"),
 }
 
 CODES = {

@@ -1,6 +1,7 @@
 """Erasing by API, page, command and admin; what is kept outside sealed rows; and what an erased run's pages say."""
 
 import json
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -16,9 +17,11 @@ from django.urls import reverse
 
 from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
-from checkpoints.models import AuditLine, ErasureRecord, Run
+from checkpoints.models import AuditLine, ErasureRecord, Job, Run
 from orchestrator import runs
+from orchestrator.jobs import kinds
 from orchestrator.models import IdempotencyRecord
+from orchestrator.templatetags.console import moment
 from tests.support import cast, erasures, run_actions, secret_claim
 from tests.support.api_people import Client
 from tests.support.full_installation import a_full_run
@@ -55,9 +58,16 @@ def test_a_steward_erases_by_the_api_and_is_given_the_record(run: Run, people: c
     assert plan["rows"]["checkpoints_checkpoint"] > 0
     assert not ErasureRecord.objects.exists()
     answer = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
-    assert answer.status_code == 200, answer.json()
+    assert answer.status_code == 202, answer.json()
     record = answer.json()
     assert (record["run"], record["by"], record["reason"], record["paths"]) == (str(run.id), "stella", "asked", [])
+    assert record["ended_at"] is None
+    assert stella.post(f"checkpoints/{run.key}:at-1/fork/").json()["code"] == "erased"
+    assert stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}).json()["id"] == record["id"]
+    assert stella.post(f"runs/{run.id}/erase/", {"paths": ["payout"]}).status_code == 409
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    [ended] = stella.get(f"runs/{run.id}/erase/").json()["results"]
+    assert (ended["id"], ended["rows"] > 0, ended["ended_at"] is None) == (record["id"], True, False)
     again = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
     assert again.json() == record
     assert stella.post(f"runs/{run.id}/erase/").status_code == 410
@@ -106,7 +116,8 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     fork = runs.fork(f"{run.key}:at-1", by=people.starter)
     stella, url = browse(people.steward), reverse("erase", args=[run.id])
     html = stella.get(url).content.decode()
-    assert "checkpoints_checkpoint" in html
+    assert re.search(r"<dt>checkpoints</dt><dd>\d+</dd>", html)
+    assert "checkpoints_" not in html
     assert str(fork.id) in html
     for typed in ("", "yes", run.key.upper() + "x"):
         assert stella.post(url, {"confirm": typed}).status_code == 422
@@ -117,7 +128,13 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     assert not ErasureRecord.objects.exists()
     answer = stella.post(url, {"confirm": run.key, "reason": "asked to be forgotten"})
     assert (answer.status_code, answer.url) == (302, reverse("run", args=[run.id]))
-    assert ErasureRecord.objects.get().reason == "asked to be forgotten"
+    record = ErasureRecord.objects.get()
+    assert (record.reason, record.ended_at) == ("asked to be forgotten", None)
+    html = stella.get(answer.url).content.decode()
+    assert "An erasure of this run is going on" in html
+    assert "This page says when it has ended" in html
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    assert "The values of this run were erased" in stella.get(answer.url).content.decode()
 
 
 def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
@@ -135,6 +152,7 @@ def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
         assert "by stella" in html
         assert "asked to be forgotten" in html
         assert str(record.id) in html
+        assert moment(record.ended_at) in html
         assert "cannot be opened" not in html
     answer = browse(people.reviewer).get(reverse("receipt", args=[receipt.id]))
     assert "were erased" in answer.content.decode()
@@ -151,6 +169,18 @@ def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
     assert stella.get(reverse("compare"), {"a": str(run.id), "b": str(run.id)}).status_code == 200
     history = Client(people.steward).get(f"runs/{run.id}/history/", path="payout")
     assert history.status_code == 200
+
+
+def test_the_pages_name_the_paths_that_were_erased_and_each_erasure(
+    run: Run, people: cast.People, browse: Browse
+) -> None:
+    for path in ("payout", "input.folder"):
+        retention.erase(run.id, [path], reason=f"about {path}", by=people.steward)
+    html = browse(people.steward).get(reverse("run", args=[run.id])).content.decode()
+    for record in ErasureRecord.objects.filter(run=run.id):
+        assert f"Values at <code>{record.paths[0]}</code> were erased, {moment(record.ended_at)} by stella" in html
+        assert f"about {record.paths[0]}" in html
+    assert "The values of this run were erased" not in html
 
 
 def test_the_admin_leads_to_the_page_for_one_run(run: Run, people: cast.People, browse: Browse) -> None:

@@ -147,6 +147,11 @@ def site(people: People) -> Iterator[dict[str, Any]]:
         receipt = reviews.sign(signed.id, given, by=people.reviewer)
         root = User.objects.create_superuser("root")
         who = {"superuser": root, "operator": people.starter, "reviewer": people.reviewer}
+        if connection.vendor == "postgresql":
+            # All requests share the transaction of the signature, which may not be idle for long: on a busy machine
+            # one page can take longer.
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         yield {
             "cookies": {name: _cookies(user) for name, user in who.items()} | {"anonymous": {}},
             "known": _known(run, receipt, row.write),

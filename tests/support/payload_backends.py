@@ -85,12 +85,17 @@ class SameInAnyCase(MemoryPayloads):
 
 
 class ListsAll(MemoryPayloads):
-    def names(self, *, before: datetime) -> Iterable[str]:
-        return super().names(before=datetime.max.replace(tzinfo=UTC))
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        return super().names(before=datetime.max.replace(tzinfo=UTC), folder=folder)
+
+
+class ListsOtherFolders(MemoryPayloads):
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
+        return super().names(before=before)
 
 
 class ListsNothing(MemoryPayloads):
-    def names(self, *, before: datetime) -> Iterable[str]:
+    def names(self, *, before: datetime, folder: str = "") -> Iterable[str]:
         return ()
 
 
@@ -124,7 +129,7 @@ class LooksFirst(FilePayloads):
         path = Path(self._storage.path(self._path(name)))
         if path.exists():
             return super().put(name, data)
-        time.sleep(0.01)
+        time.sleep(0.1)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         from checkpoints.payloads.digest import digest_record
@@ -146,6 +151,7 @@ BROKEN = [
     MindsUnknown,
     SameInAnyCase,
     ListsAll,
+    ListsOtherFolders,
     ListsNothing,
     TakesAnyName,
     OneDrawer,

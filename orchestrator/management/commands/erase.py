@@ -68,7 +68,7 @@ class Command(command_line.DatabaseCommand):
         self.stdout.write(visible_text(f"{told['key']}: {'would erase' if options['dry_run'] else 'erased'} {counts}"))
         for one in told["inherited"]:
             what = "erased too" if one["erased"] else "NOT erased"
-            self.stdout.write(visible_text(f"  {one['how']} {one['key']} has values of it: {what}"))
+            self.stdout.write(visible_text(f"  {one['how']} {one['key'] or one['run']} has values of it: {what}"))
 
 
 def _with_fact(text: str | None) -> Iterator[Run]:

@@ -14,7 +14,8 @@ from approvals import permissions
 from approvals.views.page import render, single_fields, visible_run
 from checkpoints import audit_log, bundle
 from checkpoints.conf import conf
-from orchestrator.engine.errors import REFUSALS
+from checkpoints.models import Run
+from orchestrator.engine.errors import REFUSALS, CountersignError, UnknownThing
 
 
 @login_required
@@ -58,10 +59,19 @@ def import_page(request: HttpRequest) -> HttpResponse:
     try:
         run, new = bundle.load_or_find(file, by=request.user)  # type: ignore[arg-type]
     except REFUSALS as error:
-        return _form(request, f"{error.message}.", status=422)
+        return _form(request, f"{error.message}.", status=422, there=_run_that_is_here(request, error))
     messages.success(request, "The run was taken in." if new else "This bundle was taken in before; here is its run.")
     return redirect("run", run.id)
 
 
-def _form(request: HttpRequest, message: str = "", *, status: int = 200) -> HttpResponse:
-    return render(request, "orchestrator/import.html", {"message": message}, section="runs", status=status)
+def _run_that_is_here(request: HttpRequest, error: CountersignError) -> Run | None:
+    """The run that stands in the way, if it is one that this person may see."""
+    try:
+        return permissions.visible_run(request.user, str(error.facts["run"])) if "run" in error.facts else None
+    except UnknownThing:
+        return None
+
+
+def _form(request: HttpRequest, message: str = "", *, status: int = 200, there: Run | None = None) -> HttpResponse:
+    context = {"message": message, "there": there}
+    return render(request, "orchestrator/import.html", context, section="runs", status=status)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.apps import apps
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -20,7 +21,7 @@ MOST_REASON = 10_000
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()
 def erase_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """What an erasure would do now; posted with the run's key typed, it is done. `paths` are lines of a text."""
+    """What an erasure would do now; posted with the run's key typed, it is queued. `paths` are lines of a text."""
     run = visible_run(request.user, ref)
     may = may_post(request, run, "manage_retention", refusal="refused_erase")
     if request.method != "POST" or not may:
@@ -29,10 +30,10 @@ def erase_page(request: HttpRequest, ref: str) -> HttpResponse:
         return _shown(request, run, may, status=422, message=f"Type {run.key} to confirm.")
     try:
         reason, forks = request.POST.get("reason", "").strip(), "forks" in request.POST
-        record = retention.erase(run.id, _paths(request), forks, reason, by=request.user)
+        retention.begin_erasure(run.id, _paths(request), forks, reason, by=request.user)
     except REFUSALS as error:
         return _shown(request, run, may, status=422, message=f"{error.message}.")
-    messages.success(request, f"Erased: {record.rows} rows hold a tombstone now.")
+    messages.success(request, "The erasure has begun. This page says when it has ended.")
     return redirect("run", run.id)
 
 
@@ -46,7 +47,14 @@ def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, mess
     context |= {"reason": request.POST.get("reason", "")[:MOST_REASON], "forks": "forks" in request.POST}
     try:
         # Of the whole run: a path that is refused is named above, and the rest of the page stands.
-        context["plan"] = retention.plan_erasure(run.id) if may else None
+        context["plan"] = plan = retention.plan_erasure(run.id) if may else None
+        context["counts"] = _in_words(plan.counts) if plan else ()
     except CountersignError as error:
         context["refused"] = f"{error.message}."
     return render(request, "orchestrator/erase.html", context, section="runs", status=status)
+
+
+def _in_words(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """How many of each thing have values of the run: a table by what its rows are called."""
+    called = {model._meta.db_table: str(model._meta.verbose_name_plural) for model in apps.get_models()}
+    return [(called.get(name, name), count) for name, count in counts.items()]

@@ -1,13 +1,18 @@
 """What was deleted does not stay in the file of the database."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 
 from checkpoints import retention
 from checkpoints.db.free_pages import wipe_free_pages
-from checkpoints.models import AuditLine
+from checkpoints.erasure import act
+from checkpoints.models import AuditLine, ErasureRecord, Job
+from checkpoints.models.job import JobStatus
+from orchestrator.jobs import kinds
 from tests.support import cast
 from tests.support.full_installation import a_full_run
 from tests.support.rows import START
@@ -37,6 +42,26 @@ def test_the_file_is_written_anew_without_its_free_pages() -> None:
         wipe_free_pages()
     assert free_pages() > 0, "nothing is done inside a transaction"
     wipe_free_pages()
+    assert free_pages() == 0
+
+
+def test_an_erasure_that_is_cut_off_just_before_it_is_ended_with_it_by_a_worker(
+    people: cast.People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_full_run(tmp_path, people.reviewer)
+    fill_and_delete()
+
+    def dies() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut:
+        cut.setattr(act, "wipe_free_pages", dies)
+        with pytest.raises(KeyboardInterrupt):
+            retention.erase(run.id, by=people.steward)
+    assert ErasureRecord.objects.get().ended_at is not None
+    assert free_pages() > 0
+    Job.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == JobStatus.DONE
     assert free_pages() == 0
 
 

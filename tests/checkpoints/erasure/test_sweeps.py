@@ -1,15 +1,43 @@
 """What is erased, or named, outside the sealed rows of a run."""
 
+from collections.abc import Iterator
+from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpoints import retention, verification
-from tests.support import cast
+from checkpoints import payloads, retention, uploads, verification
+from checkpoints.models import Checkpoint, Run, Upload, UploadReference
+from orchestrator import runs
+from orchestrator.engine import Graph
+from tests.support import cast, claims, secret_claim
 from tests.support.full_installation import a_full_run
+from tests.support.secret_claim import marked
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def graph(settings: Any, tmp_path: Path) -> Iterator[Graph]:
+    """A graph whose input names a letter and a list of photos; files are kept in a folder of the test."""
+    location = {"location": str(tmp_path / "storage")}
+    entry = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": location}
+    settings.STORAGES = {**settings.STORAGES, "default": entry}
+    made = claims.with_a_file("files_to_erase", required=True)
+    with claims.registered(made):
+        yield made
+
+
+def upload() -> dict[str, Any]:
+    return uploads.save_upload(BytesIO(marked("file").encode()), name="letter.txt", by=None)
+
+
+def ended(graph: Graph, ref: dict[str, Any], people: cast.People) -> Run:
+    """A run that has ended and whose input names this file."""
+    return runs.cancel(runs.start(graph.name, {"letter": ref}, by=people.starter).id, by=people.starter)
 
 
 def test_a_bundle_in_the_archive_is_named_in_the_record(people: cast.People, tmp_path: Path, configure: Any) -> None:
@@ -22,3 +50,73 @@ def test_a_bundle_in_the_archive_is_named_in_the_record(people: cast.People, tmp
     assert retention.plan_erasure(run.id).counts["archived bundles"] == 1
     assert retention.erase(run.id, by=people.steward).kept_files == [f"{run.id}-7.bundle"]
     assert verification.verify_run(run.id) == []
+
+
+def test_erasing_files_costs_the_same_beside_many_other_runs(graph: Graph, people: cast.People) -> None:
+    first, second, shared = upload(), upload(), upload()
+    alone, beside = ended(graph, first, people), ended(graph, second, people)
+    steward = people.steward
+    with counted() as few:
+        retention.erase(alone.id, by=steward)
+    for _ in range(12):
+        ended(graph, upload(), people)
+        ended(graph, shared, people)
+    with counted() as many:
+        retention.erase(beside.id, by=steward)
+    assert len(many) == len(few)
+    assert not Upload.objects.filter(id__in=[first["file"], second["file"]]).exists()
+    assert (Upload.objects.count(), UploadReference.objects.count()) == (13, 24)
+
+
+def test_no_other_run_is_opened_to_know_who_names_a_file(
+    graph: Graph, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = upload(), upload()
+    run = ended(graph, mine, people)
+    ended(graph, theirs, people)
+    read = uploads.refs_in
+    opened: list[str] = []
+
+    def seen(value: Any) -> Any:
+        opened.append(str(value))
+        return read(value)
+
+    monkeypatch.setattr(uploads, "refs_in", seen)
+    retention.erase(run.id, by=people.steward)
+    assert any(mine["file"] in one for one in opened)
+    assert not any(theirs["file"] in one for one in opened)
+
+
+def test_a_file_of_a_fork_stays_until_the_fork_is_erased(graph: Graph, people: cast.People) -> None:
+    ref = upload()
+    run = ended(graph, ref, people)
+    fork = runs.fork(f"{run.key}:initial", by=people.starter)
+    runs.cancel(fork.id, by=people.starter)
+    assert retention.erase(run.id, by=people.steward).kept_files == [ref["file"]]
+    assert verification.verify_run(fork.id) == []
+    assert retention.erase(fork.id, by=people.steward).kept_files == []
+    assert not Upload.objects.exists()
+
+
+def test_only_the_folder_of_the_run_is_listed_in_a_payload_backend(
+    people: cast.People, configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(
+        PAYLOADS={"cellar": {"backend": "files", "options": {"location": str(tmp_path)}}}, DEFAULT_PAYLOADS="cellar"
+    )
+    secret_claim.registered(encrypted=False)
+    run, other = (runs.start("secret_claim", {"person": "Ada"}, by=people.starter) for _ in "ab")
+    runs.cancel(run.id, by=people.starter)
+    backend = payloads.backend("cellar")
+    listed: list[str] = []
+    names = backend.names
+
+    def seen(*, before: datetime, folder: str = "") -> Any:
+        found = list(names(before=before, folder=folder))
+        listed.extend(found)
+        return found
+
+    monkeypatch.setattr(backend, "names", seen)
+    retention.erase(run.id, by=people.steward)
+    assert {name.split("/")[0] for name in listed} == {str(run.id)}
+    assert Checkpoint.objects.filter(run=other.id, backend="cellar").exists()

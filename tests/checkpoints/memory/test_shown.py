@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 
 from checkpoints import timeline
 from checkpoints.memory.read_records import memory_at
-from checkpoints.models import MemoryLanding, MemoryRecord, TaskResult
+from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -87,7 +87,7 @@ def test_a_checkpoint_says_which_keys_were_added_updated_and_removed(browse: Any
     assert "gone" in verify_run(run.id)[0].reason
 
 
-def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.People) -> None:
+def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(browse: Any, people: cast.People) -> None:
     rita: User = run_actions.reviewer(people.reviewer)
 
     def propose(state: Any, ctx: Any) -> None:
@@ -100,6 +100,9 @@ def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(people: cast.
     at = {seq: memory_at(timeline.get_checkpoint(f"{run.key}:at-{seq}")) for seq in (1, 2)}
     assert ([len(at[1]["reads"]), at[1]["landed"]], at[2]["reads"]) == ([1, []], [])
     assert [one["key"] for one in at[2]["landed"]] == ["sky"]
+    html = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
+    assert "get facts/sky" in html
+    assert '<span class="nil">nothing</span>' in html
 
 
 def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input() -> None:
@@ -117,6 +120,12 @@ def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input
         assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
         remember("sky", colour)
     assert len(set(hashes)) == 1
+
+
+def test_a_run_verifies_in_whatever_order_it_names_what_it_remembers() -> None:
+    run = remember("ann", {"wanted": "green tea", "before": {"z": 1, "a": "black tea"}})
+    assert verify_run(run.id) == []
+    assert MemoryTrace.objects.get(key="ann").text == "ann before a black tea z 1 wanted green tea"
 
 
 @pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])

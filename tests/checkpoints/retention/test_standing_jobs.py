@@ -1,20 +1,26 @@
 """What goes by itself: workers that left, memory that is old, sessions, tokens and answers that ended."""
 
 from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
+from checkpoints import retention, uploads
 from checkpoints.memory import shelf
-from checkpoints.models import AuditLine, MemoryTrace, Worker
+from checkpoints.models import AuditLine, Job, MemoryTrace, RetentionPolicy, Run, Upload, Worker
 from checkpoints.queue import jobs
+from checkpoints.uploads import save_upload
 from checkpoints.verification import verify_run
-from orchestrator import tokens
+from orchestrator import runs, tokens
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.jobs import kinds
 from orchestrator.models import ApiToken, IdempotencyRecord
 from tests.support import cast
+from tests.support.claims import registered, with_a_file
 from tests.support.memory_graphs import remember
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -34,6 +40,35 @@ def test_workers_that_left_a_month_ago_go() -> None:
         Worker.objects.create(host=f"left {days}", pid=1, started_at=ago(days=99), heartbeat_at=ago(days=days))
     swept("sweep_workers")
     assert [worker.host for worker in Worker.objects.all()] == ["left 1"]
+
+
+def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.MEDIA_ROOT = tmp_path
+    graph = with_a_file("swept_files", required=True)
+    with registered(graph):
+        named, unnamed, young, bad = (save_upload(BytesIO(b"x"), name=f"{n}.txt", by=None) for n in range(4))
+        Upload.objects.exclude(id=young["file"]).update(at=ago(days=8))
+        run = runs.cancel(runs.start(graph.name, {"letter": named}).id)
+        Path(tmp_path / Upload.objects.get(id=bad["file"]).stored_as).unlink()
+        swept("sweep_uploads")
+        assert {str(one.id) for one in Upload.objects.all()} == {named["file"], young["file"]}
+        assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 2
+        assert verify_run(run.id) == []
+        with pytest.raises(InvalidValue, match="no uploaded file"):
+            runs.start(graph.name, {"letter": unnamed})
+        policy = RetentionPolicy(graph=graph.name, keep_last=1, remove_runs_after_days={"cancelled": 0})
+        retention.prune(policy, by=None, now=ago(days=-3))
+        assert kinds.advance(Job.objects.get(kind="prune_runs").id).error == ""
+        assert not Run.objects.exists()
+        swept("sweep_uploads")
+        assert [str(one.id) for one in Upload.objects.all()] == [young["file"]]
+        # As a start does whose file was swept since it looked.
+        monkeypatch.setattr(uploads, "check_refs", lambda value, by: None)
+        with pytest.raises(InvalidValue, match="no uploaded file"):
+            runs.start(graph.name, {"letter": unnamed})
+        assert not Run.objects.exists()
 
 
 def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(configure: Any) -> None:

@@ -3,19 +3,24 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
+from django.test import Client as Browser
 
-from approvals.models import Decision
+from approvals.models import ApprovalRequest, Decision
 from checkpoints import key_rotation, retention, timeline, verification
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import key_of
 from checkpoints.erasure import act
 from checkpoints.models import Checkpoint, MemoryTrace, Run, RunKey
-from checkpoints.sealing import data_keys
-from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing import data_keys, sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.engine.errors import WrongKey
 from tests.support import cast, dump, erasures, secret_claim
 from tests.support.sealed_tables import run_sql
+from tests.support.secret_claim import marked
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -130,6 +135,42 @@ def test_a_key_under_which_something_still_stands_is_not_destroyed(
             retention.erase(run.id, by=people.steward)
     assert bytes(RunKey.objects.get().wrapped)
     assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]
+
+
+def test_a_list_of_encrypted_runs_asks_for_their_keys_once(people: cast.People, configure: Any) -> None:
+    configure(**secret_claim.keys())
+    secret_claim.registered()
+    people.reviewer.groups.add(Group.objects.get_or_create(name="claims")[0])
+    for n in range(3):
+        run = runs.advance(runs.start("secret_claim", {"person": "Ada"}, by=people.starter).id)
+        runs.cancel(run.id, by=people.starter, reason=marked("why")) if n else None
+        Run.objects.filter(id=run.id).update(
+            progress=sealed_rows.encrypted(run, "progress", pack_json({"done": n}), protection_of(run))
+        )
+    Run.objects.exclude(status="paused").update(status="running")
+    ApprovalRequest.objects.update(status="open")
+    rita, anna = (Browser(), Browser())
+    rita.force_login(people.reviewer)
+    anna.force_login(people.auditor)
+    api = "/api/v1"
+    lists = [
+        (rita, "/reviews/"),
+        (rita, f"{api}/requests/"),
+        (anna, "/runs/"),
+        (anna, f"{api}/runs/"),
+        (anna, "/audit/"),
+    ]
+    for browser, address in lists:
+        assert browser.get(address).status_code == 200
+        forget()
+        with counted() as sent:
+            body = browser.get(address).content.decode()
+        asked = [sql for sql in sent if "checkpoints_runkey" in sql]
+        assert "cannot be opened" not in body
+        assert len(asked) == 1, address
+        with counted() as again:
+            browser.get(address)
+        assert not [sql for sql in again if "checkpoints_runkey" in sql]
 
 
 def test_a_run_that_began_without_a_key_of_its_own_opens_and_goes_on(run: Run, people: cast.People) -> None:

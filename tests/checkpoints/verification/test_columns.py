@@ -1,5 +1,6 @@
 """Every column of every sealed table changed by SQL, every row deleted, moved, copied: verification names the row."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,10 @@ def test_every_changed_column_is_named(model: type[Model], two_runs: tuple[Run, 
         if model is Run and field.primary_key:
             continue  # its rows would be those of a run that is not there
         with full.changed(row, field):
-            faults = verify_run(run.id) + verify_run(other.id)
-        if not any(fault.table == model._meta.db_table for fault in faults):
+            # Whatever the first does not name may be named by the run to which the row moved.
+            faults = itertools.chain.from_iterable(verify_run(one.id) for one in (run, other))
+            seen = any(fault.table == model._meta.db_table for fault in faults)
+        if not seen:
             unseen.add(field.name)
     assert verify_run(run.id) == []
     assert unseen == UNSEEN[model]

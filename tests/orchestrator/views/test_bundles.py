@@ -94,7 +94,7 @@ def test_each_tab_of_an_imported_run_opens(signed: Run, people: People, browse: 
     data, sam = _file(signed), browse(people.steward)
     forgotten(signed)
     _post(sam, data)
-    for tab in ("changed", "state", "writes", "results", "events"):
+    for tab in ("changed", "state", "writes", "results", "memory", "events"):
         assert sam.get(reverse("run", args=[signed.id]), {"tab": tab}).status_code == 200
     assert sam.get(reverse("review", args=[signed.id])).status_code == 200
     assert sam.get(reverse("go_on", args=[signed.head]), {"how": "fork"}).status_code == 200
@@ -102,7 +102,9 @@ def test_each_tab_of_an_imported_run_opens(signed: Run, people: People, browse: 
 
 def test_what_is_refused_is_said_and_changes_nothing(signed: Run, people: People, browse: Browse) -> None:
     data, sam = _file(signed), browse(people.steward)
-    assert "is here already" in _post(sam, data)
+    html = _post(sam, data)
+    assert "is here already" in html
+    assert f'<a href="{reverse("run", args=[signed.id])}">Open that run</a>' in html
     assert "Nothing was changed." in _post(sam, data[:-5])
     assert "Choose a file" in sam.post(reverse("import")).content.decode()
     for who in (people.starter, people.auditor):

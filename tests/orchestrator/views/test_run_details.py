@@ -19,7 +19,7 @@ def test_what_changed_names_path_and_node(run: Run, people: People, browse: Brow
     assert '<td class="who">read</td>' in html
 
 
-@pytest.mark.parametrize("tab", ["changed", "state", "writes", "results", "events", "nonsense"])
+@pytest.mark.parametrize("tab", ["changed", "state", "writes", "results", "memory", "events", "nonsense"])
 def test_every_tab_opens(tab: str, run: Run, people: People, browse: Browse) -> None:
     page = browse(people.starter).get(reverse("run", args=[run.id]), {"tab": tab})
     assert page.status_code == 200

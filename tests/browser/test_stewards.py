@@ -1,0 +1,212 @@
+"""Stewards clean up and auditors read, as people do it. Tests are named after the promises of the pages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from checkpoints import retention, verification
+from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from orchestrator import runs
+from orchestrator.jobs import kinds
+from tests.browser.axe import sideways, violations
+from tests.browser.conftest import Page
+from tests.support import claims, forks
+from tests.support.cast import People
+from tests.support.histories import policy, pruned
+from tests.support.large_states import large
+from tests.support.small_graphs import started
+from tests.support.versioned_graphs import Texts, deployed, paying
+
+Browse = Callable[..., Page]
+GRAPH = "page_claim"
+
+
+@pytest.fixture
+def stella(people: People, browse: Browse) -> Page:
+    """The steward's window."""
+    people.steward.is_staff = True
+    people.steward.save()
+    return browse(people.steward)
+
+
+def histories(people: People) -> Run:
+    """A run that waits, was forked from and is pinned; its fork that waits; and one that is done."""
+    waits = claims.paused("CLM-1", people.starter)
+    runs.advance(forks.forked(waits, 1, by=people.starter).id)
+    done = claims.paused("CLM-2", people.starter)
+    claims.decide_all(done, by=claims.member(people.reviewer, "reviewer"))
+    runs.advance(done.id)
+    retention.pin(Checkpoint.objects.get(run=waits, seq=0).id, by=None)
+    return waits
+
+
+def number(page: Any, name: str) -> int:
+    return int(page.locator(f"[data-test={name}]").inner_text().split(" ")[0])
+
+
+def test_the_dry_runs_numbers_are_what_is_removed_and_closing_the_browser_stops_nothing(
+    people: People, stella: Page, browse: Browse
+) -> None:
+    histories(people)
+    page = stella.page
+    stella.open(reverse("admin:clean_up_dry_run", args=[policy(GRAPH, keep_last=0).pk]))
+    going, there = number(page, "count"), Checkpoint.objects.count()
+    kept = page.locator("[data-why]").evaluate_all("all => all.map(one => one.dataset.why)")
+    assert {"waits", "head", "pinned", "forked_from"} <= {*kept}
+    counts = page.locator("[data-why] td:nth-child(2)").all_inner_texts()
+    assert sum(map(int, counts)) == there - going
+    page.click("[data-test=go]")
+    page.click("[data-test=remove]")
+    assert not Job.objects.filter(kind="prune_runs").exists(), "an empty field removes nothing"
+    page.fill("#id_typed", str(going))
+    page.click("[data-test=remove]")
+    page.wait_for_url("**/jobs/**")
+    address = page.url.removeprefix(stella.site)
+    job = Job.objects.get(kind="prune_runs")
+    page.context.close()
+    assert kinds.advance(job.id).status == "done"
+    assert Checkpoint.objects.count() == there - going
+    again = browse(people.steward)
+    again.open(address)
+    assert again.page.locator("[data-test=rows]").inner_text() == f"{going} of {going}"
+    again.page.click("#content-main a:has-text('The audit log')")
+    assert f"removed {going} checkpoint" in again.page.locator("[data-test=line]").first.inner_text()
+
+
+def test_the_typed_number_must_match_and_where_the_count_moved_the_dry_run_is_offered_again(
+    people: People, stella: Page
+) -> None:
+    histories(people)
+    page = stella.page
+    rule = policy(GRAPH, keep_last=1)
+    stella.open(reverse("admin:clean_up_confirm", args=[rule.pk]))
+    going = int(page.input_value("input[name=seen]"))
+    page.focus("#id_typed")
+    page.keyboard.type(str(going + 1))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Keep everything", "the harmless one comes first"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.dataset.test") == "remove"
+    page.keyboard.press("Enter")
+    assert "This is not the number" in page.locator(".errorlist").inner_text()
+    assert page.input_value("#id_typed") == str(going + 1)
+    retention.hold(Run.objects.get(key="CLM-2").id, "a court asked", by=None)
+    page.fill("#id_typed", str(going))
+    page.click("[data-test=remove]")
+    page.wait_for_url("**/dry-run/")
+    assert "Nothing was removed." in page.locator(".messagelist").inner_text()
+    assert page.locator("[data-why=held]").count() == 1
+    assert not Job.objects.filter(kind="prune_runs").exists()
+
+
+def test_the_page_of_a_removal_follows_it_and_keeps_the_focus(people: People, stella: Page) -> None:
+    histories(people)
+    job = retention.prune(policy(GRAPH, keep_last=1), by=people.steward)
+    stella.open(reverse("admin:clean_up_job", args=[job.id]))
+    stella.page.focus("input[value=Pause]")
+    Job.objects.filter(id=job.id).update(progress={"done": 1, "total": 3})
+    stella.page.locator("[data-test=rows]", has_text="1 of 3").wait_for()
+    assert stella.page.evaluate("document.activeElement.value") == "Pause"
+    kinds.advance(job.id)
+    stella.page.wait_for_selector("text=Done at")
+    assert stella.complaints == []
+
+
+def test_checkpoints_removed_by_retention_show_the_gap_and_the_nearest_kept_one(people: People, browse: Browse) -> None:
+    one = runs.advance(started(large("long", "abcdef", snapshot=1000)).id)
+    pruned(policy("long", keep_last=2))
+    window = browse(people.auditor)
+    window.open(f"/runs/{one.id}/?at=0")
+    page = window.page
+    assert "Checkpoints 0 to 4 were cleaned up." in page.locator("[data-test=cleaned-up]").inner_text()
+    assert "Checkpoint 5 of 6" in page.locator(".pastbar").inner_text()
+    assert page.locator("[data-test=parent-gone]").is_visible()
+    page.keyboard.press("Home")
+    page.click("[data-test=cleaned-up] a")
+    page.wait_for_url("**?at=5**")
+
+
+def test_after_clean_up_every_decision_is_still_in_the_audit_log_and_the_chain_verifies(
+    people: People, browse: Browse
+) -> None:
+    run = claims.paused("CLM-1", people.starter)
+    claims.decide_all(run, by=claims.member(people.reviewer, "reviewer"))
+    pruned(policy(GRAPH, keep_last=0))
+    window = browse(people.auditor)
+    window.open("/audit/?kind=signed")
+    window.page.click("[data-test=line] td:nth-child(3) a")
+    decisions = window.page.locator("[data-test=decision]")
+    assert decisions.count() == 3
+    text = decisions.nth(0).inner_text()
+    for said in ("Approved", "because", "12.50", "Before", "Proposed", people.reviewer.username, "seal"):
+        assert said in text, (said, text)
+    assert verification.verify_run(run.id) == []
+
+
+def test_an_incompatible_run_lists_harmless_and_breaking_changes_apart_and_offers_only_ways_that_exist(
+    people: People, browse: Browse
+) -> None:
+    run = started(paying("1"))
+    Run.objects.filter(id=run.id).update(started_by=None)
+    deployed(paying("2", Texts))
+    assert runs.advance(run.id).status == "incompatible"
+    window = browse(people.steward)
+    window.open(f"/runs/{run.id}/")
+    panel = window.page.locator(".problem")
+    line = panel.locator("[data-test=breaking] li")
+    assert "total" in line.inner_text()
+    assert line.bounding_box()["height"] < 40, "on one line"
+    assert panel.locator("[data-test=harmless]").is_hidden()
+    panel.locator("summary", has_text="Harmless").click()
+    assert panel.locator("[data-test=harmless] li").count() >= 1
+    assert panel.locator("button", has_text="Resume").count() == 0
+
+
+def test_a_thing_one_may_not_see_answers_404_and_a_control_one_may_not_use_is_a_sentence(
+    people: People, browse: Browse
+) -> None:
+    run = claims.paused("CLM-1", people.starter)
+    window = browse(people.nobody)
+    ways = [f"/runs/{run.id}/", f"/runs/{run.id}/?tab=state", f"/runs/{run.id}/erase/", f"/reviews/{run.id}/"]
+    ways += [f"/api/v1/runs/{run.id}/", f"/api/v1/runs/{run.id}/stream/", f"/runs/{run.id}/export/", "/audit/1/"]
+    found = window.page.evaluate("ways => Promise.all(ways.map(way => fetch(way).then(one => one.status)))", ways)
+    assert dict(zip(ways, found, strict=True)) == dict.fromkeys(ways, 404)
+    closed = window.page.evaluate(
+        "run => new Promise(done => { new WebSocket(`ws://${location.host}/ws/runs/${run}/`)"
+        ".onclose = event => done(event.code) })",
+        str(run.id),
+    )
+    assert closed == 4404
+    looker = browse(people.auditor)
+    for path, sentence in (("erase", "You may look, but not erase."), ("cancel", "You may look, but not cancel.")):
+        looker.open(f"/runs/{run.id}/{path}/")
+        assert sentence in looker.page.locator("#main").inner_text()
+        assert looker.page.locator("#main button").count() == 0
+    assert AuditLine.objects.filter(kind__startswith="refused").count() == 0, "looking is no try"
+
+
+def test_no_page_of_stewards_breaks_a_rule(people: People, browse: Browse) -> None:
+    """In the dark on a phone; the door to the admin, its lists and its forms are Django's."""
+    pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
+    histories(people)
+    rule = policy(GRAPH, keep_last=1, max_age_days={"failed": 90.0})
+    retention.hold(Run.objects.get(key="CLM-2").id, "a court asked", by=people.steward)
+    job = retention.prune(policy("other"), by=people.steward)
+    people.steward.is_staff = True
+    people.steward.save()
+    window = browse(people.steward, color_scheme="dark", viewport={"width": 390, "height": 900})
+    places = [reverse("admin:clean_up"), reverse("admin:checkpoints_legalhold_changelist")]
+    places += [reverse(f"admin:clean_up_{name}", args=[rule.pk]) for name in ("dry_run", "confirm")]
+    places += [
+        reverse("admin:clean_up_job", args=[job.id]),
+        f"/runs/{Run.objects.get(key='CLM-2').id}/erase/",
+        "/audit/",
+    ]
+    found = {}
+    for place in places:
+        window.open(place)
+        if wrong := violations(window.page) + sideways(window.page, 390):
+            found[place] = wrong
+    assert found == {}
