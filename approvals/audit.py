@@ -17,13 +17,16 @@ from checkpoints.core.ids import unknown_thing
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import NEWEST, ROUTINE
 from checkpoints.sealing import data_keys
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
-from checkpoints.sealing.sealed_rows import Protection
+from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import UNREADABLE
 
 VERIFIED = "runs_verified"
 DECIDED = ("signed", "not_needed")
 """Kinds of lines behind which decisions stand."""
+MOST_LINES = 2**63 - 1
+"""What the column holds that numbers the lines of a log."""
 MOST_REASONS = 3
 """Different reasons of one signing that a list shows."""
 
@@ -122,8 +125,8 @@ def evidence_of(line: AuditLine) -> Evidence:
     found = Evidence(protection=protection_behind(line))
     if line.kind in DECIDED:
         found.decisions = list(_decisions_of(line))
-    elif "seq" in line.facts:
-        found.event = RunEvent.objects.filter(run=line.run, seq=line.facts["seq"]).first()
+    elif (seq := number_in(line, "seq")) is not None:
+        found.event = RunEvent.objects.filter(run=line.run, seq=seq).first()
     return found
 
 
@@ -132,16 +135,35 @@ def protection_behind(line: AuditLine) -> Protection:
     run: Any = line
     if run.run_key is not None:
         return Protection(run.run_encrypted, run.run_hash_key)
-    key = str(line.facts.get("hash_key", ""))
+    key = str(noted(line).get("hash_key", ""))
     return Protection(bool(key), key)
 
 
 def _decisions_of(line: Any) -> "QuerySet[Decision]":
-    if "receipt" in line.facts:
-        return Decision.objects.filter(receipt=line.facts["receipt"]).order_by("event_seq", "position")
-    last = line.facts.get("last", line.facts["seq"])
-    found = Decision.objects.filter(run=line.run, event_seq__range=(line.facts["seq"], last), verdict="not_needed")
+    if (receipt := _receipt_of(line)) is not None:
+        return Decision.objects.filter(receipt=receipt).order_by("event_seq", "position")
+    seq = number_in(line, "seq") or 0
+    last = number_in(line, "last") or seq
+    found = Decision.objects.filter(run=line.run, event_seq__range=(seq, last), verdict="not_needed")
     return found.order_by("event_seq", "position")
+
+
+def noted(line: AuditLine) -> Mapping[str, Any]:
+    """What a line says; nothing where somebody gave it another form than lines have."""
+    return line.facts if isinstance(line.facts, dict) else {}
+
+
+def number_in(line: AuditLine, name: str) -> int | None:
+    """The number of a line of a log that a line says under this name."""
+    found = noted(line).get(name)
+    return found if type(found) is int and 0 <= found <= MOST_LINES else None
+
+
+def _receipt_of(line: AuditLine) -> UUID | None:
+    try:
+        return UUID(noted(line)["receipt"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
@@ -149,19 +171,20 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     one for keys.
 
     Of decisions they stand in their rows, of other acts in the run's log, so nothing is told once it was erased there.
-    Of holds, pins and erasures, which say that it stays, in the line.
+    Of holds, pins and erasures, which are no part of a run's journey, they stand in the line itself.
     """
     shown: list[Any] = [line for line in lines if getattr(line, "run_key", None) is not None]
-    signed = {line.facts["receipt"]: line for line in shown if "receipt" in line.facts}
-    acts = {(line.run, line.facts["seq"]): line for line in shown if "seq" in line.facts and line.kind not in DECIDED}
+    signed = {receipt: line for line in shown if (receipt := _receipt_of(line)) is not None}
+    told = [line for line in shown if line.kind not in DECIDED]
+    acts = {(line.run, seq): line for line in told if (seq := number_in(line, "seq")) is not None}
     reasons = Decision.objects.filter(receipt__in=signed).exclude(reason=b"").order_by("event_seq")
     rows = list(reasons.only("id", "run", "receipt", "reason")) if signed else []
     events = list(_events(acts))
     data_keys.know_keys_of([*rows, *events])
     said: dict[int, list[str]] = {}
     for row in rows:
-        said.setdefault(signed[str(row.receipt_id)].id, []).append(_text(row, "reason"))
-    found = {line.id: str(line.facts["reason"]) for line in shown if line.facts.get("reason")}
+        said.setdefault(signed[row.receipt_id].id, []).append(_text(row, "reason"))
+    found = {line.id: str(reason) for line in shown if (reason := noted(line).get("reason"))}
     found |= {number: _joined(given) for number, given in said.items()}
     for event in events:
         reason = _reason(event)
@@ -207,7 +230,11 @@ class ChainState:
 
 
 def chain_state() -> ChainState | None:
-    """What the newest verification of all runs found of the chain; None where there was none. One query."""
+    """What the newest verification of all runs found of the chain; None where there was none, or its line does not
+    prove to be what was written. One query.
+    """
     lines = AuditLine.objects.filter(kind=VERIFIED, facts__has_key="chain").order_by(*NEWEST)
     line = lines.first()
-    return ChainState(line.facts["chain"]["number"], line.at, line.facts["chain"]["faults"]) if line else None
+    if line is None or fault_of(line, PLAIN) is not None:
+        return None
+    return ChainState(line.facts["chain"]["number"], line.at, line.facts["chain"]["faults"])

@@ -13,6 +13,8 @@ _RIGHTS = {
     "settle_task": "settle unknown outcomes",
     "view_run": "see all runs",
     "export_run": "export",
+    "import_run": "take in bundles",
+    "manage_retention": "manage retention",
 }
 
 
@@ -84,6 +86,8 @@ def _pruned(facts: Facts) -> str:
     said = f"removed {_counted(facts.get('checkpoints', 0), 'checkpoint')}"
     said += f", {_counted(runs, 'whole run')} among them" if runs else ""
     said += f"; {_counted(bad, 'run')} did not verify and stayed" if bad else ""
+    left = facts.get("skipped", 0) - bad
+    said += f"; {_counted(left, 'run')} could not be cleaned up and stayed" if left > 0 else ""
     return said + ("; somebody stopped it" if facts.get("stopped") else "")
 
 
@@ -138,6 +142,8 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "refused_settle": ("Refused: settle", lambda f: "was refused: may not settle outcomes"),
     "refused_travel": ("Refused: go on from", lambda f: "was refused: may not go on from checkpoints"),
     "refused_export": ("Refused: export", lambda f: "was refused: may not export the audit log"),
+    "refused_pin": ("Refused: pin", lambda f: "was refused: may not pin checkpoints"),
+    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
     "refused_tampered": (
         "Refused: tampered",
         lambda f: f"was refused: {f.get('row') or 'a record'} is not as it was written",
@@ -152,7 +158,10 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "group_deleted": ("Group deleted", lambda f: f"deleted the group {_bare(f)}"),
     "token_made": ("Token made", lambda f: f"made token {f.get('token', '')} of {_bare(f)}: {_scopes(f)}"),
     "token_revoked": ("Token revoked", lambda f: f"revoked token {f.get('token', '')} of {_bare(f)}"),
-    "keys_rotated": ("Keys rotated", lambda f: f"encrypted {_counted(f.get('rows', 0), 'row')} under {f.get('key')}"),
+    "keys_rotated": (
+        "Keys rotated",
+        lambda f: f"encrypted {_counted(sum((f.get('rows') or {}).values()), 'row')} under {f.get('key', '')}",
+    ),
     "runs_verified": (
         "Runs verified",
         lambda f: f"verified {_counted(f.get('checked', 0), 'run')}, {f.get('failed', 0):,} bad",
@@ -177,7 +186,6 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     ),
     "run_imported": ("Run imported", lambda f: "took the run in from a bundle"),
     "receipt_exported": ("Receipt exported", lambda f: "exported a receipt of a decision"),
-    "refused_erase": ("Refused: erase", lambda f: "was refused: may not erase values"),
     "refused_import": ("Refused: import", lambda f: f"was refused: a bundle was not taken in ({_code(f)})"),
     "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
 }
@@ -198,6 +206,9 @@ def kind_name(kind: str) -> str:
     return KINDS[kind][0] if kind in KINDS else kind.replace("_", " ").capitalize()
 
 
-def sentence_of(kind: str, facts: Facts) -> str:
-    """What a line says that its actor did."""
-    return KINDS[kind][1](facts) if kind in KINDS else kind.replace("_", " ")
+def sentence_of(kind: str, facts: Any) -> str:
+    """What a line says that its actor did; the name of its kind where its facts have not the form that is written."""
+    try:
+        return KINDS[kind][1](facts)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return kind.replace("_", " ")

@@ -144,6 +144,14 @@ class RunAdmin(ReadOnlyRows):
         return None
 
 
+@admin.register(models.RemovedKey)
+class RemovedKeyAdmin(ReadOnlyRows):
+    """Keys of runs that were removed: no run is started under them again."""
+
+    list_display = ("key", "run", "at")
+    search_fields = ("^key", "=run")
+
+
 @admin.register(models.ErasureRecord)
 class ErasureRecordAdmin(ReadOnlyRows):
     """What was erased of runs, by whom, when and why."""

@@ -14,6 +14,8 @@ from checkpoints import audit_log
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import ROUTINE
 from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN
 
 KIND = ROUTINE
 ROWS = 5000
@@ -30,7 +32,8 @@ Head = tuple[str, int, str]
 
 def anchor_heads(lease: JobLease) -> Iterator[Step]:
     """The kind `anchor_heads`: anchor the heads that moved since the last turn, then chain the audit log."""
-    lines = list(AuditLine.objects.filter(kind=KIND).order_by("-id")[:KNOWN])
+    found = AuditLine.objects.filter(kind=KIND).order_by("-id")[:KNOWN]
+    lines = [line for line in found if fault_of(line, PLAIN) is None]  # one that was changed says nothing
     known = {tuple(head) for line in lines for head in line.facts["heads"]}
     anchored = 0
     for moved, upto in moved_runs(int(lines[0].facts["upto"]) if lines else 0):

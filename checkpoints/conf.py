@@ -116,12 +116,15 @@ def bundle_seed() -> bytes:
     given = conf().bundle_key
     if not given:
         return derived(str(settings.SECRET_KEY).encode(), "countersign bundle")
-    return _key_bytes("COUNTERSIGN['BUNDLE_KEY']", _from_hex(given))
+    return _key_bytes("COUNTERSIGN['BUNDLE_KEY']", _from_hex(given), FORMS)
 
 
 def trusted_keys() -> dict[str, bytes]:
     """Public keys of other installations by name. Raises `ImproperlyConfigured` naming one that cannot be a key."""
-    return {name: _key("TRUSTED_KEYS", name, _from_hex(key)) for name, key in conf().trusted_keys.items()}
+    return {name: _key("TRUSTED_KEYS", name, _from_hex(key), FORMS) for name, key in conf().trusted_keys.items()}
+
+
+FORMS = "base64 or hexadecimal"
 
 
 def _from_hex(key: Any) -> Any:
@@ -148,21 +151,21 @@ def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:
     return Keyring(signing, encryption, {n: _since(n, at) for n, at in now.compromised_keys.items()})
 
 
-def _key(setting: str, name: Any, key: Any) -> bytes:
+def _key(setting: str, name: Any, key: Any, forms: str = "base64") -> bytes:
     """The key of that id."""
     where = f"COUNTERSIGN[{setting!r}][{name!r}]"
     if not isinstance(name, str) or not 1 <= len(name) <= 40 or not name.isascii() or name.startswith(DATA_KEY):
         raise ImproperlyConfigured(f"{where}: the id of a key is 1 to 40 ASCII characters, of which the first is no @")
-    return _key_bytes(where, key)
+    return _key_bytes(where, key, forms)
 
 
-def _key_bytes(where: str, key: Any) -> bytes:
-    """32 bytes, as they are or as text in base64."""
+def _key_bytes(where: str, key: Any, forms: str) -> bytes:
+    """32 bytes, as they are or as text in base64; `forms` is what a refusal says that a text may be."""
     if isinstance(key, str):
         try:
             key = base64.b64decode(key, validate=True)
         except ValueError as error:
-            raise ImproperlyConfigured(f"{where} is not base64") from error
+            raise ImproperlyConfigured(f"{where} is not {forms}") from error
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         size = f"{len(key)} bytes" if isinstance(key, bytes) else type(key).__name__
         raise ImproperlyConfigured(f"{where} must be {KEY_BYTES} bytes, not {size}")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 else:
     Base, ModelForm = admin.ModelAdmin, forms.ModelForm  # generic in their stubs only
 
+COUNT = "_count"
+"""The name of the button that counts what the policy would remove as it is typed, and saves nothing."""
 AGED = [status for status in Status if status != Status.TAMPERED]
 """Statuses that may have an age."""
 CALLED = {Status.PAUSED: "needs review", Status.UNKNOWN: "outcome unknown"}
@@ -108,6 +110,15 @@ def can_be_held(value: str) -> bool:
     return True
 
 
+class OnlyCounted:
+    """A form of which nothing is saved: the page is shown again, with what was typed and what that would remove."""
+
+    def is_valid(self) -> bool:
+        """False, once its fields were read."""
+        super().is_valid()  # type: ignore[misc]
+        return False
+
+
 class ManagedRows(Base):
     """Rows that stewards manage and others who may see them look at."""
 
@@ -147,6 +158,7 @@ class RetentionPolicyAdmin(ManagedRows):
 
     form = PolicyForm
     change_list_template = f"{clean_up_pages.FOLDER}/change_list.html"
+    change_form_template = f"{clean_up_pages.FOLDER}/change_form.html"
     list_display = ("graph", "keep_last", "ages", "whole_runs", "archived", "clean_up")
     search_fields = ("graph",)
     readonly_fields = ("removes_today", "ages", "whole_runs")
@@ -164,6 +176,11 @@ class RetentionPolicyAdmin(ManagedRows):
             ),
             ("Runs go as a whole so many days after they ended or stopped", {"fields": whole}),
         )
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form; where only a count was asked for, one that is not saved."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        return type(form)("CountedForm", (OnlyCounted, form), {}) if COUNT in request.POST else form
 
     def get_urls(self) -> Any:
         return [*clean_up_pages.pages_of(self.admin_site), *super().get_urls()]
@@ -191,9 +208,9 @@ class RetentionPolicyAdmin(ManagedRows):
 
     @admin.display(description="would remove today")
     def removes_today(self, row: RetentionPolicy) -> str:
-        """The count of a dry run, made now."""
-        if row.pk is None:
-            return "Save the policy, and it says here what it would remove."
+        """The count of a dry run, made now: of what is typed, where the form is shown again."""
+        if not row.graph:
+            return "Type a graph and rules, and count."
         try:
             found = retention.dry_run(row)
         except CountersignError as error:

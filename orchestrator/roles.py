@@ -17,7 +17,8 @@ _ROWS = (
     "checkpoints.view_erasedrow", "checkpoints.view_erasurerecord",
     "checkpoints.view_graphversion", "checkpoints.view_lateresult", "checkpoints.view_legalhold",
     "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord", "checkpoints.view_memorytrace",
-    "checkpoints.view_pendingwrite", "checkpoints.view_pin", "checkpoints.view_retentionpolicy",
+    "checkpoints.view_pendingwrite", "checkpoints.view_pin", "checkpoints.view_removedkey",
+    "checkpoints.view_retentionpolicy",
     "checkpoints.view_runevent", "checkpoints.view_runline", "checkpoints.view_taskresult", "checkpoints.view_upload",
     "checkpoints.view_worker", "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
 )  # fmt: skip

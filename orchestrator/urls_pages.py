@@ -8,6 +8,7 @@ from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
 from orchestrator.views.retention.erase import erase_page
+from orchestrator.views.retention.pin import pin_page
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -25,6 +26,7 @@ urlpatterns = [
     path("runs/<str:ref>/erase/", erase_page, name="erase"),
     path("runs/<str:ref>/settle/", settle.settle_page, name="settle"),
     path("checkpoints/<str:checkpoint>/go-on/", go_on_page, name="go_on"),
+    path("checkpoints/<str:checkpoint>/pin/", pin_page, name="pin"),
     path("compare/", compare_page, name="compare"),
     path("graphs/", graphs.catalogue, name="graphs"),
     path("graphs/<str:name>/", graphs.graph_page, name="graph"),

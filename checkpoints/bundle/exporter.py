@@ -72,7 +72,7 @@ def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = Fals
     checked_yes_or_no(as_is, "as_is")
     if not (_is_path(file) if isinstance(file, str | PathLike) else hasattr(file, "write")):
         raise InvalidValue("file is a path, or a binary file", path="file")
-    with _destination(file) as out:
+    with written_whole(file) as out:
         for _ in range(TRIES):
             out.seek(0)
             out.truncate()
@@ -98,8 +98,8 @@ def _is_path(file: str | PathLike[str]) -> bool:
 
 
 @contextmanager
-def _destination(file: File) -> Iterator[BinaryIO]:
-    """A file of its own to write to, handed over when all went well."""
+def written_whole(file: File) -> Iterator[BinaryIO]:
+    """A file to write to that comes into the place of `file` when all went well, for nobody but its owner to read."""
     if isinstance(file, str | PathLike):
         path = Path(file)
         _sweep(path.parent)

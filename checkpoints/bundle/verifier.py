@@ -290,9 +290,9 @@ def _require(fits: bool, reason: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Verify a bundle of a run, offline.")
     parser.add_argument("file")
-    parser.add_argument("--key", dest="public_key", required=True, type=bytes.fromhex, help="64 hex digits")
+    parser.add_argument("--key", dest="public_key", required=True, type=bytes.fromhex, metavar="64_HEXADECIMAL_DIGITS")
     ok, bad_line, reason = verify(**vars(parser.parse_args(arguments)))
-    sys.stdout.write("ok\n" if ok else f"line {bad_line}: {reason}\n")
+    sys.stdout.write("ok\n" if ok else f"line {bad_line}: {reason}\n".removeprefix("line 0: "))
     return int(not ok)
 
 

@@ -17,3 +17,8 @@ def tombstone(record: Any) -> dict[str, Any]:
 def is_tombstone(value: Any) -> bool:
     """Whether this stands in the place of an erased value."""
     return isinstance(value, dict) and value.keys() == {"erased", "record"} and value["erased"] is True
+
+
+def agrees(told: Any, has: Any) -> bool:
+    """Whether a row has what a line of the log told of it: the same, or nothing any more, where that was erased."""
+    return told == has or (is_tombstone(told) and not has)

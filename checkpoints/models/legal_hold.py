@@ -3,6 +3,8 @@
 say who kept what and when.
 """
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.db import models
 
@@ -10,12 +12,9 @@ LONGEST_REASON = 1000
 """Characters."""
 
 
-class LegalHold(models.Model):
-    """A run of which nothing is removed or erased while the hold lasts."""
+class Lasting(models.Model):
+    """Who keeps something of a run, since when, and who ended that; `released_at` None: it lasts."""
 
-    id = models.BigAutoField(primary_key=True)
-    run = models.UUIDField()
-    reason = models.CharField(max_length=LONGEST_REASON, help_text="Readable to everybody who may see holds.")
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
     )
@@ -26,31 +25,33 @@ class LegalHold(models.Model):
     )
 
     class Meta:
-        ordering = ["-at", "-id"]
+        abstract = True
+        ordering: ClassVar = ["-at", "-id"]
+
+
+class LegalHold(Lasting):
+    """A run of which nothing is removed or erased while the hold lasts."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.UUIDField()
+    reason = models.CharField(max_length=LONGEST_REASON, help_text="Readable to everybody who may see holds.")
+
+    class Meta(Lasting.Meta):
         indexes = [models.Index(fields=["run"], name="legal_hold_lasting", condition=models.Q(released_at=None))]
 
     def __str__(self) -> str:
         return f"hold on {getattr(self, 'run_key', None) or self.run}"
 
 
-class Pin(models.Model):
+class Pin(Lasting):
     """A checkpoint that retention leaves alone while the pin lasts."""
 
     id = models.BigAutoField(primary_key=True)
     checkpoint = models.UUIDField()
     run = models.UUIDField()
     reason = models.CharField(max_length=LONGEST_REASON, blank=True, default="")
-    by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
-    )
-    at = models.DateTimeField()
-    released_at = models.DateTimeField(null=True, blank=True)
-    released_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
-    )
 
-    class Meta:
-        ordering = ["-at", "-id"]
+    class Meta(Lasting.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["checkpoint"], condition=models.Q(released_at=None), name="pin_lasting_once"

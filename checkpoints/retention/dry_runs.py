@@ -9,8 +9,9 @@ from typing import Any
 
 from django.db.models import Count, F, Max, Min, Q, Sum
 
+from checkpoints.db.large_reads import room_for_groups
 from checkpoints.models import RetentionPolicy
-from checkpoints.retention.kept_points import OLD, REMOVED, WITH_RUN, WORDS, classified
+from checkpoints.retention.kept_points import OLD, REMOVED, WITH_RUN, WORDS, classified, numbered
 from checkpoints.retention.rule import Rule, rule_of
 
 EXAMPLES = 20
@@ -48,7 +49,7 @@ def dry_run(policy: RetentionPolicy, *, now: datetime | None = None) -> DryRun:
 
 def count(rule: Rule) -> DryRun:
     """`dry_run` of a rule: two queries, one where nothing goes."""
-    rows = classified(rule).values("why").annotate(
+    rows = numbered(rule).values("why").annotate(
         count=Count("id"),
         bytes=Sum("stored_size"),
         oldest=Min("created_at"),
@@ -56,7 +57,9 @@ def count(rule: Rule) -> DryRun:
         runs=Count("id", filter=Q(id=F("run__head"))),
         example=Min("run__key"),
     )  # fmt: skip
-    found = {row["why"]: row for row in rows}
+    words = list(WORDS)
+    with room_for_groups():
+        found = {words[row["why"]]: row for row in rows}
     going = [found[why] for why in REMOVED if why in found]
     counts = {
         "checkpoints": sum(row["count"] for row in going),

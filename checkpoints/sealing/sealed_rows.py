@@ -174,7 +174,10 @@ def verify_row(row: Model, protection: Protection, *, at: datetime | None = None
         raise TamperedRow(f"{name_of(row)} has no seal", row=name_of(row))
     plain = [_decrypted_in(row, name, protection) for name in shape.payloads]
     second = len(kept) > MAC_BYTES and kept[:1] == _SECOND
-    data = _sealed(row, protection, plain, 2 if second else 1)
+    try:
+        data = _sealed(row, protection, plain, 2 if second else 1)
+    except TypeError as error:  # a number or a text that no row of ours can hold
+        raise TamperedRow(f"{name_of(row)} is not as it was sealed: {error}", row=name_of(row)) from error
     if not hmac.compare_digest(mac_of(key_id, data, lambda: name_of(row)), kept[1:] if second else kept):
         raise TamperedRow(f"{name_of(row)} is not as it was sealed", row=name_of(row))
     at = at or getattr(row, shape.moment, None)

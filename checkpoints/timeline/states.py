@@ -16,6 +16,7 @@ from checkpoints.core.arguments import checked_number
 from checkpoints.core.diff import differences, written
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.core.state_paths import STATE, StatePath, nodes_that_ran
+from checkpoints.core.tombstone import agrees
 from checkpoints.db import rows as db_rows
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
@@ -171,8 +172,9 @@ def fault_of_run(run: Run) -> SealFault | None:
         if first is not None:
             sealed_rows.verify_row(first, sealed_rows.protection_of(run))
             began = read_value(first, "payload")
-            ties = {name: str(value) for name in TIES if (value := getattr(run, name))}
-            if "ties" in began and (began["label"], began["facts"], began["ties"]) != (run.label, run.facts, ties):
+            has = {"label": run.label, "facts": run.facts}
+            has["ties"] = {name: str(value) for name in TIES if (value := getattr(run, name))}
+            if "ties" in began and not all(agrees(began[name], has[name]) for name in has):
                 what = sealed_rows.name_of(run)
                 raise TamperedRow(f"{what} has another label, facts or ties than it was started with", row=what)
     except CountersignError as error:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints import event_log
-from checkpoints.core.tombstone import is_tombstone
+from checkpoints.core.tombstone import agrees
 from checkpoints.db.pages import pages
 from checkpoints.event_log import LogEnd
 from checkpoints.journal.intents import tasks_of
@@ -157,7 +157,7 @@ def _same_start(subject: Subject, row: RunEvent, facts: dict[str, Any]) -> Itera
         now |= {"label": run.label, "facts": run.facts}
         now["ties"] = {name: str(value) for name in TIES if (value := getattr(run, name))}
     for name, has in now.items():
-        if facts[name] != has and not (is_tombstone(facts[name]) and not has):
+        if not agrees(facts[name], has):
             yield subject.fault(run, f"has {name} {has!r}, but was started with {facts[name]!r}")
 
 

@@ -20,7 +20,7 @@ from checkpoints.ledger import locked_run
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, audit, verify_run
-from orchestrator.engine.errors import TamperedRow, UnknownThing
+from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongKey
 from orchestrator.runs.bulk_fork import bulk_fork_faults
 from orchestrator.tokens import token_faults
 
@@ -157,13 +157,18 @@ def _checked(result: Verified, total: int) -> Step:
 
 
 def rotate_job(lease: JobLease) -> Iterator[Step]:
-    """The kind `rotate_keys`. Facts: `by`."""
+    """The kind `rotate_keys`. Facts: `by`, and `key`, the one that encrypts. Raises `WrongKey` where this process would
+    encrypt under another one: it was started before the key was named, or after a newer one was.
+    """
+    newest, wanted = keyring().encrypter, lease.facts["key"]
+    if newest != wanted:
+        raise WrongKey(f"this process encrypts under the key {newest}, not under {wanted}; restart it", key=wanted)
     result = Rotated(**(lease.place or {}))
     total = result.done + sum(key_rotation.behind().values())
     for _ in key_rotation.rotate(result):
         note = f"{result.failed} do not open" if result.failed else "rows under the newest key"
         yield Step(result.done, max(total, result.done), note, place=asdict(result))
-    newest, by = keyring().encrypter, _person(lease.facts.get("by", ""))
+    by = _person(lease.facts.get("by", ""))
     audit_log.record("keys_rotated", actor=by, key=newest, rows=result.rows, failed=result.failed)
 
 

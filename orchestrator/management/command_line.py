@@ -1,13 +1,13 @@
 """What commands share: who acts, one clear line for a refusal, and runs as people and machines read them."""
 
 import json
-from argparse import ArgumentParser
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -24,7 +24,29 @@ ENDED_OTHERWISE, STOPPED_CODE = 3, 4
 """Exit codes: 0 completed or at rest, 3 ended without completing, 4 stopped until a person acts; 1 is a refusal."""
 
 
-class DatabaseCommand(BaseCommand):
+class OnceOnly(Action):
+    """An option whose value counts: to say it again is an error, for nobody knows which one was meant."""
+
+    given = False
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None) -> None:
+        if option is not None and self.given:
+            parser.error(f"{option} is given more than once")
+        self.given = True
+        setattr(namespace, self.dest, values)
+
+
+class ClearCommand(BaseCommand):
+    """A command that takes each option once, but for those that may be repeated."""
+
+    def add_base_argument(self, parser: CommandParser, *args: Any, **kwargs: Any) -> None:
+        """Called for the first options of each command, before its own are added."""
+        for name in (None, "store"):
+            parser.register("action", name, OnceOnly)
+        super().add_base_argument(parser, *args, **kwargs)
+
+
+class DatabaseCommand(ClearCommand):
     """A command that needs the tables: where they are not there, or the database does not serve, one line says so."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:

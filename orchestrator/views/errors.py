@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import structlog
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from approvals.views.page import FRAME, error_page
@@ -13,6 +13,9 @@ from checkpoints.db.outage import RETRY_SECONDS, is_outage
 from orchestrator.engine.errors import AWAY
 
 log = structlog.get_logger(__name__)
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing."""
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -36,13 +39,17 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django calls it while the exception is handled that no view and no middleware has answered."""
-    return unavailable(request, sys.exc_info()[1]) or _page(
-        request,
-        "Something broke on our side",
-        "Nothing was changed. Try again; if it happens again, give this reference to whoever runs Countersign.",
-        status=500,
-    )
+    """Django calls it while the exception is handled that no view and no middleware has answered. Who asked the API is
+    given a problem.
+    """
+    if (page := unavailable(request, sys.exc_info()[1])) is not None:
+        return page
+    done = "Nothing was changed." if request.method in SAFE else "What you sent may have been done or not: look first."
+    text = f"{done} If it happens again, give this reference to whoever runs Countersign."
+    if request.resolver_match is not None and "api" in request.resolver_match.namespaces:
+        reference = _reference("server_error", request)
+        return _problem_500(f"something broke on our side. {done}", reference=reference)
+    return _page(request, "Something broke on our side", text, status=500)
 
 
 def unavailable(request: HttpRequest, error: BaseException | None) -> HttpResponse | None:
@@ -61,9 +68,24 @@ def unavailable(request: HttpRequest, error: BaseException | None) -> HttpRespon
 
 def _page(request: HttpRequest, title: str, text: str, *, status: int, reason: str = "") -> HttpResponse:
     """Without the request in its context: whatever broke, perhaps the database, must not break this page too."""
-    reference = f"err_{secrets.token_hex(6)}"
-    log.error("unavailable" if reason else "server_error", reference=reference, path=request.path, reason=reason)
+    reference = _reference("unavailable" if reason else "server_error", request, reason=reason)
     facts: dict[str, Any] = {"base": FRAME, "title": title, "text": text, "reference": reference}
     answer = HttpResponse(render_to_string("orchestrator/error.html", facts), status=status)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _reference(event: str, request: HttpRequest, *, reason: str = "") -> str:
+    """What the log has this error under."""
+    reference = f"err_{secrets.token_hex(6)}"
+    log.error(event, reference=reference, path=request.path, reason=reason)
+    return reference
+
+
+def _problem_500(detail: str, **facts: Any) -> HttpResponse:
+    """A problem of the API for a defect; without what serves the API, which may be what broke."""
+    told = {"type": "urn:countersign:problem:server_error", "title": "Server error", "status": 500}
+    told |= {"code": "server_error", "detail": detail}
+    answer = JsonResponse(told | facts, status=500, content_type="application/problem+json")
     answer.headers["Cache-Control"] = "no-store"
     return answer

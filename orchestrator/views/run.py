@@ -32,6 +32,7 @@ from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.views import run_details, run_gaps, run_lineage, run_lines, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
+from orchestrator.views.retention.pin import lasting_pin
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
 from orchestrator.views.run_timeline import STOPPED, WHY, url
@@ -135,10 +136,12 @@ def _context(
         "why": WHY[Source(at.source)],
         "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
         "superseded": run_lines.is_superseded(at, way),
+        "pinned": lasting_pin(at),
+        "may_pin": permissions.may(request.user, "manage_retention"),
         **_timeline(run, rows, at, newest=newest, tab=tab, way=way),
         "has_role": permissions.has_role(request.user),
-        **_for_person(run, request.user),
-        **_signed(run, request.user),
+        **(asked := _for_person(run, request.user)),
+        **_signed(run, request.user, asked=bool(asked["review_writes"])),
         "lineage": run_lineage.lineage_facts(request.user, run),
         "watched": run_paths.watched_path(request.user, run, at, request.GET.get("path", ""), tab=tab),
         **_events(run, at, past),
@@ -240,13 +243,13 @@ def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:
     }
 
 
-def _signed(run: Run, user: Any) -> dict[str, Any]:
+def _signed(run: Run, user: Any, *, asked: bool) -> dict[str, Any]:
     """Whether people were ever asked, and the receipts of the run that this person may read."""
     receipts = Receipt.objects.filter(run=run).select_related("by").order_by("at")
     if not permissions.may(user, "view_audit"):
         receipts = receipts.filter(by=user)
     return {
-        "was_asked": ApprovalRequest.objects.filter(run=run).exists(),
+        "was_asked": asked or ApprovalRequest.objects.filter(run=run).exists(),
         "receipts": list(receipts.defer("lines", "seal")[:RECEIPTS]),
     }
 

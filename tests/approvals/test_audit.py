@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
 from approvals import audit, reviews
 from approvals.audit import LineFilter
 from approvals.models import Decision
-from checkpoints import audit_log
+from checkpoints import audit_log, retention
+from checkpoints.core.tombstone import TEXT
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing import sealed_rows
 from orchestrator import runs
@@ -66,6 +68,17 @@ def test_who_moves_a_run_is_in_the_log_with_the_line_that_tells_why(run: Run, pe
         lines[kind].id: text
         for kind, text in (("forked", "another try"), ("rewound", "wrong account"), ("cancelled", "a mistake"))
     } == told
+
+
+def test_the_reason_of_a_hold_and_of_an_erasure_is_told_beside_its_line(run: Run, people: People) -> None:
+    held = retention.hold(run.id, "the court asks", by=people.steward)
+    retention.release_hold(held.id, by=people.steward, reason="the case is closed")
+    runs.cancel(run.id, by=people.starter, reason="a mistake")
+    retention.erase(run.id, reason="a person asked", by=people.steward)
+    told = audit.comments(audit.with_runs(AuditLine.objects.all(), people.auditor))
+    kept = {line.kind: told.get(line.id) for line in AuditLine.objects.all()}
+    assert (kept["run_held"], kept["hold_released"]) == ("the court asks", "the case is closed")
+    assert (kept["run_erased"], kept["cancelled"]) == ("a person asked", TEXT)
 
 
 def test_all_lines_are_for_who_reads_the_log_those_of_runs_for_who_sees_runs_and_one_s_own_for_others(
@@ -155,6 +168,24 @@ def test_each_filter_is_answered_from_an_index_in_its_order(long_log: None, run:
     _found_by("audit_line_of_runs", audit.filtered(audit.visible_lines(people.starter), LineFilter())[:51])
     _found_by("audit_line_actor_newest", audit.filtered(audit.visible_lines(people.reviewer), LineFilter())[:51])
     _found_by("audit_line_at", audit.filtered(AuditLine.objects.all(), LineFilter(), routine=True)[:51])
+
+
+def test_a_page_far_down_and_two_filters_at_once_read_few_lines(long_log: None, people: People) -> None:
+    everything, late = audit.visible_lines(people.auditor), timezone.now() - timedelta(minutes=30_000)
+    for given in ({}, {"who": people.steward.username}, {"graph": "g3"}, {"kind": "signed"}):
+        _found_by(
+            "audit_line_", audit.filtered(everything, LineFilter(**given), routine=True).filter(at__lte=late)[:51]
+        )
+    with connection.cursor() as cursor:
+        for given in ({"graph": "g3", "kind": "signed"}, {"who": people.steward.username, "since": late}):
+            lines = audit.filtered(everything, LineFilter(**given))[:51]
+            assert "SCAN checkpoints_auditline\n" not in lines.explain() + "\n"
+            assert "Seq Scan" not in lines.explain()
+        AuditLine.objects.filter(id__lte=AuditLine.objects.latest("id").id - 30).update(number=F("id"))
+        cursor.execute("ANALYZE checkpoints_auditline")
+    new = AuditLine.objects.filter(number=None).order_by("id")[: audit_log.BATCH]
+    assert len(new) == 30
+    assert re.search("auditline_number|sqlite_autoindex", new.explain()), new.explain()
 
 
 def _found_by(index: str, lines: Any) -> None:

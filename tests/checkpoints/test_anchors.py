@@ -1,17 +1,19 @@
 """A run that is deleted or put back as a whole, by SQL and in every table, is named: its head was anchored before."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from approvals import append_only
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
 from checkpoints import anchors, audit_log
-from checkpoints.models import AuditLine, Checkpoint, PendingWrite, Run, RunEvent
+from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run, RunEvent
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
@@ -29,7 +31,8 @@ def paused(people: People) -> Run:
 
 
 def _anchor() -> None:
-    """One turn of the job."""
+    """One turn of the job, which stands for ever, now."""
+    Job.objects.filter(kind="anchor_heads").update(due_at=timezone.now() - timedelta(minutes=1))
     job = kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
     assert job.error == ""
 
@@ -190,3 +193,17 @@ def test_a_turn_that_breaks_off_between_two_lines_anchors_all_heads_or_none(
     assert not AuditLine.objects.filter(kind=anchors.KIND).exists()
     list(anchors.anchor_heads(None))  # type: ignore[arg-type]
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == 2
+
+
+@pytest.mark.parametrize("odd", [[], {"heads": 7}, {"heads": [["x", 1, "y"]], "upto": "z"}, {"upto": 2**70}])
+def test_an_anchoring_line_that_was_changed_is_named_and_stops_neither_anchoring_nor_verifying(
+    paused: Run, people: People, odd: Any
+) -> None:
+    _anchor()
+    line = AuditLine.objects.get(kind=anchors.KIND)
+    forging.tamper(line, facts=odd)
+    runs.cancel(paused.id, by=people.starter)
+    _anchor()
+    assert [reason.split(":")[0] for _, reason in _named()] == [f"checkpoints_auditline {line.number} does not verify"]
+    _removed(paused)
+    assert (str(paused.id), "is gone") in [(run, "is gone" if "is gone" in why else why) for run, why in _named()]

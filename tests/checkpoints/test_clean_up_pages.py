@@ -10,37 +10,14 @@ from django.urls import reverse
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
-from orchestrator import runs
 from orchestrator.jobs import kinds
 from tests.support import cast
 from tests.support.histories import policy, seqs
-from tests.support.large_states import large
-from tests.support.small_graphs import started
+from tests.support.stewards import browser_of, run, steward, text
 
+__all__ = ["run", "steward"]
 pytestmark = pytest.mark.django_db(transaction=True)
 CSS = Path(__file__).resolve().parents[2] / "static" / "css"
-
-
-def browser_of(user: Any) -> Client:
-    user.is_staff = True
-    user.save()
-    browser = Client()
-    browser.force_login(user)
-    return browser
-
-
-@pytest.fixture
-def run() -> Run:
-    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
-
-
-@pytest.fixture
-def steward(people: cast.People) -> Client:
-    return browser_of(people.steward)
-
-
-def text(answer: Any) -> str:
-    return str(answer.content.decode())
 
 
 def test_three_pages_and_the_jobs_page_lead_from_a_policy_to_the_audit_log(run: Run, steward: Client) -> None:

@@ -1,38 +1,18 @@
 """Legal holds and pins in the admin: given, found by the key of their run, released, and what is refused."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
 from django.urls import reverse
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, LegalHold, Pin, Run
-from orchestrator import runs
 from tests.support import cast
-from tests.support.large_states import large
-from tests.support.small_graphs import started
+from tests.support.histories import long_run
 from tests.support.statements import counted
+from tests.support.stewards import run, steward, text
 
+__all__ = ["run", "steward"]
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def run() -> Run:
-    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
-
-
-@pytest.fixture
-def steward(people: cast.People) -> Client:
-    people.steward.is_staff = True
-    people.steward.save()
-    browser = Client()
-    browser.force_login(people.steward)
-    return browser
-
-
-def text(answer: Any) -> str:
-    return str(answer.content.decode())
 
 
 def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: Client, people: cast.People) -> None:
@@ -73,7 +53,7 @@ def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: C
 def test_lists_call_rows_by_the_key_of_the_run_find_them_by_it_and_say_which_last(
     run: Run, steward: Client, people: cast.People
 ) -> None:
-    other = runs.advance(started(large("other", "ab", snapshot=1000)).id)
+    other = long_run("other", "ab")
     for one in (run, other):
         retention.hold(one.id, f"about {one.graph}", by=people.steward)
         retention.pin(one.head, by=people.steward, reason=f"about {one.graph}")

@@ -104,13 +104,36 @@ def test_a_rotation_can_be_left_to_the_workers_and_there_is_only_one_at_a_time(
     assert (job.status, _under(completed)) == ("done", {"new"})
 
 
+def test_a_process_without_the_newest_key_refuses_the_job_and_says_so(
+    completed: Run, configure: Any, capsys: Any
+) -> None:
+    _keys(configure, TWO_KEYS)
+    call_command("rotate_keys", "--job")
+    _keys(configure, ONE_KEY)
+    job = kinds.advance(Job.objects.get(kind="rotate_keys").id)
+    assert (job.status, job.error_code) == ("queued", "wrong_key")
+    assert "under the key old, not under new" in job.error
+    with pytest.raises(CommandError, match="a rotation to the key new is under way"):
+        call_command("rotate_keys")
+    assert (_under(completed), AuditLine.objects.filter(kind="keys_rotated").count()) == ({"old"}, 0)
+
+
+def test_the_command_ends_with_1_where_rows_are_still_written_under_an_older_key(
+    completed: Run, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _keys(configure, TWO_KEYS)
+    monkeypatch.setattr(key_rotation, "rotate", lambda result: iter(()))
+    with pytest.raises(CommandError, match=r"restart it, and rotate again:\napprovals_approvalrequest: 1"):
+        call_command("rotate_keys")
+
+
 def test_a_job_that_is_stopped_after_each_batch_still_ends(
     completed: Run, configure: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _keys(configure, TWO_KEYS)
     monkeypatch.setattr(key_rotation, "BATCH_ROWS", 2)
     total = sum(key_rotation.behind().values())
-    job, slices = job_queue.add_job("rotate_keys", name="rotate_keys"), 0
+    job, slices = job_queue.add_job("rotate_keys", name="rotate_keys", key="new"), 0
     while epoch := job_queue.claim_one(job):
         kinds.run_job(job, epoch, draining=lambda: True)
         slices += 1

@@ -1,43 +1,20 @@
 """Policies in the admin: who may change them, what they say, and what is refused."""
 
 import re
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from checkpoints.models import AuditLine, RetentionPolicy, Run
-from orchestrator import runs
+from checkpoints.models import AuditLine, RemovedKey, RetentionPolicy, Run
 from tests.support import cast
 from tests.support.histories import policy
-from tests.support.large_states import large
-from tests.support.small_graphs import started
+from tests.support.rows import missing
+from tests.support.stewards import browser_of, run, steward, text
 
+__all__ = ["run", "steward"]
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def browser_of(user: Any) -> Client:
-    user.is_staff = True
-    user.save()
-    browser = Client()
-    browser.force_login(user)
-    return browser
-
-
-@pytest.fixture
-def run() -> Run:
-    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
-
-
-@pytest.fixture
-def steward(people: cast.People) -> Client:
-    return browser_of(people.steward)
-
-
-def text(answer: Any) -> str:
-    return str(answer.content.decode())
 
 
 def test_a_policy_is_kept_as_days_by_status_and_says_what_it_removes_today(run: Run, steward: Client) -> None:
@@ -69,12 +46,33 @@ def test_a_policy_is_kept_as_days_by_status_and_says_what_it_removes_today(run: 
     assert AuditLine.objects.filter(kind="retention_policy_saved").count() == 1
 
 
+def test_what_is_typed_is_counted_before_it_is_saved(run: Run, steward: Client) -> None:
+    add = reverse("admin:checkpoints_retentionpolicy_add")
+    assert "Type a graph and rules" in text(steward.get(add))
+    form = {"graph": "short", "keep_last": "2", "age_failed": "90", "_count": "count"}
+    page = text(steward.post(add, form))
+    assert "3 checkpoints and 0 whole runs would be removed today" in page
+    assert 'name="age_failed" value="90"' in page
+    assert "Please correct" not in page
+    row = policy("short", keep_last=4)
+    change = reverse("admin:checkpoints_retentionpolicy_change", args=[row.pk])
+    assert "1 checkpoints and 0 whole runs would be removed today" in text(steward.get(change))
+    assert "4 checkpoints and 0 whole runs would be removed today" in text(
+        steward.post(change, {**form, "keep_last": "1"})
+    )
+    assert "Please correct the error" in text(steward.post(change, {**form, "keep_last": "-1"}))
+    row.refresh_from_db()
+    assert (RetentionPolicy.objects.count(), row.keep_last, row.max_age_days) == (1, 4, {})
+    assert not AuditLine.objects.filter(kind="retention_policy_saved").exists()
+
+
 def test_whoever_may_only_see_policies_changes_none(people: cast.People) -> None:
     rule = policy("short", keep_last=2)
     people.reviewer.user_permissions.add(Permission.objects.get(codename="view_retentionpolicy"))
     browser = browser_of(people.reviewer)
     change = reverse("admin:checkpoints_retentionpolicy_change", args=[rule.pk])
-    assert browser.get(change).status_code == 200
+    assert "_count" not in text(browser.get(change))
+    assert browser.post(change, {"graph": "short", "_count": "count"}).status_code == 403
     assert browser.post(change, {"graph": "short", "keep_last": "0"}).status_code == 403
     assert browser.get(reverse("admin:checkpoints_retentionpolicy_add")).status_code == 403
 
@@ -84,3 +82,17 @@ def test_a_policy_of_a_graph_that_is_not_here_says_so(run: Run, steward: Client)
     page = text(steward.post(add, {"graph": "shrot", "keep_last": "2"}, follow=True))
     assert "There is no run of shrot: is this the name of the graph?" in page
     assert "is this the name" not in text(steward.post(add, {"graph": "short", "keep_last": "2"}, follow=True))
+
+
+def test_keys_of_removed_runs_are_found_by_key_and_run_and_change_no_more(steward: Client, people: cast.People) -> None:
+    people.steward.user_permissions.add(Permission.objects.get(codename="view_removedkey"))
+    gone = [RemovedKey.objects.create(key=key, run=missing()) for key in ("journey-1", "journey-2", "other")]
+    listed = reverse("admin:checkpoints_removedkey_changelist")
+    for sought, found in (("journey", 2), (str(gone[2].run), 1), ("nothing", 0), ("", 3)):
+        page = text(steward.get(listed, {"q": sought}))
+        assert sum(f">{row.key}<" in page for row in gone) == found, sought
+    one = reverse("admin:checkpoints_removedkey_change", args=["journey-1"])
+    assert str(gone[0].run) in text(steward.get(one))
+    assert steward.post(one, {"key": "free"}).status_code == 403
+    assert steward.get(reverse("admin:checkpoints_removedkey_add")).status_code == 403
+    assert Client().get(listed).status_code == 302

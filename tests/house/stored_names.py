@@ -41,7 +41,7 @@ AUDIT = {
     *("replayed", "refused_right", "refused_export", "members_changed", "rights_changed", "account_changed"),
     *("group_deleted", "token_made", "token_revoked", "audit_exported"),
     *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
-    *("history_pruned", "retention_policy_saved"),
+    *("history_pruned", "retention_policy_saved", "refused_pin", "refused_erase"),
 }
 """Kinds of the lines of the audit log."""
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from checkpoints.models.checkpoint import Source
 from orchestrator import engine
 from orchestrator.engine import Context, Custom, Gate, Graph, Show, Task
 from orchestrator.engine.definition import Definition
@@ -94,6 +95,11 @@ def test_every_variable_of_the_settings_is_documented() -> None:
 def test_the_tutorial_names_each_group_that_is_made() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE)
     assert set(rows) == set(ROLES)
+
+
+def test_every_source_of_a_checkpoint_is_told() -> None:
+    (row,) = re.findall(r"^\| `source` \|.*$", (ROOT / "docs" / "checkpoints.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) - {"source"} == set(Source.values)
 
 
 def test_no_page_names_a_place_on_somebodys_machine() -> None:

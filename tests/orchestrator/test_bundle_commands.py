@@ -1,7 +1,9 @@
 """Bundles and receipts from the command line."""
 
+import contextlib
 import io
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from django.core.management import CommandError, call_command
 from approvals.exported_receipt import PAYLOAD_TYPE
 from approvals.models import Decision
 from checkpoints import bundle
+from checkpoints.bundle import verifier
 from checkpoints.models import Run
 from tests.support import cast
 from tests.support.bundles import forgotten, signed_run
@@ -83,6 +86,22 @@ def _exported(run: Run, folder: Path) -> Path:
     return folder / "again.jsonl"
 
 
+@pytest.mark.parametrize("key", ["zz", "9f", "9f" * 33, ""])
+def test_a_key_that_is_none_is_said_to_be_none(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "b.jsonl").write_text("{}")
+    with pytest.raises(CommandError, match="64 hexadecimal digits"):
+        call_command("verify_bundle", str(tmp_path / "b.jsonl"), f"--key={key}")
+    with contextlib.suppress(SystemExit):
+        assert verifier.main([str(tmp_path / "b.jsonl"), f"--key={key}"]) == 1
+    told = capsys.readouterr()
+    assert "64_HEXADECIMAL_DIGITS" in told.err or told.out == "the public key must be 32 bytes\n"
+
+
+def test_a_file_that_is_not_there_is_not_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verifier.main([str(tmp_path / "no.jsonl"), "--key", "9f" * 32]) == 1
+    assert capsys.readouterr().out.startswith("it cannot be read: ")
+
+
 def test_a_tampered_run_is_exported_only_as_it_is(run: Run, tmp_path: Path) -> None:
     tamper(run, label="another")
     with pytest.raises(CommandError, match="does not verify"):
@@ -95,6 +114,7 @@ def test_a_receipt_is_written_to_a_file(run: Run, tmp_path: Path) -> None:
     decision = Decision.objects.filter(run=run.id).first()
     assert decision is not None
     _call("export_receipt", decision.id, tmp_path / "receipt.json")
+    assert stat.S_IMODE((tmp_path / "receipt.json").stat().st_mode) == 0o600
     told = opened((tmp_path / "receipt.json").read_bytes(), PAYLOAD_TYPE, bundle.public_key())
     assert told["decision"]["id"] == str(decision.id)
     with pytest.raises(CommandError, match="there is no decision"):

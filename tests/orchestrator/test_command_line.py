@@ -29,6 +29,8 @@ ARGUMENTS = {
 }  # fmt: skip
 OTHERS = {"up", "verify_bundle", "worker"}
 """They make the tables, wait for the database themselves, or need none."""
+MANY = {"allow", "file", "fields", "files", "paths", "scopes", "set"}
+"""Options that may be said more than once, or take several values."""
 
 
 def test_the_list_of_commands_is_complete() -> None:
@@ -38,6 +40,17 @@ def test_the_list_of_commands_is_complete() -> None:
         found = importlib.import_module(f"orchestrator.management.commands.{name}").Command
         assert issubclass(found, command_line.DatabaseCommand)
         assert issubclass(found, BaseCommand)
+
+
+@pytest.mark.parametrize("name", [*ARGUMENTS, *OTHERS])
+def test_an_option_whose_value_counts_is_taken_once(name: str) -> None:
+    command = importlib.import_module(f"orchestrator.management.commands.{name}").Command()
+    options = [action for action in command.create_parser("manage.py", name)._actions if action.option_strings]
+    for action in (one for one in options if one.nargs != 0 and one.dest not in MANY):
+        value = {"key": "7" * 64, "since": "2026-01-01"}.get(action.dest, "1")
+        said = f"{action.option_strings[-1]}={value}"
+        with pytest.raises(CommandError, match="is given more than once"):
+            command.create_parser("manage.py", name).parse_args([*ARGUMENTS.get(name, []), said, said])
 
 
 @pytest.fixture

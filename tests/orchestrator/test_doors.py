@@ -54,6 +54,7 @@ FORMS = {
     ":cancel": "/runs/CLM-1/cancel/",
     ":erase": "/runs/CLM-1/erase/",
     ":export": "/runs/CLM-1/export/",
+    ":pin": "/checkpoints/01a20375-2ef5-7e6f-835d-4878671b73ec/pin/",
     ":import": "/runs/-/import/",
     ":settle": "/runs/CLM-1/settle/",
     ":start": "/graphs/page_claim/start/",

@@ -118,10 +118,26 @@ def test_an_outage_of_the_database_is_a_page_that_needs_no_database(kind: str, b
 @pytest.mark.parametrize("kind", DEFECTS)
 def test_a_defect_is_no_outage(kind: str, caller: Client, browser: Browser) -> None:
     with every_statement_raises(DEFECTS[kind]):
-        assert caller.get("runs/").status_code == 500
+        answer = caller.get("runs/")
+        assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
+        assert (answer.json()["code"], answer.json()["status"]) == ("server_error", 500)
+        assert answer.json()["reference"].startswith("err_")
+        assert "Nothing was changed" in answer.json()["detail"]
         answer = browser.get("/runs/")
         assert answer.status_code == 500
         assert "Something broke on our side" in answer.content.decode()
+        assert "Nothing was changed" in answer.content.decode()
+
+
+@pytest.mark.parametrize("kind", DEFECTS)
+def test_a_defect_while_something_is_sent_does_not_say_that_nothing_was_done(
+    kind: str, caller: Client, browser: Browser
+) -> None:
+    with every_statement_raises(DEFECTS[kind]):
+        assert "may have been done or not" in caller.post("runs/", {"graph": "gated", "input": {}}).json()["detail"]
+        text = browser.post("/graphs/gated/start/", {"mode": "json", "json": "{}"}).content.decode()
+    assert "may have been done or not" in text
+    assert "Nothing was changed" not in text
 
 
 def test_an_outage_while_the_session_is_saved_is_the_same_page(browser: Browser, people: People) -> None:

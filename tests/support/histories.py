@@ -6,6 +6,9 @@ from checkpoints import retention, timeline
 from checkpoints.models import Checkpoint, Job, RetentionPolicy, Run
 from checkpoints.verification import verify_run
 from orchestrator.jobs import kinds
+from tests.support.chain import join_in_a_row
+from tests.support.large_states import large
+from tests.support.small_graphs import advanced, graph
 
 
 def policy(graph: str, **fields: Any) -> RetentionPolicy:
@@ -36,3 +39,17 @@ def faults(*of: Run) -> list[str]:
     """What is wrong with any run: of these, as far as they are there, or of all."""
     rows = Run.objects.filter(id__in=[run.id for run in of]) if of else Run.objects.all()
     return [fault.reason for run in rows for fault in verify_run(run.id)]
+
+
+def short_run(name: str) -> Run:
+    """A run of three checkpoints, which ended."""
+    made = graph(name)
+    for node in "ab":
+        made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
+    join_in_a_row(made, "a", "b")
+    return advanced(made)
+
+
+def long_run(name: str = "long", nodes: str = "abcdefgh", **settings: Any) -> Run:
+    """A run that ended, of a checkpoint a node and the first one, which alone has a snapshot."""
+    return advanced(large(name, nodes, **{"snapshot": 1000, **settings}))

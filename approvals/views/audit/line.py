@@ -73,14 +73,21 @@ def audit_line_page(request: HttpRequest, number: int) -> HttpResponse:
         "later": first // SHOWN + 2 if len(decisions) > first + SHOWN else 0,
         "event": behind.event,
         "event_fault": fault_of(behind.event, behind.protection) if behind.event else None,
-        "event_gone": "seq" in line.facts and line.kind not in audit.DECIDED and behind.event is None,
+        "event_gone": audit.number_in(line, "seq") is not None
+        and line.kind not in audit.DECIDED
+        and behind.event is None,
     }
     return render(request, "approvals/audit_line.html", context, section="audit")
 
 
+def _tells_of_event(line: Any) -> bool:
+    return line.kind not in audit.DECIDED and audit.number_in(line, "seq") is not None
+
+
 def _facts(line: Any, behind: audit.Evidence) -> Iterator[tuple[str, Any]]:
     """What the line itself says, and what the run's log says of it."""
-    said = {name: fact for name, fact in line.facts.items() if name not in ("heads", "bad")}
+    said = line.facts if isinstance(line.facts, dict) else {"facts": line.facts}
+    said = {name: fact for name, fact in said.items() if name not in ("heads", "bad")}
     if behind.event is not None:
         told = read_or_reason(behind.event, "payload") or {}
         said |= told if isinstance(told, dict) else {"refused": told}

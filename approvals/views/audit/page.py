@@ -17,6 +17,8 @@ from approvals.audit import LineFilter
 from approvals.audit_words import KINDS, kind_name, sentence_of
 from approvals.views.page import error_page, render
 from checkpoints.models import AuditLine
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN
 
 PAGE = 50
 HIGHEST = 2**63 - 1
@@ -39,8 +41,11 @@ def audit_page(request: HttpRequest) -> HttpResponse:
     found = list(_before(lines, request.GET.get("before", ""))[: PAGE + 1])
     last = found[PAGE - 1] if len(found) > PAGE else None
     reads_all = permissions.may(request.user, "view_audit")
+    rows = show_lines(found[:PAGE])
+    for line in rows:
+        line.fault = fault_of(line, PLAIN)
     context = {
-        "rows": show_lines(found[:PAGE]),
+        "rows": rows,
         "given": {name: request.GET.get(name, "") for name in FIELDS},
         "kinds": [(kind, name) for kind, (name, _) in KINDS.items()],
         "narrowed": any(request.GET.get(name) for name in FIELDS),

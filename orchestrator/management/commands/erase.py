@@ -39,7 +39,9 @@ class Command(command_line.DatabaseCommand):
         with command_line.one_clear_line():
             found = [*(runs.get(one) for one in options["run"]), *_with_fact(options["fact"])]
         if not found:
-            raise CommandError("name a run, or a --fact that a run has")
+            raise CommandError(
+                f"no run has the fact {options['fact']}" if options["fact"] else "name a run, or a --fact"
+            )
         refused = 0
         for run in {run.id: run for run in found}.values():
             try:
@@ -68,7 +70,7 @@ class Command(command_line.DatabaseCommand):
         self.stdout.write(visible_text(f"{told['key']}: {'would erase' if options['dry_run'] else 'erased'} {counts}"))
         for one in told["inherited"]:
             what = "erased too" if one["erased"] else "NOT erased"
-            self.stdout.write(visible_text(f"  {one['how']} {one['key'] or one['run']} has values of it: {what}"))
+            self.stdout.write("  " + visible_text(f"{one['how']} {one['key'] or one['run']} has values of it: {what}"))
 
 
 def _with_fact(text: str | None) -> Iterator[Run]:

@@ -1,12 +1,13 @@
 """`manage.py export_receipt DECISION FILE`: one decision as a small signed file."""
 
+import json
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from approvals.exported_receipt import export_receipt
+from checkpoints.bundle.exporter import written_whole
 from orchestrator.management import command_line
 
 
@@ -17,12 +18,15 @@ class Command(command_line.DatabaseCommand):
         parser.add_argument("decision", help="its id, as the API lists the decisions of a run")
         parser.add_argument("file", help="where to; a file of that name is replaced")
         command_line.add_by(parser)
+        command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with command_line.one_clear_line():
             data = export_receipt(options["decision"], by=command_line.person(options["by"]))
         try:
-            Path(options["file"]).write_bytes(data)
+            with written_whole(options["file"]) as file:
+                file.write(data)
         except OSError as error:
             raise CommandError(f"cannot write {options['file']}: {error}") from error
-        self.stdout.write(f"{options['file']}: {len(data):,} bytes")
+        told = {"file": options["file"], "bytes": len(data)}
+        self.stdout.write(json.dumps(told) if options["as_json"] else f"{options['file']}: {len(data):,} bytes")

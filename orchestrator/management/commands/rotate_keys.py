@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from checkpoints import key_rotation
 from checkpoints.conf import keyring
 from checkpoints.db.caller_transaction import refuse_open_transaction
+from checkpoints.models import Job
 from checkpoints.queue import jobs as job_queue
 from orchestrator.management import command_line, job_work
 
@@ -17,7 +18,7 @@ KIND = "rotate_keys"
 
 
 class Command(command_line.DatabaseCommand):
-    """Ends with 1 where a row does not open, or the job failed."""
+    """Ends with 1 where a row does not open, an older key still encrypts rows, or the job failed."""
 
     help = "Encrypt anew, under the newest key, every payload that an older key encrypts. Seals and hashes stay."
 
@@ -37,7 +38,9 @@ class Command(command_line.DatabaseCommand):
             with command_line.one_clear_line():
                 refuse_open_transaction("rotate_keys")
         person = command_line.person(options["by"])
-        job = job_queue.add_job(KIND, name=KIND, by=person.get_username() if person else "")
+        job = job_queue.add_job(KIND, name=KIND, key=newest, by=person.get_username() if person else "")
+        if (under_way := Job.objects.get(id=job).facts.get("key")) != newest:
+            raise CommandError(f"a rotation to the key {under_way} is under way; begin this one when it has ended")
         if options["job"]:
             return self._end(options, {"job": str(job)}, f"Queued as job {job}.")
         place = job_work.work_on(job, say) or {}
@@ -46,6 +49,9 @@ class Command(command_line.DatabaseCommand):
         if result["failed"]:
             faults = "\n".join(place["faults"])
             raise CommandError(f"{result['failed']} rows do not open and stay as they are:\n{faults}")
+        if left := key_rotation.behind():
+            message = "a process that has not the newest key still writes rows; restart it, and rotate again:"
+            raise CommandError(f"{message}\n{_counts(left)}")
         return None
 
     def _end(self, options: dict[str, Any], result: dict[str, Any], text: str) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from checkpoints.conf import conf
 from orchestrator import environment
 from orchestrator.devtools.postgres import Postgres, PostgresMissing
+from orchestrator.management import command_line
 from orchestrator.worker.child_process import end_with_parent
 from orchestrator.worker.configuration import find_faults
 from orchestrator.worker.process_group import ProcessGroup
@@ -26,7 +27,7 @@ GRACE_BEYOND_RUNS = 8.0
 """More than a worker itself takes, which should be the one to kill what hangs."""
 
 
-class Command(BaseCommand):
+class Command(command_line.ClearCommand):
     """Ends with 0 when it was asked to stop and everything ended in time."""
 
     help = "Runs the web server and a worker together. Ctrl-C stops both."

@@ -1,10 +1,11 @@
 """`manage.py verify_bundle FILE`: whether a bundle is what its house signed."""
 
 import json
-from argparse import ArgumentParser
+import re
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from checkpoints import bundle
 from checkpoints.conf import trusted_keys
@@ -12,7 +13,7 @@ from checkpoints.core.visible_text import visible_text
 from orchestrator.management import command_line
 
 
-class Command(BaseCommand):
+class Command(command_line.ClearCommand):
     """Ends with 1 where the bundle is not as it was signed. Needs no database."""
 
     help = "Verify a bundle offline, with a key that is given, one's own, or a trusted one."
@@ -20,7 +21,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", nargs="?", help="the bundle")
-        parser.add_argument("--key", type=bytes.fromhex, help="public key, 64 hexadecimal digits")
+        parser.add_argument("--key", type=key_from, help="public key, 64 hexadecimal digits")
         parser.add_argument("--own-key", action="store_true", help="print the public key of this installation")
         command_line.add_json(parser)
 
@@ -38,3 +39,10 @@ class Command(BaseCommand):
             where = f"line {verdict.bad_line}: " if verdict.bad_line else ""
             raise CommandError(visible_text(f"{where}{verdict.reason}"))
         return None if options["as_json"] else self.stdout.write("ok")
+
+
+def key_from(text: str) -> bytes:
+    """A public key as it is printed. Raises `ArgumentTypeError`."""
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        raise ArgumentTypeError("a public key is 64 hexadecimal digits")
+    return bytes.fromhex(text)

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from checkpoints.models import GraphVersion, Run
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
@@ -39,16 +40,20 @@ class Command(command_line.DatabaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with command_line.one_clear_line():
             ids = tuple(str(runs.get(name).id) for name in options["run"])
+        _require_graph(options["graph"])
         wanted = Wanted(ids, options["graph"], options["since"] or "", options["mark"])
         if options["job"]:
             person = command_line.person(options["by"])
             job = jobs.add_job("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
-            return self.stdout.write(f"Queued as job {job}.")
+            return self.stdout.write(json.dumps({"job": str(job)}) if options["as_json"] else f"Queued as job {job}.")
         result = self._verify(wanted, quiet=options["as_json"])
         if options["as_json"]:
             self.stdout.write(json.dumps({"checked": result.checked, "bad": result.bad}, ensure_ascii=False))
         if result.failed:
-            raise CommandError(f"{result.failed} of {result.checked} runs are not as they were written")
+            others = sum(1 for one in result.bad if not one["run"])
+            beside = f", and {others} things beside them" if others else ""
+            bad = result.failed - others
+            raise CommandError(f"{bad} of {result.checked} runs{beside} are not as they were written")
         return None
 
     def _verify(self, wanted: Wanted, *, quiet: bool) -> Verified:
@@ -59,9 +64,17 @@ class Command(command_line.DatabaseCommand):
             for one in result.bad[named:]:
                 self.stdout.write(f"{one['run']}: {one['reason']}")
             named = len(result.bad)
-            if result.checked % EVERY == 0 or result.checked == total:
+            if result.checked % EVERY == 0 and 0 < result.checked < total:
                 self.stdout.write(f"{result.checked} of {total} verified, {result.failed} bad")
+        if not quiet:
+            self.stdout.write(f"{result.checked} of {total} verified, {result.failed} bad")
         return result
+
+
+def _require_graph(name: str) -> None:
+    """Raise where no run can be meant: who mistypes a name is not to take nothing for sound."""
+    if name and not GraphVersion.objects.filter(name=name).exists() and not Run.objects.filter(graph=name).exists():
+        raise CommandError(f"there is no graph {name}, and no run of it")
 
 
 def moment(text: str) -> str:

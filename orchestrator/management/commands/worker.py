@@ -6,15 +6,15 @@ import sys
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import OperationalError
 
-from orchestrator.management.command_line import refuse_unmigrated
+from orchestrator.management.command_line import ClearCommand, refuse_unmigrated
 from orchestrator.worker.configuration import configure
 from orchestrator.worker.supervisor import supervise
 
 
-class Command(BaseCommand):
+class Command(ClearCommand):
     """Ends with 0 after SIGTERM or SIGINT, 72 if the runs in hand needed longer than the grace period."""
 
     help = "Works on runs. Stop it with SIGTERM or Ctrl-C: runs in hand are given back first."

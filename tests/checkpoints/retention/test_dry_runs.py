@@ -1,86 +1,158 @@
-"""What a dry run and a removal cost: two queries, flat memory, short transactions, a steady rate. In short on a few
-runs; COUNTERSIGN_RETENTION_RUNS=1000000 counts so many on PostgreSQL, and removes of COUNTERSIGN_RETENTION_PRUNED.
+"""What a dry run and a removal cost: two queries that read each row once, flat memory, short transactions, a steady
+rate beside a process that commits. In short on a few runs; COUNTERSIGN_RETENTION_RUNS=1000000 counts so many on
+PostgreSQL, and COUNTERSIGN_RETENTION_PRUNED=100000 removes of so many. Times are printed; what is asserted is counted.
 """
 
+import json
 import os
 import time
 import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from checkpoints import retention
 from checkpoints.models import Checkpoint, Run
-from checkpoints.retention import prune_job
+from checkpoints.retention import prune_job, stretches
 from checkpoints.verification import verify_run
-from orchestrator import runs
-from orchestrator.engine import END, START
 from orchestrator.jobs import kinds
 from tests.support.bulk_runs import bare, cloned
-from tests.support.histories import policy
-from tests.support.small_graphs import graph, started
+from tests.support.histories import policy, short_run
+from tests.support.live_commits import LiveCommits, live_commits
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 COUNTED = int(os.environ.get("COUNTERSIGN_RETENTION_RUNS", "300"))
 PRUNED = int(os.environ.get("COUNTERSIGN_RETENTION_PRUNED", "30"))
 FLAT = 2**21
 """Bytes of Python's own that counting may take, whatever the number of rows."""
+RULES: list[dict[str, Any]] = [
+    {"keep_last": 1, "max_age_days": {"failed": 90}, "remove_runs_after_days": {"cancelled": 1}},
+    {"keep_last": None, "max_age_days": {}, "remove_runs_after_days": {"completed": 0}},
+]
 
 
-def a_run(name: str) -> Run:
-    made = graph(name)
-    made.node("a")(lambda state, ctx: {"notes": ["a"]})
-    made.node("b")(lambda state, ctx: {"notes": ["b"]})
-    made.edge(START, "a")
-    made.edge("a", "b")
-    made.edge("b", END)
-    return runs.advance(started(made).id)
-
-
-def test_counting_takes_two_queries_and_flat_memory(django_assert_num_queries: Any) -> None:
-    template = a_run("counted")
+@pytest.fixture
+def many() -> int:
+    """So many runs of three checkpoints each."""
+    template = short_run("counted")
     if connection.vendor == "postgresql":
         bare(template, COUNTED, graph="counted")
     else:
         cloned(template, min(COUNTED, 300))
-    made = Run.objects.filter(graph="counted").count()
-    rule = policy("counted", keep_last=1, max_age_days={"failed": 90}, remove_runs_after_days={"cancelled": 1})
-    tracemalloc.start()
-    began = time.perf_counter()
-    with django_assert_num_queries(2):
-        found = retention.dry_run(rule)
-    took, (_, most) = time.perf_counter() - began, tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    print(f"dry run of {made} runs: {took:.2f} s, {most / 2**20:.2f} MiB of Python's own")
-    assert found.counts == {"checkpoints": 2 * made, "runs": 0, "kept": made}
-    assert most < FLAT
-    assert took < 10
+    return Run.objects.filter(graph="counted").count()
 
 
-def test_removing_goes_at_a_steady_rate_in_short_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    template = a_run("removed")
-    cloned(template, PRUNED - 1)
+def of_checkpoints(sent: CaptureQueriesContext) -> list[str]:
+    return [query["sql"] for query in sent.captured_queries if "checkpoints_checkpoint" in query["sql"]]
+
+
+def test_counting_takes_two_queries_and_flat_memory(many: int) -> None:
+    for fields, going in zip(RULES, (2, 3), strict=True):
+        rule = policy("counted", **fields)
+        tracemalloc.start()
+        began = time.perf_counter()
+        with CaptureQueriesContext(connection) as sent:
+            found = retention.dry_run(rule)
+        took, (_, most) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        load = os.getloadavg()[0]
+        print(f"dry run of {many} runs: {took:.2f} s, {most / 2**20:.2f} MiB of Python's own, load {load:.1f}")
+        assert found.counts["checkpoints"] == going * many
+        assert found.counts["kept"] == (3 - going) * many
+        assert len(of_checkpoints(sent)) == 2
+        assert most < FLAT
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite tells of no plan how many rows it read")
+@pytest.mark.parametrize("fields", RULES, ids=["points", "runs"])
+def test_counting_reads_each_row_once_and_sorts_none(fields: dict[str, Any], many: int) -> None:
+    rule = policy("counted", **fields)
+    with CaptureQueriesContext(connection) as sent:
+        retention.dry_run(rule)
+    [set_up, query] = [one["sql"] for one in sent.captured_queries if one["sql"].startswith("SELECT")][-3:-1]
+    assert "set_config" in set_up
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(set_up)
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+        [[answer]] = cursor.fetchall()
+        cursor.execute("ROLLBACK")
+    nodes = list(_nodes((json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"]))
+    read = sum(one["Actual Rows"] * one["Actual Loops"] for one in nodes if "Relation Name" in one)
+    print(f"rows read of {many} runs and {3 * many} checkpoints: {read:.0f}")
+    assert 4 * many <= read <= 4.1 * many + 100
+    assert not [one for one in nodes if one["Node Type"] == "Sort" and one["Actual Rows"] > many / 2]
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for one in plan.get("Plans", ()):
+        yield from _nodes(one)
+
+
+def test_removing_goes_at_a_steady_rate_beside_a_process_that_commits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cloned(short_run("removed"), PRUNED - 1)
     took: list[float] = []
+    ends: list[float] = []
+    sizes: list[int] = []
     remove = prune_job.remove_stretch
 
     def timed(*args: Any, **kwargs: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return remove(*args, **kwargs)
-        finally:
-            took.append(time.perf_counter() - began)
+        began = time.monotonic()
+        removed = remove(*args, **kwargs)
+        ends.append(time.monotonic())
+        took.append(ends[-1] - began)
+        sizes.append(removed.count if removed else 0)
+        return removed
 
     monkeypatch.setattr(prune_job, "remove_stretch", timed)
     job = retention.prune(policy("removed", keep_last=1), by=None)
-    began, before, rates = time.perf_counter(), 0, []
-    while (row := kinds.advance(job.id)).status not in ("done", "failed"):
-        pass
-    rates.append(int(row.progress["done"] - before) / (time.perf_counter() - began))
-    longest = sorted(took)[-max(1, len(took) // 100)]
-    print(f"removed {row.progress['done']} checkpoints of {PRUNED} runs: {rates[-1]:.0f} a second")
-    print(f"transactions: longest {max(took) * 1000:.1f} ms, 99 % within {longest * 1000:.1f} ms")
+    with live_commits(tmp_path) as live:
+        alone = time.monotonic()
+        time.sleep(min(10.0, PRUNED / 30))
+        began = time.monotonic()
+        while (row := kinds.advance(job.id)).status not in ("done", "failed"):
+            pass
+        _tell(live, alone, began, took, ends)
     assert (row.status, row.progress["done"]) == ("done", 2 * PRUNED)
+    assert sum(sizes) == 2 * PRUNED
+    assert max(sizes) <= stretches.MOST
     assert Checkpoint.objects.filter(run__graph="removed").count() == PRUNED
     for run in Run.objects.filter(graph="removed").order_by("?")[:20]:
         assert verify_run(run.id) == []
+
+
+def _tell(live: LiveCommits, alone: float, began: float, took: list[float], ends: list[float]) -> None:
+    done = time.monotonic()
+    tenths = [ends[(n + 1) * len(ends) // 10 - 1] for n in range(10)]
+    rates = [2 * len(ends) / 10 / (b - a) for a, b in zip([began, *tenths], tenths, strict=False)]
+    before, during = live.longest(alone, began), live.longest(began, done)
+    late = sorted(took)[-max(1, len(took) // 100)]
+    print(f"removed {2 * len(ends)} checkpoints of {len(ends)} runs in {done - began:.1f} s")
+    told = ", ".join(f"{one:.0f}" for one in rates)
+    print(f"checkpoints a second, by tenths: {told}: last {rates[-1] / rates[0]:.2f} × first")
+    print(f"transactions: longest {max(took) * 1000:.1f} ms, 99 % within {late * 1000:.1f} ms")
+    print(
+        f"longest superstep of the other process: {before[0] * 1000:.1f} ms of {before[1]} before,"
+        f" {during[0] * 1000:.1f} ms of {during[1]} beside the removal; load {os.getloadavg()[0]:.1f}"
+    )
+
+
+def test_a_removal_locks_one_run_at_a_time_and_for_one_piece() -> None:
+    cloned(short_run("locked"), 4)
+    job = retention.prune(policy("locked", keep_last=1), by=None)
+    with counted() as sent:
+        assert kinds.advance(job.id).status == "done"
+    transactions = "\n".join(sent).split('DELETE FROM "checkpoints_checkpoint"')
+    assert len(transactions) == 5 + 1
+    if connection.vendor == "postgresql":
+        assert [one.count("FOR UPDATE") for one in transactions[:-1]] == [2, 1, 1, 1, 1], (
+            "the job is taken, then each run"
+        )

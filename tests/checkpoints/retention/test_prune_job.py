@@ -12,7 +12,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
 from tests.support import cast
 from tests.support.forging import tamper
-from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import slice_of, started
@@ -21,16 +21,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NODES = "abcdefgh"
 
 
-def a_run(name: str = "long", **settings: Any) -> Run:
-    """A run of checkpoints 0 to 8, of which only the first has a snapshot."""
-    return runs.advance(started(large(name, NODES, snapshot=1000, **settings)).id)
-
-
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 @pytest.mark.parametrize("keep", [0, 1, 2, 5, 8])
 def test_the_newest_stay_and_load_as_before(keep: int, encrypted: bool, configure: Any) -> None:
     configure(**ONE_KEY)
-    run = a_run(encrypted=encrypted)
+    run = long_run(encrypted=encrypted)
     before = loaded()
     job = pruned(policy("long", keep_last=keep))
     assert seqs(run) == list(range(9))[-max(keep, 1) :]
@@ -43,7 +38,7 @@ def test_the_newest_stay_and_load_as_before(keep: int, encrypted: bool, configur
 
 
 def test_the_numbers_of_the_dry_run_are_what_is_then_removed(people: cast.People) -> None:
-    run, other = a_run(), a_run()
+    run, other = long_run(), long_run()
     retention.hold(other.id, "a court asked", by=people.steward)
     pinned = Checkpoint.objects.get(run=run, seq=3)
     retention.pin(pinned.id, by=people.steward)
@@ -66,7 +61,7 @@ def test_the_numbers_of_the_dry_run_are_what_is_then_removed(people: cast.People
 
 
 def test_a_second_removal_finds_nothing_and_a_later_one_goes_on_from_the_first(people: cast.People) -> None:
-    run = a_run()
+    run = long_run()
     pruned(policy("long", keep_last=6))
     assert retention.dry_run(policy("long", keep_last=6)).counts["checkpoints"] == 0
     retention.pin(Checkpoint.objects.get(run=run, seq=5).id, by=None)
@@ -79,7 +74,7 @@ def test_a_second_removal_finds_nothing_and_a_later_one_goes_on_from_the_first(p
 
 
 def test_ages_by_status_go_before_the_number_and_only_where_the_status_has_one() -> None:
-    run = a_run()
+    run = long_run()
     rule = policy("long", keep_last=2, max_age_days={"completed": 30})
     assert retention.dry_run(rule).counts["checkpoints"] == 0
     assert retention.dry_run(policy("long", keep_last=2, max_age_days={"failed": 30})).counts["checkpoints"] == 7
@@ -101,14 +96,14 @@ def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
 
 
 def test_of_a_run_in_hand_the_rows_that_its_worker_goes_on_from_stay() -> None:
-    run = a_run()
+    run = long_run()
     Run.objects.filter(id=run.id).update(lease_until="2100-01-01T00:00:00Z")
     found = retention.dry_run(policy("long", keep_last=1))
     assert {why: one["count"] for why, one in found.reasons.items()} == {"head": 1, "in_hand": 8}
 
 
 def test_a_run_that_does_not_verify_is_tampered_and_nothing_of_it_is_removed(people: cast.People) -> None:
-    run, good = a_run(), a_run()
+    run, good = long_run(), long_run()
     tamper(Checkpoint.objects.get(run=run, seq=4), took_ms=99)
     pruned(policy("long", keep_last=1), by=people.steward)
     run.refresh_from_db()
@@ -120,14 +115,14 @@ def test_a_run_that_does_not_verify_is_tampered_and_nothing_of_it_is_removed(peo
 
 
 def test_a_point_that_a_store_forked_stays() -> None:
-    run = a_run()
+    run = long_run()
     CheckpointStore().fork(Checkpoint.objects.get(run=run, seq=4).id)
     pruned(policy("long", keep_last=1))
     assert seqs(run) == [4, 8]
 
 
 def test_a_point_that_a_fork_of_a_stores_fork_comes_from_stays() -> None:
-    run, store = a_run(), CheckpointStore()
+    run, store = long_run(), CheckpointStore()
     first = store.fork(Checkpoint.objects.get(run=run, seq=4).id)
     second = store.fork(first.id)
     for act in (lambda: store.clear(first.run), lambda: store.delete(first.id)):
@@ -153,7 +148,7 @@ def test_keys_that_look_like_patterns_touch_no_other_run() -> None:
 
 
 def test_a_removal_by_an_older_policy_is_not_the_answer_to_a_new_one() -> None:
-    a_run()
+    long_run()
     job = retention.prune(policy("long", keep_last=2, max_age_days={"failed": 3}), by=None)
     assert retention.prune(policy("long", keep_last=2), by=None, confirmed=7).id == job.id
     for fields in ({"keep_last": 5}, {"max_age_days": {"failed": 9}}, {"remove_runs_after_days": {"failed": 1}}):
@@ -168,7 +163,7 @@ def test_a_removal_by_an_older_policy_is_not_the_answer_to_a_new_one() -> None:
 
 
 def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> None:
-    a_run()
+    long_run()
     rule = policy("long", keep_last=1)
     with pytest.raises(Forbidden):
         retention.prune(rule, by=people.reviewer)

@@ -6,10 +6,8 @@ import pytest
 from django.db import connection
 
 from checkpoints import payloads
-from checkpoints.models import Run
 from checkpoints.retention import stretches
-from orchestrator import runs
-from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import slice_of, started
@@ -18,16 +16,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NODES = "abcdefgh"
 
 
-def a_run(name: str = "long", **settings: Any) -> Run:
-    """A run of checkpoints 0 to 8, of which only the first has a snapshot."""
-    return runs.advance(started(large(name, NODES, snapshot=1000, **settings)).id)
-
-
 def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> None:
     folder = tmp_path / "bytes"
     options = {"backend": "files", "options": {"location": str(folder)}}
     configure(PAYLOADS={"files": options})
-    run = a_run(payloads="files")
+    run = long_run(payloads="files")
     before = loaded()
     pruned(policy("long", keep_last=2))
     assert {one: before[one] for one in loaded()} == loaded()
@@ -42,7 +35,7 @@ def test_no_bytes_outside_the_rows_are_read_or_put_under_the_lock(
 ) -> None:
     options = {"backend": "files", "options": {"location": str(tmp_path / "bytes")}}
     configure(PAYLOADS={"files": options}, **ONE_KEY)
-    run = a_run(payloads="files", encrypted=encrypted)
+    run = long_run(payloads="files", encrypted=encrypted)
     put, get, held = payloads.put_payload, payloads.get_payload, []
 
     def watched(act: Any) -> Any:

@@ -17,17 +17,13 @@ from orchestrator.engine.errors import KeyConflict
 from orchestrator.jobs import kinds
 from tests.support import cast
 from tests.support.forging import tamper
-from tests.support.histories import faults, loaded, policy, pruned, seqs
+from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.paid_claims import paid
 from tests.support.small_graphs import started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GONE: dict[str, Any] = {"keep_last": None, "remove_runs_after_days": {"completed": 0, "failed": 0}}
-
-
-def a_run() -> Run:
-    return runs.advance(started(large("short", "abcd", snapshot=1000)).id)
 
 
 def anchored() -> None:
@@ -45,7 +41,7 @@ def rows_of(run: Run) -> dict[str, int]:
 
 
 def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(people: cast.People) -> None:
-    run, other = a_run(), a_run()
+    run, other = long_run("short", "abcd"), long_run("short", "abcd")
     retention.hold(other.id, "stays", by=None)
     anchored()
     rule = policy("short", **GONE)
@@ -64,7 +60,7 @@ def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(p
 
 
 def test_of_a_run_that_was_forked_the_row_the_head_and_the_point_stay() -> None:
-    run = a_run()
+    run = long_run("short", "abcd")
     point = Checkpoint.objects.get(run=run, seq=2)
     fork = runs.advance(runs.fork(point.id).id)
     before = loaded()
@@ -86,7 +82,7 @@ def test_decisions_stay_for_ever_with_the_row_by_which_they_are_verified(people:
 
 
 def test_a_run_that_has_not_ended_for_long_enough_or_is_pinned_stays() -> None:
-    run = a_run()
+    run = long_run("short", "abcd")
     assert (
         retention.dry_run(policy("short", **{**GONE, "remove_runs_after_days": {"completed": 1}})).counts["runs"] == 0
     )
@@ -110,7 +106,7 @@ def test_the_key_of_a_run_that_went_begins_no_second_journey() -> None:
 
 
 def test_a_run_that_does_not_verify_is_not_removed() -> None:
-    run = a_run()
+    run = long_run("short", "abcd")
     tamper(Checkpoint.objects.get(run=run, seq=2), took_ms=77)
     pruned(policy("short", **GONE))
     run.refresh_from_db()

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from checkpoints import timeline
+from checkpoints import audit_log, timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.queue import jobs as job_queue
 from checkpoints.sealing.sealed_columns import read_value
@@ -95,7 +95,24 @@ def test_the_command_counts_the_runs_and_ends_well(tmp_path: Path, capsys: Any) 
     call_command("verify_runs", "--json")
     assert json.loads(capsys.readouterr().out) == {"checked": len(made), "bad": []}
     call_command("verify_runs")
-    assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 verified, 0 bad"
+    assert capsys.readouterr().out.splitlines() == ["2 of 2 verified, 0 bad"]
+    call_command("verify_runs", "--since", "2999-01-01")
+    assert capsys.readouterr().out.splitlines() == ["0 of 0 verified, 0 bad"]
+
+
+def test_a_name_that_no_graph_has_is_not_taken_for_nothing_to_verify(capsys: Any) -> None:
+    with pytest.raises(CommandError, match="there is no graph gaited"):
+        call_command("verify_runs", "--graph", "gaited")
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_bad_beside_the_runs_is_not_counted_as_a_run(tmp_path: Path) -> None:
+    run_actions.start("effects", tmp_path)
+    line = audit_log.record("refused_login", actor=None)
+    audit_log.chain_lines()
+    AuditLine.objects.filter(id=line.id).update(kind="signed")
+    with pytest.raises(CommandError, match="0 of 1 runs, and 1 things beside them are not as they were written"):
+        call_command("verify_runs")
 
 
 def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_with_1(

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from approvals.views.audit import download
 from checkpoints import audit_log
@@ -36,7 +39,12 @@ def exported(client: Client, format: str, **given: str) -> str:
 @pytest.fixture
 def log(people: People) -> list[AuditLine]:
     for n in range(7):
-        audit_log.record("keys_rotated" if n % 2 else "heads_anchored", actor=people.steward, key=f"k{n}", rows=n)
+        audit_log.record(
+            "keys_rotated" if n % 2 else "heads_anchored",
+            actor=people.steward,
+            key=f"k{n}",
+            rows={"checkpoints_run": n},
+        )
     audit_log.chain_lines()
     return list(AuditLine.objects.order_by("number"))
 
@@ -94,7 +102,7 @@ def test_who_may_not_read_the_log_learns_of_no_export_and_who_may_not_export_is_
 def test_under_asgi_the_first_batch_leaves_before_the_last_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     people = People()
     for n in range(30):
-        audit_log.record("keys_rotated", actor=None, key=f"k{n}", rows=n)
+        audit_log.record("keys_rotated", actor=None, key=f"k{n}", rows={"checkpoints_run": n})
     read: list[int] = []
     plain = download._batches
 
@@ -131,3 +139,22 @@ async def _read(cookie: str, read: list[int]) -> list[int]:
         if part["type"] == "http.response.body" and not part.get("more_body"):
             await made.wait(timeout=20)  # until its connection is closed
             return found
+
+
+def test_an_export_of_many_lines_takes_no_more_memory_and_three_statements_a_batch(
+    people: People, browse: Browse
+) -> None:
+    said, browser, most = {"said": "x" * 500}, browse(people.auditor), []
+    for count in (1000, 5000):
+        rows = [AuditLine(at=timezone.now(), kind="keys_rotated", facts=said) for _ in range(count)]
+        AuditLine.objects.bulk_create(rows)
+        answer: Any = browser.get(reverse("audit_export", args=["jsonl"]))
+        tracemalloc.start()
+        with CaptureQueriesContext(connections["default"]) as sent:
+            size = sum(len(chunk) for chunk in answer.streaming_content)
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    print(f"export: {size} bytes, {most[1] / 2**20:.1f} MiB of Python's own; {most[0] / 2**20:.1f} MiB for a fifth")
+    batches = -(-AuditLine.objects.count() // download.BATCH)
+    assert len(sent) <= 3 * batches + 1
+    assert most[1] < 1.5 * most[0]

@@ -82,5 +82,5 @@ def test_many_decisions_stand_on_several_pages(run: Run, people: People, browse:
 
 
 def test_a_line_about_no_run_opens_to_its_facts(people: People, browse: Browse) -> None:
-    line = audit_log.record("keys_rotated", actor=people.steward, key="k2", rows=3)
+    line = audit_log.record("keys_rotated", actor=people.steward, key="k2", rows={"checkpoints_run": 3})
     assert "k2" in opened(browse(people.auditor), line)

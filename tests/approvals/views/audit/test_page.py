@@ -8,10 +8,14 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from approvals.audit_words import KINDS
+from approvals.views.audit.page import PAGE
 from checkpoints import audit_log
 from checkpoints.models import AuditLine, Run
+from checkpoints.models.audit_line import ROUTINE
 from orchestrator import runs
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
+from tests.support import forging
 from tests.support.cast import People
 from tests.support.rows import a_run, missing
 from tests.support.run_actions import pending, sign
@@ -37,8 +41,18 @@ def test_the_page_says_who_did_what_to_which_run_and_why(run: Run, people: Peopl
     assert "Claim CLM-2" in html
 
 
+def test_what_was_removed_is_found_by_its_kind_and_told_with_graph_and_numbers(people: People, browse: Browse) -> None:
+    audit_log.record("history_pruned", actor=people.steward, graph="claims", checkpoints=39, runs=0)
+    html = shown(browse(people.auditor), kind="history_pruned", graph="claims")
+    assert "removed 39 checkpoints and 0 whole runs" in html
+    assert '<option value="history_pruned" selected>History removed</option>' in html
+    assert '<span class="xs dim">claims</span>' in html
+
+
 def test_a_filter_is_kept_in_the_address_and_one_that_means_nothing_is_refused(people: People, browse: Browse) -> None:
-    audit_log.record("keys_rotated", actor=people.steward, key="k2", rows=3)
+    audit_log.record(
+        "keys_rotated", actor=people.steward, key="k2", rows={"checkpoints_run": 1, "checkpoints_runevent": 2}
+    )
     client = browse(people.auditor)
     assert "encrypted 3 rows under k2" in shown(client, who="stella", kind="keys_rotated", **{"from": "2020-01-01"})
     assert "No line matches" in shown(client, to="2020-01-01")
@@ -46,6 +60,35 @@ def test_a_filter_is_kept_in_the_address_and_one_that_means_nothing_is_refused(p
         answer = client.get(reverse("audit"), {"to": wrong})
         assert answer.status_code == 400, wrong
         assert "“to” is a day" in answer.content.decode()
+
+
+ODD: list[Any] = [
+    [], "x", 7, {"seq": "x", "last": [], "receipt": 3, "verdicts": 7, "rows": "x", "paths": {}}, {"seq": 2**70},
+    {"receipt": "x", "verdicts": {"approve": "y"}, "subject": [], "changed": 3, "added": 7, "heads": 1, "scopes": 9},
+]  # fmt: skip
+"""What no line says."""
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_a_line_that_was_changed_is_marked_and_hides_no_other(
+    run: Run, people: People, browse: Browse, odd: Any
+) -> None:
+    kinds = sorted({*KINDS, "unheard_of"} - {ROUTINE})
+    lines = [audit_log.record(kind, actor=people.steward, run=run.id) for kind in kinds]
+    for line in lines:
+        forging.tamper(line, facts=odd)
+    sound = audit_log.record("keys_rotated", actor=people.steward, key="k2", rows={"checkpoints_run": 3})
+    client = browse(people.auditor)
+    html = shown(client)
+    assert "encrypted 3 rows under k2" in html
+    assert html.count('data-test="tampered"') == min(len(kinds), PAGE - 1)
+    for line in (*lines, sound):
+        assert client.get(reverse("audit_line", args=[line.id])).status_code == 200, line.kind
+        assert client.get(f"/api/v1/audit/{line.id}/").status_code == 200, line.kind
+    assert client.get("/api/v1/audit/?page_size=200").status_code == 200
+    for format in ("csv", "jsonl"):
+        answer: Any = client.get(reverse("audit_export", args=[format]))
+        assert b"".join(answer.streaming_content).count(b"unheard") == 2, "kind and words"
 
 
 def test_older_lines_are_reached_by_key_and_none_is_shown_twice(people: People, browse: Browse) -> None:

@@ -1,0 +1,74 @@
+"""A process that commits supersteps all the while, beside what a test measures: how long the longest of them took."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import ROOT, environment, until
+
+STEPS = 500
+"""Supersteps of one run; then the next run begins."""
+
+
+class LiveCommits:
+    """The moments at which the process went on behind a superstep, in seconds of the system's clock."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def moments(self) -> list[float]:
+        """As far as they are there; a last line may not be whole yet."""
+        return [float(line) for line in self._file.read_text().split("\n")[:-1]] if self._file.exists() else []
+
+    def longest(self, begin: float, end: float) -> tuple[float, int]:
+        """The longest superstep, with its commit, between two moments of `time.monotonic`: seconds, and how many."""
+        found = [one for one in self.moments() if begin <= one <= end]
+        return max((b - a for a, b in zip(found, found[1:], strict=False)), default=0.0), len(found)
+
+
+@contextmanager
+def live_commits(folder: Path) -> Iterator[LiveCommits]:
+    """While the block runs, another process commits supersteps of a graph of its own in the test's database."""
+    file, log = folder / "moments", folder / "live.log"
+    command = [sys.executable, "-m", "tests.support.live_commits", str(file)]
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out, stderr=out)
+        try:
+            live = LiveCommits(file)
+            until(lambda: len(live.moments()) > STEPS // 10, what=f"the first commits, see {log}")
+            yield live
+        finally:
+            process.terminate()
+            process.wait(15)
+
+
+def commit_all_the_while(file: Path) -> None:
+    """One run after the other, until the process is ended."""
+    import django
+
+    django.setup()
+    from orchestrator import runs
+    from orchestrator.engine import END, START
+    from tests.support.small_graphs import graph, registered
+
+    with file.open("a", buffering=1) as moments:
+
+        def step(state: Any, ctx: Any) -> dict[str, Any]:
+            moments.write(f"{time.monotonic():.6f}\n")
+            return {"total": state.total + 1}
+
+        made = graph("live", max_supersteps=STEPS + 9)
+        made.node("step")(step)
+        made.edge(START, "step")
+        made.branch("step", lambda state: "on" if state.total < STEPS else "off", {"on": "step", "off": END})
+        registered(made)
+        while True:
+            runs.advance(runs.start("live", {}).id)
+
+
+if __name__ == "__main__":
+    commit_all_the_while(Path(sys.argv[1]))
