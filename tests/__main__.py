@@ -37,6 +37,7 @@ INSTALLATIONS = (
     "tests/orchestrator/worker/test_cluster.py",
     "tests/orchestrator/worker/test_process_group.py",
     "tests/orchestrator/worker/test_restart.py",
+    "tests/orchestrator/worker/test_rollout.py",
     "tests/orchestrator/worker/test_slots.py",
     "tests/orchestrator/worker/test_takeover.py",
 )
