@@ -171,7 +171,7 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     one for keys.
 
     Of decisions they stand in their rows, of other acts in the run's log, so nothing is told once it was erased there.
-    Of holds, pins and erasures, which are no part of a run's journey, they stand in the line itself.
+    Of holds, pins and erasures, which say that it stays, in the line.
     """
     shown: list[Any] = [line for line in lines if getattr(line, "run_key", None) is not None]
     signed = {receipt: line for line in shown if (receipt := _receipt_of(line)) is not None}

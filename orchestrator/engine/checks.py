@@ -32,6 +32,7 @@ def faults_of_graph(graph: Definition) -> Iterator[str]:
     yield from graph.faults
     yield from _faults_of_policies(graph)
     yield from _faults_of_migrations(graph)
+    yield from _faults_of_facts(graph)
     if not graph.nodes:
         yield "there is no node"
     for name, times in Counter(node.name for node in graph.nodes).items():
@@ -48,6 +49,15 @@ def _faults_of_migrations(graph: Definition) -> Iterator[str]:
             yield f"a migration leads from version {start} to itself"
         elif times > 1:
             yield f"{times} migrations lead from version {start} to {end}"
+
+
+def _faults_of_facts(graph: Definition) -> Iterator[str]:
+    """An indexed fact that reads no input would stay empty, and nobody would find a run by it."""
+    known = getattr(graph.input, "model_fields", {})
+    for fact in graph.facts:
+        first, _, rest = fact.path.partition(".")
+        if fact.indexed and (first != "input" or re.split(r"[.\[]", rest)[0] not in known):
+            yield f"fact {fact.label!r} is indexed, so its path must name a field of the input, as in input.name"
 
 
 def _faults_of_policies(graph: Definition) -> Iterator[str]:

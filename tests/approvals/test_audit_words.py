@@ -91,6 +91,11 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
             "gave approvals.decide to the group claims and took x.y from the group claims",
         ),
         ("refused_import", {"code": "forbidden"}, "was refused: a bundle was not taken in (forbidden)"),
+        (
+            "keys_rotated",
+            {"rows": {"checkpoints_run": 1200, "checkpoints_runevent": 1}, "key": "k2"},
+            "encrypted 1,201 rows under k2",
+        ),
         ("of_tomorrow", {}, "of tomorrow"),
     ],
 )

@@ -123,6 +123,8 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: graph_of(chain("a"), on_save_error="ignore"), "on_save_error"),
         (lambda: graph_of(chain("a"), max_supersteps=0), "max_supersteps"),
         (lambda: graph_of(chain("a"), encrypted="yes"), "neither True nor False"),
+        (lambda: graph_of(chain("a"), facts=[Fact("Who", "number", indexed=True)]), "fact 'Who' is indexed"),
+        (lambda: graph_of(chain("a"), facts=[Fact("Who", "input.nobody", indexed=True)]), "fact 'Who' is indexed"),
         (lambda: graph_of(chain("a"), state=dict), "state must be a pydantic model"),
         (lambda: graph_of(chain("a:b")), "'a:b' is no name"),
     ],
