@@ -196,7 +196,8 @@ class LegalHoldAdmin(KeptRows):
         if not isinstance(reason, str):
             return reason
         count = sum(retention.release_hold(row.pk, by=request.user, reason=reason) for row in rows)
-        return self._tell_ended(request, count, "hold was" if count == 1 else "holds were")
+        self._tell_ended(request, count, "hold was" if count == 1 else "holds were")
+        return None
 
 
 @admin.register(Pin)
@@ -236,4 +237,5 @@ class PinAdmin(KeptRows):
         if not isinstance(reason, str):
             return reason
         count = sum(retention.unpin(row.checkpoint, by=request.user, reason=reason) for row in rows)
-        return self._tell_ended(request, count, "checkpoint was" if count == 1 else "checkpoints were")
+        self._tell_ended(request, count, "checkpoint was" if count == 1 else "checkpoints were")
+        return None

@@ -110,12 +110,12 @@ def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
     return RunLine.objects.filter(departure_run=run_id, number=1).order_by().values_list("run", flat=True)
 
 
-def forks_below(runs: Collection[UUID]) -> list[UUID]:
-    """The runs that were forked or replayed from these, and from those, and so on: a replay has no outside, its forks
-    have. One query a generation of up to a thousand, and one that finds no more.
+def forks_below(runs: Collection[UUID], *, nearest: Collection[UUID]) -> list[UUID]:
+    """The runs that were forked or replayed from these, the `nearest`, from those again, and so on: a replay has no
+    outside, its forks have. One query a generation of up to a thousand, and one that finds no more.
     """
-    found: dict[UUID, None] = {}
-    level: Collection[UUID] = runs
+    level = [run for run in dict.fromkeys(nearest) if run not in runs]
+    found = dict.fromkeys(level)
     while level:
         below: list[UUID] = []
         for some in in_parts(level):

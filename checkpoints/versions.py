@@ -75,8 +75,9 @@ def judgement_of(
 
 
 def graph_for(run: Run) -> Compiled | None:
-    """The graph with which a run goes on in this process: the one that it is pinned to; else the current version,
-    where that takes the run as it stands. None where there is neither.
+    """The graph that reads what a run shows and asks, in this process: the one that it is pinned to; else the current
+    version, where that takes the run as it stands, so its types are the same. None where there is neither. It says
+    nothing of who may go on with the run, which `discovery.judging_version` does.
     """
     pinned = registry.find_graph(run.fingerprint)
     if pinned is not None:

@@ -1,4 +1,4 @@
-"""`python -m tests`: the tests on SQLite, again on a real PostgreSQL, then in a browser. With `--sweep-short` the long
+"""`python -m tests`: the tests on SQLite, again on a real PostgreSQL, and in a browser. With `--sweep-short` the long
 ones instead: sweeps in short, and whole installations. Together they are all tests. Further words go to pytest.
 
 What needs no database (the engine, the house) runs in the first pass only. A PostgreSQL that does not start is
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +37,7 @@ INSTALLATIONS = (
     "tests/orchestrator/worker/test_cluster.py",
     "tests/orchestrator/worker/test_process_group.py",
     "tests/orchestrator/worker/test_restart.py",
+    "tests/orchestrator/worker/test_rollout.py",
     "tests/orchestrator/worker/test_slots.py",
     "tests/orchestrator/worker/test_takeover.py",
 )
@@ -65,6 +67,7 @@ runs with the long ones.
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
+IN_BROWSER = ("-n", "2", "--dist=worksteal", BROWSER)
 
 
 def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
@@ -82,36 +85,71 @@ def main(words: list[str]) -> int:
     sweeps, words = "--sweep-short" in words, [word for word in words if word != "--sweep-short"]
     named = any((ROOT / word.partition("::")[0]).exists() for word in words if not word.startswith("-"))
     chosen = dict.fromkeys(("sqlite", "postgresql"), AT_ONCE) if named else passes(sweeps=sweeps)
-    todo = [(f"on {database}", database, options) for database, options in chosen.items()]
-    if not (named or sweeps):
-        todo.append(("in a browser", "sqlite", ("-n", "2", "--dist=worksteal", BROWSER)))
-    lines, good = [], True
     with tempfile.TemporaryDirectory(prefix="countersign-") as folder:
-        for name, database, options in todo:
-            print(f"\n== {name} ==", flush=True)
-            code, counts = _suite(database, [*options, *words], Path(folder) / f"{len(lines)}.json")
-            status = counts.pop("exit status", code)
-            good = good and status == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
-            facts = [f"{count} {word}" for word, count in counts.items() if count] or ["did not run"]
-            if status and not (counts.get("failed") or counts.get("error")):
-                facts.append(f"pytest ended with the status {status}; what it printed above says why")
-            if code != status:
-                # All tests had ended by then, and said how.
-                facts.append(f"the process ended with the code {code} after its tests")
-            lines.append(f"{name:<15} {', '.join(facts)}")
+        todo = [
+            Pass(f"on {database}", database, [*options, *words], Path(folder) / database)
+            for database, options in chosen.items()
+        ]
+        if not (named or sweeps):
+            browser = Pass("in a browser", "sqlite", [*IN_BROWSER, *words], Path(folder) / "browser")
+            # Much of its time it waits for pages: it goes beside the last pass, and is printed behind it.
+            todo[-1].beside, todo = browser, [*todo, browser]
+        lines = [one.run() for one in todo]
     print("\nTests:", *lines, sep="\n  ")
     if not (named or sweeps or any(map(shutil.which, BROWSERS))):
         print("The browser's tests were skipped for want of a Chromium; on Debian: apt install chromium")
-    return 0 if good else 1
+    return 0 if all(one.good for one in todo) else 1
 
 
-def _suite(database: str, options: list[str], counts: Path) -> tuple[int, dict[str, int]]:
-    command = [sys.executable, "-m", "pytest", "-q", f"--database={database}", f"--counts={counts}", *options]
-    # Without bytecode each of some hundred processes would compile the whole project anew.
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    env["PYTHONFAULTHANDLER"] = "1"  # a process that dies says where
-    code = subprocess.run(command, cwd=ROOT, env=env).returncode
-    return code, json.loads(counts.read_text()) if counts.exists() else {}
+@dataclass
+class Pass:
+    """One run of pytest: its name, the database, the options, and a path for what it leaves. `beside` is started with
+    it, and prints later.
+    """
+
+    name: str
+    database: str
+    options: list[str]
+    path: Path
+    beside: "Pass | None" = None
+    good: bool = False
+    _process: "subprocess.Popen[bytes] | None" = None
+
+    def run(self) -> str:
+        """Run it, or see it to its end. Returns the line that tells how it ended."""
+        if self.beside is not None:
+            self.beside.start(to=self.beside.path.with_suffix(".txt"))
+        print(f"\n== {self.name} ==", flush=True)
+        process = self._process or self.start()
+        code, counts = process.wait(), self._counts()
+        if self._process is not None:
+            print(self.path.with_suffix(".txt").read_text(errors="replace"), flush=True)
+        status = counts.pop("exit status", code)
+        self.good = status == 0 and counts.get("passed", 0) + counts.get("skipped", 0) > 0
+        facts = [f"{count} {word}" for word, count in counts.items() if count] or ["did not run"]
+        if status and not (counts.get("failed") or counts.get("error")):
+            facts.append(f"pytest ended with the status {status}; what it printed above says why")
+        if code != status:
+            # All tests had ended by then, and said how.
+            facts.append(f"the process ended with the code {code} after its tests")
+        return f"{self.name:<15} {', '.join(facts)}"
+
+    def start(self, *, to: Path | None = None) -> "subprocess.Popen[bytes]":
+        """Start it. What it prints goes into the file `to` and is printed by `run`, or goes where ours goes."""
+        words = ["-q", f"--database={self.database}", f"--counts={self.path.with_suffix('.json')}", *self.options]
+        # Without bytecode each of some hundred processes would compile the whole project anew.
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        env["PYTHONFAULTHANDLER"] = "1"  # a process that dies says where
+        command = [sys.executable, "-m", "pytest", *words]
+        if to is None:
+            return subprocess.Popen(command, cwd=ROOT, env=env)
+        with to.open("wb") as out:
+            self._process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
+        return self._process
+
+    def _counts(self) -> dict[str, int]:
+        counts = self.path.with_suffix(".json")
+        return json.loads(counts.read_text()) if counts.exists() else {}
 
 
 if __name__ == "__main__":

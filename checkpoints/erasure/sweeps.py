@@ -15,7 +15,7 @@ from django.db.models import Q
 from checkpoints import payloads, uploads
 from checkpoints.conf import conf
 from checkpoints.core.eraser import Eraser
-from checkpoints.models import ErasureRecord, Job, Run, UploadReference
+from checkpoints.models import ErasureRecord, Job, Run, Upload, UploadReference
 from checkpoints.payloads.orphans import orphans_among
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.frozen import frozen
@@ -43,7 +43,9 @@ def _erase_files(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     """
     given = sealed_columns.read_value(run, "input")
     kept = {one["file"] for one in uploads.refs_in(eraser.input(given))}
-    gone = [UUID(ref["file"]) for ref in uploads.refs_in(given) if ref["file"] not in kept]
+    named = {ref["file"] for ref in uploads.refs_in(given)}
+    gone = [UUID(file) for file in named - kept]
+    _erase_names([UUID(file) for file in named & kept], run, eraser)
     if not gone:
         return
     going = ErasureRecord.objects.filter(ended_at=None, paths=[]).values("run")
@@ -51,6 +53,15 @@ def _erase_files(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
         UploadReference.objects.filter(Q(run=run.id) | Q(run__in=going), upload__in=gone).delete()
         stay = uploads.delete_unneeded(gone)
     record.kept_files = sorted({*record.kept_files, *map(str, stay)})
+
+
+def _erase_names(files: list[UUID], run: Run, eraser: Eraser) -> None:
+    """What is erased of the names of files that stay, where no other run shows them."""
+    if not files:
+        return
+    elsewhere = UploadReference.objects.filter(upload__in=files).exclude(run=run.id).values("upload")
+    for one in Upload.objects.filter(id__in=files).exclude(id__in=elsewhere):
+        Upload.objects.filter(id=one.id).update(name=eraser.text(one.name))
 
 
 def _erase_jobs(run: Run, record: ErasureRecord, eraser: Eraser) -> None:

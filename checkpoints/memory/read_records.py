@@ -16,6 +16,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from checkpoints.core.status import Status
+from checkpoints.core.tombstone import is_tombstone
 from checkpoints.db import statements
 from checkpoints.db.second_connection import open_second_connection
 from checkpoints.memory.shelf import Shelf, off_the_loop
@@ -241,8 +242,11 @@ def memory_changes(landings: Iterable[MemoryLanding]) -> dict[str, list[str]]:
 
 
 def _read_json(row: MemoryRecord) -> dict[str, Any]:
-    kind, *asked = sealed_columns.read_value(row, "asked")
-    found = sealed_columns.read_value(row, "found")
+    asked, found = (sealed_columns.read_value(row, name) for name in ("asked", "found"))
+    if is_tombstone(asked) or is_tombstone(found):
+        # Both go as a whole, and there is nothing to tell but that something was read.
+        asked, found = [row.kind], [] if row.mode == LIVE else {"traces": []}
+    kind, *asked = asked
     kept = found["traces"] if row.mode != LIVE else [{"ref": ref} for ref in found]
     names = ("namespace", "key", "version", "strength")
     traces = [{**dict(zip(names, one["ref"], strict=True)), "content": one.get("content")} for one in kept]

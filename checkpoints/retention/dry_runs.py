@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, F, Max, Min, Q, Sum
 
-from checkpoints.db.large_reads import room_for_groups
+from checkpoints.db.large_reads import few_groups
 from checkpoints.models import RetentionPolicy
 from checkpoints.retention.kept_points import OLD, REMOVED, WITH_RUN, WORDS, classified, numbered
 from checkpoints.retention.rule import Rule, rule_of
@@ -58,7 +58,7 @@ def count(rule: Rule) -> DryRun:
         example=Min("run__key"),
     )  # fmt: skip
     words = list(WORDS)
-    with room_for_groups():
+    with few_groups():
         found = {words[row["why"]]: row for row in rows}
     going = [found[why] for why in REMOVED if why in found]
     counts = {

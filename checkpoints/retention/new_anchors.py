@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from checkpoints.db import query_cache
 from checkpoints.ledger import checkpoint_rows, reader
 from checkpoints.ledger.checkpoint_rows import RunHeader
 from checkpoints.models import Checkpoint, Run
@@ -30,8 +33,13 @@ class NewAnchor:
 
 def row_behind(run: Run, last: int) -> UUID | None:
     """The next row of the line behind checkpoint `last`, where a load of it reads rows up to that one."""
-    first = _behind(run, last).values_list("id", "anchor").first()
-    return first[0] if first is not None and first[1] <= last else None
+    found = query_cache.select_values(_next_behind, run.id, last)
+    return UUID(str(found[0][0])) if found and found[0][1] <= last else None
+
+
+def _next_behind(run: Any, last: Any) -> "QuerySet[Any]":
+    rows: QuerySet[Any] = _behind(run, last).values_list("id", "anchor")[:1]
+    return rows
 
 
 def make_anchor(run: Run, wanted: UUID) -> NewAnchor | None:
@@ -54,16 +62,16 @@ def set_anchor(run: Run, last: int, anchor: NewAnchor) -> bool:
     if now is None or _as_read(now) != anchor.read or before != anchor.before:
         return False
     anchor.row.save(update_fields=anchor.changed)
-    behind = _behind(run, last).filter(seq__gt=anchor.row.seq, anchor__lt=anchor.row.seq)
+    behind = _behind(run.id, last).filter(seq__gt=anchor.row.seq, anchor__lt=anchor.row.seq)
     _begin_with(
         RunHeader.of(run), anchor.row, [(pk, bytes(seal or b"")) for pk, seal in behind.values_list("id", "seal")]
     )
     return True
 
 
-def _behind(run: Run, last: int) -> Any:
-    line = Checkpoint.objects.filter(run=run.id, seq=last).values("line")[:1]
-    return Checkpoint.objects.filter(run=run.id, line=line, seq__gt=last).order_by("seq")
+def _behind(run: Any, last: Any) -> "QuerySet[Any]":
+    line = Checkpoint.objects.filter(run=run, seq=last).order_by().values("line")[:1]
+    return Checkpoint.objects.filter(run=run, line=line, seq__gt=last).order_by("seq")
 
 
 def _as_read(row: Checkpoint) -> tuple[Any, ...]:

@@ -3,12 +3,13 @@ says what was there. One short transaction under the lock of the run.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from checkpoints.db import query_cache
@@ -110,8 +111,14 @@ def _removed(
     """Remove the rows, with a line in the log. Gives those whose bytes are elsewhere."""
     first, last = stretch[-1][0], stretch[0][0]
     rows = Checkpoint.objects.filter(run=run.id, seq__range=(first, last))
-    elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
-    facts = {"checkpoints": _facts(run, first, last), "snapshots": snapshots}
+    # With the one before them, if that has not gone already.
+    found = {seq: (hash_, backend) for seq, hash_, backend in query_cache.select_values(_span, run.id, first - 1, last)}
+    away = any(backend != DATABASE for seq, (_, backend) in found.items() if seq >= first)
+    elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot")) if away else []
+    facts = {
+        "checkpoints": _facts(run, first, last, {seq: one[0] for seq, one in found.items()}),
+        "snapshots": snapshots,
+    }
     facts |= {"bundle": archived.name} if archived else {}
     rows.delete()
     locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
@@ -143,11 +150,20 @@ def _last_stretch(going: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int
     return found, len(going) == MOST or len(found) < len(going)
 
 
-def _facts(run: Run, first: int, last: int) -> dict[str, Any]:
-    """What the line says of rows that go: their numbers, and the hash of the row before them and of the last."""
-    after = Checkpoint.objects.filter(run=run.id, seq=last).values_list("content_hash", flat=True).get()
+def _span(run: Any, first: Any, last: Any) -> "QuerySet[Any]":
+    rows = Checkpoint.objects.filter(run=run, seq__gte=first, seq__lte=last).order_by()
+    return rows.values_list("seq", "content_hash", "backend")
+
+
+def _row_before(run: Run, first: int) -> tuple[int, str]:
     row = Checkpoint.objects.filter(run=run.id, seq__lt=first).order_by("-seq").values_list("seq", "content_hash")
-    seq, before = row.first() or (-1, "")
+    return row.first() or (-1, "")
+
+
+def _facts(run: Run, first: int, last: int, hashes: Mapping[int, str]) -> dict[str, Any]:
+    """What the line says of rows that go: their numbers, and the hash of the row before them and of the last."""
+    after = hashes[last]
+    seq, before = (first - 1, hashes[first - 1]) if first - 1 in hashes else _row_before(run, first)
     if seq != first - 1:
         gone = removed_history(run.id, protection_of(run)).checkpoints
         seq, before = gone.follow(seq, before, first)

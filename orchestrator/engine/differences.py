@@ -25,6 +25,13 @@ _SURE = {
 }
 _OWN = {"memory": "memory", "reads": "the channels that it reads"}
 
+_NEEDS = {"!error": 0, "!rejected": 1, "!approved": 3}
+_NEEDS_CONSENT = 2
+"""What people must have said before an edge of a gated node is taken: nothing, anything, yes to a part (as of every
+edge that names no outcome), yes to all.
+"""
+_BEHIND = {1: "it", 2: "its approval", 3: "its approval in full"}
+
 Structure = Mapping[str, Any]
 
 
@@ -63,9 +70,27 @@ def differences(old: Structure, new: Structure, at: Pending | None = None) -> tu
         *_of_channels(old, new),
         *_of_nodes(old, new, ahead),
         *_of_edges(old, new, ahead),
+        *_of_open_superstep(old, new, ahead),
         *_of_order(old, new),
     ]
     return tuple(sorted(found, key=lambda one: WEIGHTS.index(one.weight)))
+
+
+@frozen
+class _Way:
+    """An edge: where it leads from and to, and what people must have said where it leaves a gated node."""
+
+    source: str
+    target: str
+    needs: int
+    is_send: bool = False
+
+
+def _way(edge: str) -> _Way:
+    found = _EDGE.match(edge)
+    if found is None:
+        return _Way("", "", _NEEDS_CONSENT)
+    return _Way(found[1], found[3], _NEEDS.get(edge[found.end() :], _NEEDS_CONSENT), found[2] == "~>")
 
 
 @dataclass
@@ -77,14 +102,15 @@ class _Ahead:
     at: Pending | None
 
     def __post_init__(self) -> None:
-        ends = {edge: _ends(edge) for edge in (*self.old["edges"], *self.new["edges"])}
         at = self.at or Pending()
-        self._gone = {edge: _ends(edge)[1] for edge in at.edges}
+        self._gone = {edge: _way(edge).target for edge in at.edges}
         # Of several items of a node some may be asked while others have yet to begin.
         starts = {*self._gone.values(), *at.nodes}
         self._starts = starts if self.at else {START}
-        self._ways = tuple([ends[edge] for edge in one["edges"]] for one in (self.old, self.new))
-        self._before, self._then = (_reached(edges, starts, at.asked) for edges in self._ways)
+        self._asked = {*at.asked}
+        self._ways = tuple([_way(edge) for edge in one["edges"]] for one in (self.old, self.new))
+        self._has_new_ways = not {*self._ways[1]} <= {*self._ways[0]}
+        self._before, self._then = (_reached(ways, starts, self._asked) for ways in self._ways)
 
     def begins(self, node: str) -> bool:
         """Whether the node can begin in the new version."""
@@ -94,13 +120,37 @@ class _Ahead:
         """Whether the node could have begun in the old one."""
         return self.at is None or node in self._before
 
-    def round_gate(self, gate: str) -> list[str]:
-        """The nodes that could begin only behind this one in the old version, and without it in the new one."""
-        asked = {*(self.at or Pending()).asked} - {gate}
-        before, after = (
-            _reached([one for one in edges if one[0] != gate], self._starts, asked) for edges in self._ways
-        )
-        return sorted(node["name"] for node in self.old["nodes"] if node["name"] in after - before)
+    def round_gate(self, gate: str) -> Iterator[tuple[str, list[str]]]:
+        """The nodes that began only behind this gate in the old version, and can begin without it in the new one, by
+        what they came behind. Where the run stands behind the gate itself, that was passed.
+        """
+        if not self._has_new_ways:
+            return
+        told: set[str] = set()
+        to_come, ever = _reached(self._ways[0], self._starts, self._asked), _reached(self._ways[0], {START})
+        for needs, behind in _BEHIND.items():
+            before, then = ([one for one in ways if one.source != gate or one.needs < needs] for ways in self._ways)
+            free, bound = _reached(before, self._starts, self._asked), ever - _reached(before, {START})
+            if bound & {*self._starts, *self._asked}:
+                bound = set()
+            bound |= to_come - free
+            lost = (_reached(then, self._starts, self._asked) - free) & bound - told
+            told |= lost
+            if names := sorted(node["name"] for node in self.old["nodes"] if node["name"] in lost):
+                yield behind, names
+
+    def would_wait(self, join: str) -> list[str]:
+        """Where what could still reach a node is alive in the new version, so that the node, begun by tokens, would not
+        begin now.
+        """
+        at = self.at or Pending()
+        into = [(way, edge) for way, edge in zip(self._ways[1], self.new["edges"], strict=True) if way.target == join]
+        empty = {way.source for way, edge in into if edge not in at.edges and not way.is_send} - {START, join}
+        if not any(edge in at.edges for _, edge in into):
+            return []
+        alive = {*self._gone.values(), *at.nodes, *at.asked} - {join}
+        round_it = [way for way in self._ways[1] if join not in (way.source, way.target)]
+        return sorted(one for one in alive if _reached(round_it, [one]) & empty)
 
     def needs(self, node: str) -> bool:
         """Whether something waits at the node, or was begun there."""
@@ -116,16 +166,11 @@ class _Ahead:
         return self.at is None or edge in self.at.edges
 
 
-def _ends(edge: str) -> tuple[str, str]:
-    found = _EDGE.match(edge)
-    return (found[1], found[3]) if found else ("", "")
-
-
-def _reached(edges: Iterable[tuple[str, str]], starts: Iterable[str], behind: Iterable[str]) -> set[str]:
+def _reached(ways: Iterable[_Way], starts: Iterable[str], behind: Iterable[str] = ()) -> set[str]:
     """The nodes that can begin: these, what they lead to, and what leads on from `behind`."""
     after: dict[str, list[str]] = {}
-    for source, target in edges:
-        after.setdefault(source, []).append(target)
+    for way in ways:
+        after.setdefault(way.source, []).append(way.target)
     todo = [*starts, *(target for node in behind for target in after.get(node, ()))]
     found: set[str] = set()
     while todo:
@@ -202,20 +247,21 @@ def _of_nodes(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
             yield Difference(BREAKING, f"node `{name}`", "was removed, and the run was about to go on there")
         else:
             yield Difference(WARNING if ahead.began(name) else HARMLESS, f"node `{name}`", "was removed")
-        if (node["gate"] or node["approve"]) and ahead.began(name):
+        if node["gate"] or node["approve"]:
             yield from _of_way(name, name in after, ahead)
     yield from (Difference(WARNING, f"node `{name}`", "is new") for name in after if name not in before)
 
 
 def _of_way(gate: str, there: bool, ahead: _Ahead) -> Iterator[Difference]:
-    """Whether the new version still leads to this gate, and past it only through it."""
+    """Whether the new version still leads to this gate, where the old one did, and past it only through it."""
     what = f"gate of node `{gate}`"
-    if not (there and ahead.begins(gate)):
+    if ahead.began(gate) and not (there and ahead.begins(gate)):
         how = "is not on the way any more" if there else "was removed with its node"
         yield Difference(BREAKING, what, f"{how}, and the run was to be asked there")
-    elif free := ahead.round_gate(gate):
+        return
+    for behind, free in ahead.round_gate(gate):
         named = ", ".join(f"`{node}`" for node in free)
-        yield Difference(BREAKING, what, f"{named} came only behind it, and can begin without it now")
+        yield Difference(BREAKING, what, f"{named} came only behind {behind}, and can begin without it now")
 
 
 def _of_node(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: _Ahead) -> Iterator[Difference]:
@@ -262,9 +308,26 @@ def _of_edges(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
             if ahead.holds(edge):
                 yield Difference(BREAKING, f"edge `{edge}`", "was removed, and the run was on its way along it")
             else:
-                weight = WARNING if ahead.began(_ends(edge)[0]) or ahead.needs(_ends(edge)[0]) else HARMLESS
+                weight = WARNING if ahead.began(_way(edge).source) or ahead.needs(_way(edge).source) else HARMLESS
                 yield Difference(weight, f"edge `{edge}`", "was removed")
     yield from (Difference(WARNING, f"edge `{edge}`", "is new") for edge in new["edges"] if edge not in old["edges"])
+
+
+def _of_open_superstep(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Difference]:
+    """The tasks of a superstep that is open must all begin in the new version as they did, or what they returned would
+    be left behind. A join may wait there for something that did not lead to it before.
+    """
+    if ahead.at is None or _shape(old) == _shape(new):
+        return
+    joins = {node["name"] for node in new["nodes"] if node["join"] == "all"}
+    for name in ahead.at.nodes:
+        if name in joins and (others := ahead.would_wait(name)):
+            named = ", ".join(f"`{one}`" for one in others)
+            yield Difference(BREAKING, f"node `{name}`", f"was begun, and would wait for {named} now")
+
+
+def _shape(structure: Structure) -> Any:
+    return structure["edges"], [(node["name"], node["join"]) for node in structure["nodes"]]
 
 
 def _of_order(old: Structure, new: Structure) -> Iterator[Difference]:

@@ -25,6 +25,12 @@ def is_patch_held(frontier: Frontier) -> bool:
     return any(visit_of(key)[0] == PATCH for key in frontier.waiting)
 
 
+def without_patch(frontier: Frontier) -> Frontier:
+    """The frontier as if no patch waited: what runs once people have signed it."""
+    waiting = {key: parts for key, parts in frontier.waiting.items() if visit_of(key)[0] != PATCH}
+    return replace(frontier, waiting=waiting)
+
+
 def next_patch(frontier: Frontier) -> int:
     """Patches are numbered; one that waits already keeps its number."""
     return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)

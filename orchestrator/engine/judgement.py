@@ -27,6 +27,11 @@ class Judgement:
         """Whether the run goes on with the version."""
         return self.verdict in ADOPTED
 
+    @property
+    def migrated_channels(self) -> set[str]:
+        """The channels whose change a migration answers for."""
+        return {one.what.split("`")[1] for one in self.differences if one.migratable}
+
     def said(self, weight: str) -> list[str]:
         """The differences of this weight, in words."""
         return [one.words for one in self.differences if one.weight == weight]

@@ -13,7 +13,7 @@ from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import Runaway
 from orchestrator.engine.frontier import ErrorInfo, Frontier, visit_of
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import PATCH, is_patch_held
+from orchestrator.engine.held_patch import PATCH, is_patch_held, without_patch
 from orchestrator.engine.identity import Task
 from orchestrator.engine.node import END, START, Edge
 
@@ -75,6 +75,16 @@ def plan(compiled: Compiled, frontier: Frontier, *, stops: Collection[str] = ())
         written=frontier.written,
     )
     return Planned(tuple(starts), after)
+
+
+def unplanned(
+    compiled: Compiled, frontier: Frontier, begun: Iterable[Task], *, stops: Collection[str] = ()
+) -> list[str]:
+    """Of the tasks that a superstep began with, those that would not start from its frontier in this graph, sorted:
+    what they returned would be left behind, and they would run again. A patch that waits for people is left out.
+    """
+    starts = {start.task for start in plan(compiled, without_patch(frontier), stops=stops).starts}
+    return sorted(str(task) for task in begun if task not in starts)
 
 
 @dataclass(slots=True)

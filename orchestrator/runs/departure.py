@@ -2,27 +2,24 @@
 sealed, for what begins at the point is sealed anew.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, Min, OuterRef, Q, QuerySet
-
 from approvals.gates.guarded_channels import guard_of_each
 from approvals.models import ApprovalRequest
-from checkpoints import lines, timeline
+from checkpoints import lines, timeline, versions
 from checkpoints.conf import conf
 from checkpoints.ledger import pending_writes
 from checkpoints.lines import Stretch
-from checkpoints.models import Checkpoint, MemoryLanding, PendingWrite, Run, TaskResult
+from checkpoints.models import Checkpoint, PendingWrite, Run
 from checkpoints.models.run_line import Travel
-from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.timeline.past_effects import Effect, Way, effects_off
 from orchestrator.engine import Gate, Task, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
@@ -37,14 +34,16 @@ from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
 from orchestrator.engine.held_patch import PATCH
+from orchestrator.engine.judgement import Judgement
+from orchestrator.engine.migration import Migration, migrated_state, way_between
+from orchestrator.engine.patch import PARTITIONS
+from orchestrator.engine.pending_parts import pending_parts
+from orchestrator.engine.plan import unplanned
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.trace import is_memory
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 
 State = dict[str, dict[str, Any]]
-MEMORY = "memory"
-_OUTSIDE = ("write", "external")
-"""The effect of what landed in memory."""
 
 
 @frozen
@@ -59,19 +58,6 @@ class HeldTask:
     why: str | None = None
     input_hash: str = ""
     prepared_from: UUID | None = None
-
-
-@frozen
-class Effect:
-    """What a task did to the world, or to memory, elsewhere than on the way to a point. `certain`: it happened."""
-
-    task: Task
-    effect: str
-    certain: bool
-
-    def reaches(self, runs: Collection[str], lands: Collection[str]) -> bool:
-        """Whether it would happen again where these nodes run, and those only land what they returned."""
-        return self.task.node in runs or (self.effect == MEMORY and self.task.node in lands)
 
 
 @dataclass(frozen=True)
@@ -109,6 +95,19 @@ class Departure:
         writes = [replace(write, value=self.fitted(task, write.channel, write.value)) for write in one.output.writes]
         return replace(one, output=replace(one.output, writes=tuple(writes)))
 
+    @cached_property
+    def judgement(self) -> Judgement:
+        """What differs between the checkpoint's version of the graph and the one that goes on, at this point. At most
+        one query.
+        """
+        at = pending_parts(self.document["frontier"], self.document["open"])
+        return versions.judgement_of(self.checkpoint, self.graph, at)
+
+    @cached_property
+    def steps(self) -> tuple[Migration, ...]:
+        """The migrations that lead from the checkpoint's version of the graph to the one that goes on."""
+        return _steps(self.checkpoint, self.graph) if self.retyped else ()
+
     @property
     def retyped(self) -> bool:
         """Whether another version of the graph than that of the checkpoint goes on from it."""
@@ -121,6 +120,11 @@ class Departure:
         if not self.retyped or is_memory(name):
             return value
         channel, path = self.graph.channels.get(name), f"{task.node}.{name}"
+        if self.steps and name in self.judgement.migrated_channels:
+            message = (
+                f"{task} wrote to {name} what version {self.checkpoint.version} had there, and no migration sees it"
+            )
+            raise InvalidValue(message, path=path, task=str(task))
         if channel is None:
             message = f"{task} wrote to {name}, which is no channel of version {self.graph.version}"
             raise InvalidValue(message, path=path, task=str(task))
@@ -139,7 +143,29 @@ class Departure:
 
     @property
     def state(self) -> State:
-        return {name: self.document[name] for name in ("scratch", "artifacts")}
+        """The state as it was kept."""
+        return {name: self.document[name] for name in PARTITIONS}
+
+    @cached_property
+    def going_on(self) -> State:
+        """The state with each channel of the graph that goes on: new ones at their defaults; in another version of the
+        graph migrated, where a way leads there, else each value as its type has it there. Raises `InvalidValue` for
+        one that does not fit, or where a migration fails, and `PayloadTooLarge`.
+        """
+        if self.steps:
+            return migrated_state(self.graph, self.steps, self.state, limit=conf().max_value_bytes)
+        graph, fresh = self.graph, self.graph.fresh_state()
+        state = {part: {**fresh[part], **self.state[part]} for part in PARTITIONS}
+        if not self.retyped:
+            return state
+        for part, values in state.items():
+            for name, value in values.items():
+                if graph.channels[name].partition != part:
+                    message = f"{name} is no channel of {part} in version {graph.version}"
+                    raise InvalidValue(message, path=f"{part}.{name}")
+                if not (value is None and graph.channels[name].lax_none):
+                    values[name] = graph.channels[name].stage(value, limit=conf().max_value_bytes)
+        return state
 
 
 def load_departure(checkpoint: UUID | str) -> Departure:
@@ -156,7 +182,7 @@ def departure_at(row: Checkpoint) -> Departure:
     if "stored" in document["open"]:
         # What a store changed without anybody's signature: the run begins behind it.
         return load_departure(f"{row.run.key}:at-{row.seq + 1}")
-    return Departure(row, row.run, _graph_for(row, document), given, document)
+    return Departure(row, row.run, _graph_for(row, given, document), given, document)
 
 
 def refuse_erased(run: Run) -> None:
@@ -177,112 +203,67 @@ def guards_at(point: Departure, names: Sequence[str]) -> dict[str, str]:
     return guarded
 
 
-def _graph_for(row: Checkpoint, document: dict[str, Any]) -> Compiled:
+def _graph_for(row: Checkpoint, given: Any, document: dict[str, Any]) -> Compiled:
     """The graph that the checkpoint was made with; else the current version, where all that is live is in it."""
     pinned = registry.find_graph(row.fingerprint)
     if pinned is not None:
         return pinned
     graph = registry.current(row.graph)
-    frontier, known = Frontier.from_json(document["frontier"]), {*graph.nodes}
-    gone = [f"edge {edge}" for edge in frontier.tokens if edge not in graph.edge]
-    open_ = OpenSuperstep.from_json(document["open"])
-    waiting = [visit_of(key)[0] for key in frontier.waiting]
-    live = {*waiting, *(target for target, _ in frontier.sends), *(task.node for task in open_.results)} - {PATCH}
-    gone += [f"node {node}" for node in sorted(live) if node not in known]
-    gates = {task.node for task in frontier.gated() | open_.asked} & known
-    gone += [f"gate of {node}" for node in sorted(gates) if not graph.nodes[node].gate]
-    channels = {**document["scratch"], **document["artifacts"]}
-    gone += [f"channel {name}" for name in channels if name not in graph.channels]
+    gone = list(_missing(row, graph, document))
     if gone:
         what = f"version {row.version} of {row.graph} is not registered here, and version {graph.version} lacks"
         raise IncompatibleGraph(f"{what} {', '.join(gone)}", graph=row.graph, missing=gone)
+    _require_same_start(row, graph, given, document)
     return graph
 
 
-def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]:
-    """What was done that is not on the way to the point: by the point's run and the runs that it comes from, in the
-    order in which it was begun, then by all other forks of them; of those only what the way has not done itself.
+def _missing(row: Checkpoint, graph: Compiled, document: dict[str, Any]) -> Iterator[str]:
+    """What is live at a checkpoint and not in this version of its graph."""
+    frontier, open_ = Frontier.from_json(document["frontier"]), OpenSuperstep.from_json(document["open"])
+    yield from (f"edge {edge}" for edge in frontier.tokens if edge not in graph.edge)
+    waiting = [visit_of(key)[0] for key in frontier.waiting]
+    live = {*waiting, *(target for target, _ in frontier.sends), *(task.node for task in open_.results)} - {PATCH}
+    yield from (f"node {node}" for node in sorted(live) if node not in graph.nodes)
+    gates = {task.node for task in frontier.gated() | open_.asked} & {*graph.nodes}
+    yield from (f"gate of {node}" for node in sorted(gates) if not graph.nodes[node].gate)
+    if not _steps(row, graph):
+        channels = {**document["scratch"], **document["artifacts"]}
+        yield from (f"channel {name}" for name in channels if name not in graph.channels)
 
-    Six queries and one for each generation of forks, whatever these did; more for each thousand of them. `fenced`:
-    whoever works on the point's run is stopped by what is planned, so an atomic write that is under way in it does not
-    happen.
+
+def _steps(row: Checkpoint, graph: Compiled) -> tuple[Migration, ...]:
+    known = registry.migrations(graph.name)
+    return way_between(known, row.version, graph.version) if row.version != graph.version else ()
+
+
+def _require_same_start(row: Checkpoint, graph: Compiled, given: Any, document: dict[str, Any]) -> None:
+    """Raise `IncompatibleGraph` where this version would not begin what the open superstep of a checkpoint began with,
+    and so would do it again, or where it has no such input.
     """
-    own, way = {one.run for one in point.stretches}, lines.within(point.stretches)
-    landed = MemoryLanding.objects.filter(run__in=own).exclude(way)
-    found = [*_journaled(point, own, way, fenced=fenced), *_tasks_in_memory(landed)]
-    for runs in lines.in_parts(lines.forks_below(own)):
-        found += _done_by_others(point, runs, way)
-    return found
+    version = f"version {row.version} of {row.graph} is not registered here, and version {graph.version}"
+    open_ = OpenSuperstep.from_json(document["open"])
+    frontier = Frontier.from_json(document["frontier"])
+    if open_.results and (left := unplanned(graph, frontier, open_.results, stops=open_.without)):
+        message = f"{version} would not begin {', '.join(left)}, which began in the superstep that is open"
+        raise IncompatibleGraph(message, graph=row.graph)
+    try:
+        graph.stage_input(given, limit=conf().max_value_bytes)
+    except InvalidValue as error:
+        raise IncompatibleGraph(f"{version} has another input: {error.message}", graph=row.graph) from error
+
+
+def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]:
+    """What was done elsewhere than on the way to the point, as `effects_off` tells."""
+    atomic = frozenset(node.name for node in point.graph.nodes.values() if node.atomic)
+    return effects_off(Way(point.run.id, point.stretches, atomic), fenced=fenced)
 
 
 def effects_unknown_here(point: Departure) -> list[Effect]:
     """Every write and external node of the graph of an imported run: what it did where it comes from, nobody here can
     tell, so each needs a yes.
     """
-    nodes = point.graph.nodes.values()
-    return [Effect(Task(node.name, 1, 0), node.effect, certain=False) for node in nodes if node.effect in _OUTSIDE]
-
-
-def _journaled(point: Departure, runs: Collection[UUID], way: Q, *, fenced: bool) -> list[Effect]:
-    elsewhere = TaskResult.objects.filter(run__in=runs).exclude(way, seq__isnull=False).order_by("id")
-    for row in _said_not_done(elsewhere):
-        sealed_rows.verify_row(row, protection_of(row.run))
-    acted = elsewhere.exclude(outcome=Outcome.NOT_DONE)
-    found: dict[tuple[UUID, int, Task], Effect] = {}
-    for run, line, node, visit, index, effect, outcome in acted.values_list(
-        "run", "line", "node", "visit", "index", "effect", "outcome"
-    ):
-        certain = outcome == Outcome.DONE
-        stopped = fenced and run == point.run.id and not certain
-        if _is_atomic(point, node) and (outcome == Outcome.FAILED or stopped):
-            continue  # its transaction was rolled back, or will be
-        key = run, line, Task(node, visit, index)
-        if certain or key not in found:
-            found[key] = Effect(key[2], effect, certain=certain)
-    return [*found.values()]
-
-
-def _is_atomic(point: Departure, node: str) -> bool:
-    return node in point.graph.nodes and point.graph.nodes[node].atomic
-
-
-def _done_by_others(point: Departure, runs: Collection[UUID], way: Q) -> list[Effect]:
-    """What these forks did that the way to the point did not: a visit that the way used up need not have done it. One
-    of each task, however many of them did it.
-    """
-    results = TaskResult.objects.filter(run__in=runs).exclude(_on_way(TaskResult, way, outcome=Outcome.DONE))
-    landed = MemoryLanding.objects.filter(run__in=runs).exclude(_on_way(MemoryLanding, way))
-    acted = results.exclude(outcome=Outcome.NOT_DONE).values_list("node", "visit", "index", "effect", "outcome")
-    found: dict[Task, Effect] = {}
-    for node, visit, index, effect, outcome, _ in acted.annotate(first=Min("id")).order_by("first"):
-        certain, task = outcome == Outcome.DONE, Task(node, visit, index)
-        rolled_back = outcome == Outcome.FAILED and _is_atomic(point, node)
-        if not rolled_back and (certain or task not in found):
-            found[task] = Effect(task, effect, certain=certain)
-    for row in _said_not_done(results):
-        task = Task(row.node, row.visit, row.index)
-        # What is not proven may have happened. The fault is that run's alone, and who asks may not know of it.
-        if task not in found and fault_of(row, protection_of(row.run)):
-            found[task] = Effect(task, row.effect, certain=False)
-    return [*found.values(), *_tasks_in_memory(landed)]
-
-
-def _on_way(model: type[Any], way: Q, **more: Any) -> Exists:
-    """Whether the way has a row of the same task."""
-    same = {name: OuterRef(name) for name in ("node", "visit", "index")}
-    return Exists(model.objects.filter(way, **same, **more))
-
-
-def _tasks_in_memory(landed: "QuerySet[MemoryLanding]") -> list[Effect]:
-    tasks = landed.values_list("node", "visit", "index").annotate(first=Min("id")).order_by("first")
-    return [Effect(Task(node, visit, index), MEMORY, certain=True) for node, visit, index, _ in tasks]
-
-
-def _said_not_done(rows: "QuerySet[TaskResult]") -> "QuerySet[TaskResult]":
-    """Those that say that nothing happened, to be verified: it is what keeps an effect off the plan."""
-    own = [field.attname for field in TaskResult._meta.concrete_fields]
-    said = rows.filter(outcome=Outcome.NOT_DONE).select_related("run")
-    return said.only(*own, "run__encrypted", "run__hash_key")
+    nodes = [node for node in point.graph.nodes.values() if node.effect in ("write", "external")]
+    return [Effect(Task(node.name, 1, 0), node.effect, certain=False) for node in nodes]
 
 
 def held_tasks_at(point: Departure) -> list[HeldTask]:

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import CharField, Count, Min, Q, Value
 from django.db.models.functions import Cast, Coalesce
 
-from approvals.gates.reviewed_channels import channels_under_review
+from approvals.gates.reviewed_channels import channels_under_review, count_signed
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
@@ -23,6 +23,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.differences import BREAKING, WEIGHTS, Difference
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gate_differences import asks_as_much
 from orchestrator.engine.judgement import (
     GOES_ON,
     MIGRATED,
@@ -40,6 +41,8 @@ STAYS = "stays"
 OLDER = "is registered here in an older version than others have had, so no worker judges"
 VERDICTS = (STAYS, GOES_ON, WARNED, MIGRATED, NEEDS_MIGRATION, STUCK)
 MOST_EXAMPLES = 3
+_ALL = 2**31
+"""More than any place has runs."""
 
 
 @frozen
@@ -58,23 +61,27 @@ class Place:
 
 @dataclass
 class Group:
-    """Runs of one version that share a fate: how many, why, and the ids of a few."""
+    """Runs of one version that share a fate: how many, why, and the ids of a few. `signed`: how many of them hold a
+    value that people must sign, and no gate of the version that is here asks as much; a migration must not change it.
+    """
 
     graph: str
     version: str
     fingerprint: str
     judgement: Judgement
     number: int = 0
+    signed: int = 0
     examples: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """{verdict, version, fingerprint, runs, breaking, warning, harmless, migrations, examples}."""
+        """{verdict, version, fingerprint, runs, signed, breaking, warning, harmless, migrations, examples}."""
         found = self.judgement
         return {
             "verdict": found.verdict,
             "version": self.version,
             "fingerprint": self.fingerprint,
             "runs": self.number,
+            "signed": self.signed,
             **{weight: found.said(weight) for weight in WEIGHTS},
             "migrations": [step.name for step in found.steps],
             "examples": sorted(self.examples),
@@ -85,7 +92,7 @@ def forecast_runs() -> list[Group]:
     """What becomes of every run that has not ended when workers have this process's graphs and no others, by graph.
 
     A statement for the runs, one for the versions, at most three a graph; one more for each place where a migration
-    changes channels.
+    changes channels, and one where it has no gate any more that asks as much.
     """
     places: dict[Place, tuple[int, str]] = {}
     for *place, number, example in _rows():
@@ -98,6 +105,7 @@ def forecast_runs() -> list[Group]:
             key = (place.graph, place.version, place.fingerprint, judgement.verdict, judgement.differences)
             group = found.setdefault(key, Group(place.graph, place.version, place.fingerprint, judgement))
             group.number += count
+            group.signed += min(count, _signed(place, targets[place.graph], judgement))
             group.examples = [*group.examples, *examples][:MOST_EXAMPLES]
     return sorted(found.values(), key=lambda one: (one.graph, VERDICTS.index(one.judgement.verdict), one.version))
 
@@ -160,11 +168,24 @@ def _judged(
         yield found, left, [example] if example not in told else []
 
 
+def _signed(place: Place, target: _Target, found: Judgement) -> int:
+    """How many runs at a place hold values that a migration must not change, for nobody could be asked to sign them."""
+    old = versions.structure_of(place.fingerprint)
+    if found.verdict not in (MIGRATED, NEEDS_MIGRATION) or old is None or target.compiled is None:
+        return 0
+    there = {node["name"]: node for node in target.compiled.structure["nodes"]}
+    lost = [one for one in old["nodes"] if one["gate"] and not asks_as_much(one, there.get(one["name"]))]
+    here = Q(run__graph=place.graph, run__fingerprint=place.fingerprint, run__pending=place.pending)
+    runs = here & Q(run__status__in=UNFINISHED)
+    if any(one["gate"]["writes"] for one in lost):
+        return _ALL
+    return count_signed(runs, [one["name"] for one in lost]) if lost else 0
+
+
 def _holding(place: Place, found: Judgement) -> dict[frozenset[str], list[str]]:
     """The runs at a place of which people are asked about channels that a migration would change, by these channels."""
-    changed = {one.what.split("`")[1] for one in found.differences if one.migratable}
     there = {"run__graph": place.graph, "run__fingerprint": place.fingerprint, "run__pending": place.pending}
     by_channels: dict[frozenset[str], list[str]] = defaultdict(list)
-    for run, channels in channels_under_review(Q(**there, run__status__in=UNFINISHED), changed).items():
+    for run, channels in channels_under_review(Q(**there, run__status__in=UNFINISHED), found.migrated_channels).items():
         by_channels[frozenset(channels)].append(str(run))
     return by_channels

@@ -43,6 +43,10 @@ def adopt_fork(
         raise _refused(first, "it comes from no run of this installation, so nobody knows what it may do")
     document = reader.proven(rows, protection_of(origin))
     point = load_departure(departure.id)
+    if point.steps:
+        raise _refused(
+            first, "the version that it was made with is gone, and a migration sees nothing of what it changed"
+        )
     overlay = lay_over(point, lambda _: {part: document[part] for part in PARTITIONS}, by=name_of(by))
     if overlay.change.patched and any(node.gate and node.gate.four_eyes for node in point.graph.nodes.values()):
         raise _refused(first, "a gate of its graph asks for four eyes, and a store does not know who patched it")

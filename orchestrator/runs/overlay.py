@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
+from checkpoints import versions
 from checkpoints.conf import conf
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task, canonical
@@ -21,6 +22,7 @@ from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
 from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import memory as execution_memory
+from orchestrator.execution.adoption.state_change import guards_of_migration
 from orchestrator.runs.departure import Departure, HeldTask, State, guards_at
 from orchestrator.runs.travel_plan import Change
 
@@ -46,15 +48,16 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
 
     Raises `InvalidValue` naming path, rule and value, and `PayloadTooLarge`.
     """
-    fitted = _whole(point)
-    before = {part: {**fitted[part], **point.state[part]} for part in PARTITIONS}
+    fitted = point.going_on
+    first = point.graph.fresh_state() if point.steps else fitted
+    before = {part: {**first[part], **point.state[part]} for part in PARTITIONS}
     after = _checked(point, fitted, patch) if patch else fitted
     if point.run.imported:
         before = _without_guarded(point, before)
     # Of an imported run also what a patch sets to the value with which a run begins.
     olds = (before, fitted) if point.run.imported else (before,)
     names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
-    guarded = guards_at(point, names) if asks else {}
+    guarded = guards_at(point, names) | _guards_of_steps(point) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
     gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
@@ -75,27 +78,20 @@ def _without_guarded(point: Departure, state: State) -> State:
     return {part: {n: fresh[part].get(n) if n in guarded else v for n, v in state[part].items()} for part in PARTITIONS}
 
 
+def _guards_of_steps(point: Departure) -> dict[str, str]:
+    """The gates that what a migration makes of the point's state must pass, as where the run itself goes on by it."""
+    if not point.steps:
+        return {}
+    old = versions.structure_of(point.checkpoint.fingerprint)
+    return guards_of_migration(point.stretches, old, point.graph, point.state, point.going_on)
+
+
 def _reading(point: Departure) -> str:
     if point.run.imported:
         return "This value came in with an imported run"
+    if point.steps:
+        return f"The migration from {', '.join(step.name for step in point.steps)} set this"
     return f"Version {point.graph.version} of {point.graph.name} reads this value otherwise than it was written"
-
-
-def _whole(point: Departure) -> State:
-    """The point's state with each channel of its graph: new ones at their defaults; in another version of the graph
-    each value as its type has it there. Raises `InvalidValue` for one that does not fit.
-    """
-    graph, fresh = point.graph, point.graph.fresh_state()
-    state = {part: {**fresh[part], **point.state[part]} for part in PARTITIONS}
-    if not point.retyped:
-        return state
-    for part, values in state.items():
-        for name, value in values.items():
-            if graph.channels[name].partition != part:
-                raise InvalidValue(f"{name} is no channel of {part} in version {graph.version}", path=f"{part}.{name}")
-            if not (value is None and graph.channels[name].lax_none):
-                values[name] = graph.channels[name].stage(value, limit=conf().max_value_bytes)
-    return state
 
 
 def _checked(point: Departure, before: State, patch: Patch) -> State:

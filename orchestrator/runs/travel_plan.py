@@ -6,21 +6,22 @@ list.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 from uuid import UUID
 
 from checkpoints.models.run_line import Travel
+from checkpoints.timeline.past_effects import Effect
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.frontier import Frontier, visit_of
+from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import PATCH, is_patch_held
+from orchestrator.engine.held_patch import is_patch_held, without_patch
 from orchestrator.engine.outlook import Outlook, foresee
 from orchestrator.engine.plan import plan as next_superstep
 from orchestrator.execution.open_superstep import OpenSuperstep
-from orchestrator.runs.departure import Effect, HeldTask
+from orchestrator.runs.departure import HeldTask
 
 
 @frozen
@@ -150,7 +151,7 @@ def _outlook(
     """What can run; nothing is certain while people must sign a patch, or while a superstep that is open stops before
     one of its nodes. A node all of whose tasks have results runs again only where something leads back to it.
     """
-    frontier = _without_patch(frontier)
+    frontier = without_patch(frontier)
     found = foresee(graph, frontier, stops=stops)
     starts = next_superstep(graph, frontier).starts
     left = {start.task.node for start in starts if start.task not in open_.results}
@@ -160,11 +161,6 @@ def _outlook(
     everything = [name for name in graph.nodes if name in {*found.runs, *found.may_run} - (kept - again)]
     sure = {*found.runs} - kept if not uncertain else set()
     return Outlook(tuple(n for n in everything if n in sure), tuple(n for n in everything if n not in sure))
-
-
-def _without_patch(frontier: Frontier) -> Frontier:
-    waiting = {key: parts for key, parts in frontier.waiting.items() if visit_of(key)[0] != PATCH}
-    return replace(frontier, waiting=waiting)
 
 
 def _led_back(graph: Compiled, nodes: Collection[str]) -> set[str]:

@@ -11,6 +11,7 @@ from django.db.models import Q
 from approvals.gates.reviewed_channels import channels_under_review
 from checkpoints import versions
 from checkpoints.ledger import head_loader
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from orchestrator.engine import registry
@@ -63,11 +64,17 @@ def _resumed(run: Run, target: Compiled) -> str:
     found = versions.judgement_of(
         run, target, at, held=lambda: channels_under_review(Q(run=run.id)).get(run.id, frozenset())
     )
-    if not found.adopted:
+    if not found.adopted or (found.verdict != MIGRATED and _was_refused(run, target)):
         return ""
     if found.verdict == MIGRATED:
         return f"Run the migration {', '.join(step.name for step in found.steps)}"
     return f"Go on with version {target.version}"
+
+
+def _was_refused(run: Run, target: Compiled) -> bool:
+    """Whether this very version was tried, and what stood in the way was no difference that a judgement sees."""
+    error = stored_error(run) or {}
+    return bool(error.get("because")) and error.get("fingerprint") == target.fingerprint
 
 
 def _fork(run: Run) -> UUID | None:

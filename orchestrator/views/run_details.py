@@ -255,8 +255,10 @@ def memory_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[st
 
 def _read(one: dict[str, Any]) -> dict[str, Any]:
     """What a task asked memory, in words, and each trace that it found. In live mode no content is kept."""
-    first, *more = (*one["asked"], "")
-    asked = f"“{first}” in {more[0]}" if one["kind"] == "search" else f"{first}/{more[0]}"
+    asked = ERASED
+    if one["asked"]:
+        first, second = one["asked"][:2]
+        asked = f"“{first}” in {second}" if one["kind"] == "search" else f"{first}/{second}"
     traces = [
         {
             "name": f"{trace['namespace']}/{trace['key']}",
@@ -265,7 +267,7 @@ def _read(one: dict[str, Any]) -> dict[str, Any]:
         }
         for trace in one["traces"]
     ]
-    return {**one, "asked": asked, "traces": traces}
+    return {**one, "asked": asked, "traces": traces, "gone": not one["asked"]}
 
 
 _SIGN_OF = {

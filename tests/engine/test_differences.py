@@ -183,6 +183,60 @@ def test_a_way_round_a_gate_that_lies_ahead_breaks() -> None:
     assert said(new, AT_FETCH, old=open_before) == []
 
 
+def asking(*more: tuple[str, str, str | None], pay_on: str = "approved") -> Any:
+    """The structure of: look leads to a gate and to x; pay comes behind the gate alone, where it ends like that."""
+    made = Graph("g", input=Nothing, state=State)
+    for name in ("look", "x", "refuse", "pay"):
+        made.node(name)(logs)
+    made.node("ask", approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
+    made.branch("look", lambda state: "ask", {"ask": "ask", "x": "x"})
+    made.edge(START, "look")
+    for source, target, when in [
+        ("ask", "pay", pay_on),
+        ("ask", END, ("approved", "partial")),
+        ("ask", "refuse", "rejected"),
+        ("x", END, None),
+        ("refuse", END, None),
+        ("pay", END, None),
+        *more,
+    ]:
+        made.edge(source, target, when=when)
+    return compile(made).structure
+
+
+OPEN_GATE = Pending(asked=("ask",))
+OPEN_BESIDE = Pending(edges=("look>x?x",), asked=("ask",))
+AT_X = Pending(edges=("look>x?x",))
+REFUSED = Pending(edges=("ask>refuse!rejected",))
+PAYING = Pending(edges=("ask>pay!approved",))
+
+
+@pytest.mark.parametrize(
+    ("edge", "behind", "stops", "goes_on"),
+    [
+        (("ask", "pay", "error"), "it", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
+        (("ask", "pay", "rejected"), "its approval", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
+        (("ask", "pay", "partial"), "its approval in full", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
+        (("refuse", "pay", None), "its approval", [OPEN_GATE, REFUSED, None], [PAYING, AT_X]),
+        (("x", "pay", None), "it", [OPEN_BESIDE, AT_X, None], [PAYING, OPEN_GATE, REFUSED]),
+    ],
+)
+def test_a_new_way_to_what_came_only_behind_a_gate_breaks_wherever_the_run_could_take_it_unsigned(
+    edge: tuple[str, str, str | None], behind: str, stops: list[Pending | None], goes_on: list[Pending | None]
+) -> None:
+    new, lost = asking(edge), f"gate of node `ask`: `pay` came only behind {behind}, and can begin without it now"
+    for at in stops:
+        assert (BREAKING, lost) in said(new, at, asking()), at
+    for at in goes_on:
+        assert all(weight != BREAKING for weight, _ in said(new, at, asking())), at
+
+
+def test_a_node_that_came_behind_no_gate_may_be_reached_by_a_new_way() -> None:
+    found = said(asking(("look", "refuse", "error")), AT_X, asking(("x", "refuse", None)))
+    assert all(weight != BREAKING for weight, _ in found)
+    assert all(weight != BREAKING for weight, _ in said(asking(("x", "refuse", None)), PAYING, asking()))
+
+
 def test_a_gate_breaks_where_items_of_its_node_were_not_all_asked() -> None:
     new = declared(gate={"quorum": 1})
     for at in (Pending(nodes=("pay",), asked=("pay",)), Pending(edges=("fetch>pay",), asked=("pay",))):
@@ -260,6 +314,28 @@ def test_a_join_breaks_where_a_token_waits_for_it() -> None:
     new = declared(options={"send": {"join": "any"}})
     assert said(new, BEHIND) == [(BREAKING, "node `send`: join all became any")]
     assert said(new, AT_FETCH) == [(WARNING, "node `send`: join all became any")]
+
+
+def joining(*more: tuple[str, str], order: tuple[str, ...] = ("a", "b", "c")) -> Any:
+    """The structure of three nodes side by side, the last of which is a join."""
+    made = Graph("g", input=Nothing, state=State)
+    for name in order:
+        made.node(name)(logs)
+    for source, target in [*((START, one) for one in order), *((one, END) for one in order), *more]:
+        made.edge(source, target)
+    return compile(made).structure
+
+
+def test_a_join_of_an_open_superstep_that_would_wait_now_breaks() -> None:
+    open_ = Pending(edges=("START>a", "START>b", "START>c"), nodes=("c",))
+    waits = (BREAKING, "node `c`: was begun, and would wait for `a`, `b` now")
+    assert waits in said(joining(("a", "b"), ("b", "c")), open_, joining())
+    not_begun = Pending(edges=open_.edges)
+    for new, at in [(joining(("b", "c")), not_begun), (joining(("c", "a")), open_), (joining(("a", "b")), open_)]:
+        assert all(weight != BREAKING for weight, _ in said(new, at, joining())), at
+    assert said(joining(("b", "c")), open_, joining(("b", "c"))) == []
+    sent = Pending(edges=("START>a",), nodes=("c",))
+    assert all(weight != BREAKING for weight, _ in said(joining(("a", "c")), sent, joining())), "a send never waits"
 
 
 def test_the_same_structure_has_no_difference_and_each_that_is_found_survives_json() -> None:

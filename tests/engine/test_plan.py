@@ -7,7 +7,7 @@ import pytest
 from orchestrator.engine import END, START, Command, Send
 from orchestrator.engine.compile import compile
 from orchestrator.engine.held_patch import hold_patch
-from orchestrator.engine.plan import begin, plan, skipped
+from orchestrator.engine.plan import begin, plan, skipped, unplanned
 from tests.engine.small import ASK, approve, chain, graph_of, log_of, logs, reject, rounds, run
 
 
@@ -233,6 +233,15 @@ def test_nodes_of_one_superstep_see_the_same_state_and_what_they_do_to_it_stays_
 
     graph = graph_of([(START, "a"), (START, "b"), ("a", END), ("b", END)], {"a": {"fn": spoil}, "b": {"fn": spoil}})
     assert log_of(run(graph)) == ["a saw 1", "b saw 1"]
+
+
+def test_tasks_that_a_graph_would_not_begin_from_a_frontier_are_named_though_a_patch_waits_there() -> None:
+    edges = [(START, "a"), (START, "b"), ("a", END), ("b", END)]
+    before, later = compile(graph_of(edges)), compile(graph_of([*edges, ("a", "b")]))
+    begun = [start.task for start in plan(before, begin(before)).starts]
+    for frontier in (begin(before), hold_patch(begin(before), 1, 1)):
+        assert unplanned(before, frontier, begun) == []
+        assert unplanned(later, frontier, begun) == ["b:1:0"]
 
 
 def test_the_same_frontier_gives_the_same_plan_and_stays_as_it_was() -> None:

@@ -278,3 +278,24 @@ def stick(state: Ledger, ctx: Any) -> dict[str, Any]:
 
 sticky.edge(START, "stick")
 sticky.branch("stick", lambda state: "on" if state.total < 20 else "over", {"on": "stick", "over": END})
+
+# --- a graph that two workers have in two versions --------------------------------------------------------------------
+
+
+class Copied(Ledger):
+    copy_to: str = "archive"
+
+
+def rolled_out(version: str) -> Graph:
+    """People are asked, then a node writes down with which version's code it ran. Version 2 has one more channel."""
+    graph = Graph("rolled_out", version=version, input=Order, state=Copied if version == "2" else Ledger)
+    gate = Gate(reviewers=["group:claims"])
+    graph.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": f"proposed by {version}"})
+    graph.node("send")(lambda state, ctx: {"notes": [f"sent by {version}"]})
+    graph.edge(START, "propose")
+    graph.edge("propose", "send")
+    graph.edge("send", END)
+    return graph
+
+
+rolled_out_here = rolled_out(os.environ.get("COUNTERSIGN_TEST_VERSION", "1"))

@@ -1,12 +1,15 @@
 """Nothing grows so large that one cannot read it at a sitting."""
 
 import ast
+import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.house.commands import ROOT
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 40
+HEAVIEST_SHEET = 14_000
+"""Bytes on the wire."""
 FOLDERS = ("orchestrator", "approvals", "checkpoints", "tests", "bench")
 
 
@@ -27,6 +30,10 @@ def test_no_function_is_longer_than_40_lines() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (lines := _lines(node)) > LONGEST_FUNCTION
     }
     assert long == {}
+
+
+def test_the_style_sheet_of_the_console_weighs_at_most_14_kb_compressed() -> None:
+    assert len(gzip.compress((ROOT / "static/css/console.css").read_bytes(), 9)) <= HEAVIEST_SHEET
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -42,7 +42,7 @@ def test_the_list_of_commands_is_complete() -> None:
         assert issubclass(found, BaseCommand)
 
 
-@pytest.mark.parametrize("name", [*ARGUMENTS, *OTHERS])
+@pytest.mark.parametrize("name", sorted({*ARGUMENTS, *OTHERS}))
 def test_an_option_whose_value_counts_is_taken_once(name: str) -> None:
     command = importlib.import_module(f"orchestrator.management.commands.{name}").Command()
     options = [action for action in command.create_parser("manage.py", name)._actions if action.option_strings]

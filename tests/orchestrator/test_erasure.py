@@ -149,6 +149,7 @@ def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
     for page in pages:
         html = stella.get(page).content.decode()
         assert "The values of this run were erased" in html, page
+        assert 'data-test="tampered"' not in html, page
         assert "by stella" in html
         assert "asked to be forgotten" in html
         assert str(record.id) in html

@@ -8,12 +8,15 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from orchestrator.engine import END, Append, Graph, Last
+from orchestrator.engine import END, Append, Graph, Last, Retry
 from orchestrator.engine.compile import compile
 from orchestrator.engine.errors import InvalidGraph
 from tests.engine.random_graphs import built
 from tests.engine.reference import Spec
 from tests.properties.drawing import MOST_SUPERSTEPS, with_effect
+
+PAUSE = 0.03
+"""Seconds until the second attempt of a node that is patient: its run waits meanwhile."""
 
 
 class Before(BaseModel):
@@ -57,7 +60,7 @@ class Source:
 
     def graph(self, name: str, seed: int) -> Graph:
         """The graph that it declares. Raises `InvalidGraph` where the edits made it none."""
-        made = built(self.specs, self.starts, seed, equipped=lambda spec, node: with_effect(spec, node, seed))
+        made = built(self.specs, self.starts, seed, equipped=lambda spec, node: _equipped(spec, node, seed))
         made.name, made.version, made.state, made.label = name, self.version, self.state, self.label
         made.max_supersteps = MOST_SUPERSTEPS
         made.nodes = [self._node(node) for node in made.nodes]
@@ -71,6 +74,23 @@ class Source:
         if changed.gate and node.name in self.gates:
             changed = replace(changed, gate=replace(changed.gate, **self.gates[node.name]))
         return changed
+
+
+def _equipped(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """The node with its effect; one of three is patient: its first attempt fails, and the next comes later."""
+    fn, options = with_effect(spec, node, seed)
+    if Random(f"{seed}/patient/{spec.name}").random() > 1 / 3:
+        return fn, options
+    return _failing_once(fn), {**options, "retry": Retry(2, PAUSE, jitter=0, on=(RuntimeError,))}
+
+
+def _failing_once(node: Any) -> Any:
+    def tried(state: Any, ctx: Any) -> Any:
+        if ctx.attempt == 1:
+            raise RuntimeError("too early")
+        return node(state, ctx)
+
+    return tried
 
 
 Edit = Callable[[Source, Random], None]
@@ -150,6 +170,40 @@ def gate(source: Source, dice: Random) -> None:
     spec.plain = spec.plain or [END]
 
 
+PAID = "y"
+"""A node that comes behind one gate alone."""
+
+
+def with_payment(specs: list[Spec], dice: Random) -> list[Spec]:
+    """The graph with a node more that comes behind a gate alone, which is there or is made."""
+    specs = copy.deepcopy(specs)
+    gate = dice.choice([spec for spec in specs if spec.gated] or specs)
+    if not gate.gated:
+        gate.gated, gate.plain = True, gate.plain or [END]
+    gate.when.setdefault(dice.choice(["approved", "partial"]), []).append(PAID)
+    return [*specs, Spec(PAID, plain=[END])]
+
+
+def bypass(source: Source, dice: Random) -> None:
+    """A way to what comes behind a gate: from elsewhere, from its other outcomes, or in the place of the gate."""
+    gated = [spec for spec in source.specs if spec.gated]
+    if not gated:
+        return
+    pays = [spec for spec in gated if any(PAID in targets for targets in spec.when.values())]
+    spec = dice.choice(pays or gated)
+    behind = [*spec.plain, *spec.branch, *spec.when.get("approved", []), *spec.when.get("partial", [])]
+    target = PAID if pays else dice.choice(sorted({*behind} - {END, spec.name}) or [source.specs[0].name])
+    if dice.random() < 0.2:
+        for one in source.specs:
+            one.plain[:] = [target if name == spec.name else name for name in one.plain]
+        return
+    others = [one.plain for one in source.specs if one is not spec and one.name != target]
+    outcomes = [spec.when.setdefault(one, []) for one in ("rejected", "partial", "approved")]
+    way = dice.choice([spec.error, *outcomes, source.starts, *others])
+    if target not in way:
+        way.append(target)
+
+
 def channel(source: Source, dice: Random) -> None:
     """A channel is new, gone, of another type or reducer; with a migration, with one that fails, or without."""
     source.state = dice.choice([Added, Retyped, Removed, Reduced])
@@ -169,13 +223,15 @@ def _failing(state: Any) -> Any:
 
 EDITS: list[Edit] = [
     *(texts, texts, version, new_node, node_gone, edge_gone, new_edge, join, effect, reads, policy, gate, channel),
+    *(bypass, bypass),
 ]
 
 
 def edited(before: Source, name: str, seed: int) -> tuple[Source, list[str]]:
     """The source after one to three edits, and what they are called; those that leave no legal graph are not made."""
     dice, source, made = Random(f"{seed}/edits"), before, []
-    for edit in dice.choices(EDITS, k=dice.choice([1, 2, 2, 3])):
+    chosen = [bypass] if dice.random() < 0.3 else dice.choices(EDITS, k=dice.choice([1, 2, 2, 3]))
+    for edit in chosen:
         tried = copy.deepcopy(source)
         edit(tried, dice)
         try:

@@ -1,8 +1,10 @@
-"""`check_versions` never lies: random edits of random graphs under runs that wait, failed, or are in the middle. What
-it said is what then becomes of each; none is lost, none changes but by a migration, and no effect is repeated.
+"""`check_versions` never lies: random edits of random graphs under runs that wait for people or for a time, failed, or
+are in the middle. What it said is what then becomes of each; none is lost, none changes but by a migration, none passes
+what its version would have gated, and no effect is repeated.
 """
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
@@ -26,12 +28,13 @@ from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
-from orchestrator.execution import loop
+from orchestrator.execution import executor, loop
 from orchestrator.runs.forecast import STAYS, forecast_runs
 from tests.engine.random_graphs import graphs
 from tests.engine.reference import Spec
 from tests.properties.drawing import CALLED, SEED, counts, drawn, people
-from tests.properties.edits import Source, edited
+from tests.properties.edits import PAUSE, Source, edited, with_payment
+from tests.properties.lost_gates import Gated
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -39,8 +42,11 @@ pytestmark = [
 ]
 MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "40"))
 """Examples; `make sweep` draws 1,000."""
+ENOUGH = 40
+"""Examples in which runs of each status are met."""
 SHARE = 3 if connection.vendor == "postgresql" else 1
 MOST_ROUNDS = 12
+MOST_WAITS = 30
 RUNS = 2
 """Runs of an example, at different places."""
 NUMBERS = count(1)
@@ -54,22 +60,36 @@ def ann(db: None) -> User:
     return User.objects.create(username="ann")
 
 
-@seed(SEED)
-@drawn(SHARE, many=MANY)
-@given(graphs(), st.integers(0, 2**32))
-def test_what_becomes_of_each_run_is_what_check_versions_said(
-    ann: User, made: tuple[list[Spec], list[str]], dice: int
-) -> None:
-    name, before = f"deployed{next(NUMBERS)}", Source(*made)
+def test_what_becomes_of_each_run_is_what_check_versions_said(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "LONGEST_PAUSE", PAUSE / 10)
+    statuses: Counter[str] = Counter()
+
+    @seed(SEED)
+    @drawn(SHARE, many=MANY)
+    @given(graphs(), st.integers(0, 2**32))
+    def is_as_said(made: tuple[list[Spec], list[str]], dice: int) -> None:
+        specs, starts = made
+        specs = with_payment(specs, Random(f"{dice}/payment")) if dice % 2 else specs
+        statuses.update(_deployed_under_runs(Source(specs, starts), dice, ann))
+
+    is_as_said()
+    if MANY // SHARE >= ENOUGH:
+        assert {Status.QUEUED, Status.PAUSED, Status.WAITING, Status.FAILED} <= {*statuses}, statuses
+
+
+def _deployed_under_runs(before: Source, dice: int, ann: User) -> list[str]:
+    """Check one example. Gives in which statuses its runs were when the new version came."""
+    name = f"deployed{next(NUMBERS)}"
     old = before.graph(name, dice)
     _deploy(old)
     lived = [_brought_to(kind, old, ann, dice) for kind in Random(f"{dice}/runs").sample(KINDS, RUNS)]
     source, names = edited(before, name, dice)
     new = source.graph(name, dice)
-    note(f"{names}: {[run.status for run in lived]}")
+    statuses = [run.status for run in lived]
+    note(f"{names}: {statuses}")
     _deploy(new)
     said = _said(name)
-    kept = [_Lived(run) for run in lived if run.status not in ENDS]
+    kept = [_Lived(run, before) for run in lived if run.status not in ENDS]
     became = Counter(one.goes_on() for one in kept)
     assert became == said or _failed_migrations(became, said)
     for verdict in said:
@@ -78,6 +98,7 @@ def test_what_becomes_of_each_run_is_what_check_versions_said(
         one.ends(people(dice), ann, old, new)
     if set(names) == {"texts"}:
         assert set(said) <= {STAYS}
+    return statuses
 
 
 def _deploy(*versions: Graph) -> None:
@@ -146,8 +167,8 @@ def _brought_to(kind: Callable[[Run, User, int], None], graph: Graph, ann: User,
 class _Lived:
     """What a run was before the deployment."""
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.state = run, timeline.head_state(run.id)
+    def __init__(self, run: Run, source: Source) -> None:
+        self.run, self.state, self.gated = run, timeline.head_state(run.id), Gated(source, run)
         self.pinned, self.rows = run.fingerprint, Checkpoint.objects.filter(run=run, kept=True).count()
         done = TaskResult.objects.filter(run=run, outcome=Outcome.DONE)
         self.done = {row.task for row in done}
@@ -162,8 +183,8 @@ class _Lived:
         run = self.run
         if run.status in (Status.FAILED, Status.INCOMPATIBLE):
             runs.resume(run.id)
-        elif run.status == Status.PAUSED:
-            Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+        elif run.status in (Status.PAUSED, Status.WAITING):
+            Run.objects.filter(id=run.id).update(status=Status.QUEUED, due_at=None)
         claim = leases.claim_one(run.id)
         assert claim is not None
         turns = iter([False, True])
@@ -205,7 +226,7 @@ class _Lived:
             _deploy(*([old, new] if old.version != new.version else [old]))
             runs.resume(run.id)
         for _ in range(MOST_ROUNDS):
-            run = runs.advance(run.id)
+            run = _advanced(run)
             if not decide(run, ann):
                 break
         error = stored_error(run)
@@ -214,4 +235,15 @@ class _Lived:
         assert error is None or error["code"] != "node_failed" or error["type"] in OWN_FAILURES, error
         assert self._effects() == self.effects, "no effect that was done is done again"
         assert verify_run(run.id) == []
+        assert self.gated.passed() == []
         _deploy(new)
+
+
+def _advanced(run: Run) -> Run:
+    """The run, worked on until it rests: where it waits for a time, that comes."""
+    for _ in range(MOST_WAITS):
+        run = runs.advance(run.id)
+        if run.status != Status.WAITING:
+            break
+        time.sleep(PAUSE)
+    return run

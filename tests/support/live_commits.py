@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from django.db import connection
+
 from tests.support.processes import ROOT, environment, until
 
+TELLS = {"PGOPTIONS": "-c log_lock_waits=on -c deadlock_timeout=100ms"}
+"""Let the server tell each wait of this process for a lock that lasts longer than this."""
 STEPS = 500
 """Supersteps of one run; then the next run begins."""
 
@@ -18,7 +22,11 @@ class LiveCommits:
     """The moments at which the process went on behind a superstep, in seconds of the system's clock."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file, self._before = file, _told_waits()
+
+    def lock_waits(self) -> int:
+        """How often it waited for a lock for more than 100 ms, as PostgreSQL tells in its log; 0 on SQLite."""
+        return _told_waits() - self._before
 
     def moments(self) -> list[float]:
         """As far as they are there; a last line may not be whole yet."""
@@ -30,13 +38,19 @@ class LiveCommits:
         return max((b - a for a, b in zip(found, found[1:], strict=False)), default=0.0), len(found)
 
 
+def _told_waits() -> int:
+    log = Path(str(connection.settings_dict["HOST"])) / "log"
+    told = log.read_text(errors="replace") if connection.vendor == "postgresql" else ""
+    return told.count("still waiting for")
+
+
 @contextmanager
 def live_commits(folder: Path) -> Iterator[LiveCommits]:
     """While the block runs, another process commits supersteps of a graph of its own in the test's database."""
     file, log = folder / "moments", folder / "live.log"
     command = [sys.executable, "-m", "tests.support.live_commits", str(file)]
     with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out, stderr=out)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment(**TELLS), stdout=out, stderr=out)
         try:
             live = LiveCommits(file)
             until(lambda: len(live.moments()) > STEPS // 10, what=f"the first commits, see {log}")

@@ -40,4 +40,4 @@ def point(**state: Any) -> Any:
     before = compiled.fresh_state()
     for name, value in state.items():
         before[compiled.channels[name].partition][name] = value
-    return SimpleNamespace(graph=compiled, state=before, checkpoint=SimpleNamespace(seq=1))
+    return SimpleNamespace(graph=compiled, going_on=before, checkpoint=SimpleNamespace(seq=1))

@@ -3,7 +3,7 @@
 Only whoever may judge calls this, with the run's lease. What guarded channels would become is held for signatures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 from django.db.models import Q
 
 from approvals.gates import settlement
+from approvals.gates.guarded_channels import signed_channels
 from approvals.gates.new_requests import Moment, ReachedGate, patch_gate, prepare_requests
 from approvals.gates.request_state import RequestState
 from approvals.gates.reviewed_channels import channels_under_review
 from approvals.gates.settlement import rebase_writes
-from checkpoints import versions
+from checkpoints import lines, versions
 from checkpoints.core.status import Status
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
+from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import Head, NewCheckpoint, RunUpdate
 from checkpoints.models.checkpoint import Source
@@ -31,9 +33,10 @@ from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.held_patch import hold_patch
 from orchestrator.engine.judgement import Judgement
 from orchestrator.engine.pending_parts import pending_parts
+from orchestrator.engine.plan import unplanned
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution import summary
-from orchestrator.execution.adoption.state_change import StateChange, change_of
+from orchestrator.execution.adoption.state_change import StateChange, change_of, require_gates
 from orchestrator.execution.open_superstep import OpenSuperstep
 from orchestrator.execution.session import retry_when_log_moved
 
@@ -49,10 +52,38 @@ def adopt_version(lease: Lease, head: Head, given: Any, target: Compiled) -> Hea
     if not found.adopted:
         raise _refusal(lease, target, found)
     try:
+        entries = journal.entries(lease)
+        _require_same_superstep(head, target, entries)
+        _require_gates_of_settled(lease, target, entries)
         change = change_of(lease, head, target, found)
         return retry_when_log_moved(lease, lambda: _commit(lease, head, given, target, found, change))
     except (InvalidValue, PayloadTooLarge) as error:
         raise _refusal(lease, target, found, because=error.message) from error
+
+
+def _require_same_superstep(head: Head, target: Compiled, entries: Mapping[Task, Entry]) -> None:
+    """Raise `InvalidValue` where the target would not begin each task of the superstep in hand."""
+    open_ = OpenSuperstep.from_json(head.payload.open)
+    begun = {*open_.results, *open_.tries, *entries}
+    frontier = Frontier.from_json(head.payload.frontier)
+    if begun and (left := unplanned(target, frontier, begun, stops=open_.without)):
+        said = f"{', '.join(left)} began in the superstep in hand, and would not begin in it"
+        raise InvalidValue(f"{said} in version {target.version}", tasks=left)
+
+
+def _require_gates_of_settled(lease: Lease, target: Compiled, entries: Mapping[Task, Entry]) -> None:
+    """Raise `InvalidValue` where a person said what an effect returned, that must be signed, and the target has no gate
+    for it that asks as much.
+    """
+    settled = {task: one.output for task, one in entries.items() if one.settled and one.output}
+    if not settled:
+        return
+    old = versions.structure_of(lease.fingerprint)
+    signed = signed_channels(lines.past(lease.id, lease.line), old or {"nodes": ()})
+    for task, output in settled.items():
+        named = {write["channel"] for write in output["writes"]} & {*signed}
+        touched = {channel: signed[channel] for channel in sorted(named)}
+        require_gates(old, target, touched, what=f"the output of {task} that was settled sets")
 
 
 def _under_way(lease: Lease) -> set[str]:

@@ -1,15 +1,17 @@
 """What going on with another version makes of a run's state: migrated, with new channels, guarded values held."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from approvals.gates.guarded_channels import guard_of_each, signed_channels
 from checkpoints import lines, versions
 from checkpoints.conf import conf
 from checkpoints.ledger.commit import Head
+from checkpoints.lines import Stretch
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.compile import Compiled, State
+from orchestrator.engine.differences import Structure
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
@@ -39,7 +41,10 @@ def change_of(lease: Lease, head: Head, target: Compiled, found: Judgement) -> S
     before = head.payload.state
     wanted = migrated_state(target, found.steps, before, limit=conf().max_value_bytes)
     changed = [name for part in PARTITIONS for name in wanted[part] if _differs(before, wanted, part, name)]
-    guarded = _guards(lease, target, before, wanted, changed) if found.steps and changed else {}
+    guarded = {}
+    if found.steps and changed:
+        old, way = versions.structure_of(lease.fingerprint), lines.past(lease.id, lease.line)
+        guarded = guards_of_migration(way, old, target, before, wanted)
     fresh = target.fresh_state()
     state = {
         part: {
@@ -59,24 +64,27 @@ def change_of(lease: Lease, head: Head, target: Compiled, found: Judgement) -> S
     return StateChange(state, wanted, tuple(sorted(set_now)), tuple(held), tasks)
 
 
-def _guards(lease: Lease, target: Compiled, before: State, wanted: State, changed: list[str]) -> dict[str, str]:
+def guards_of_migration(
+    way: Sequence[Stretch], old: Structure | None, target: Compiled, before: State, wanted: State
+) -> dict[str, str]:
     """Of what a migration changes, the node whose gate each value must pass. What takes the place of a channel that it
-    takes out passes that one's gate. Raises `InvalidValue` where the target has no gate that asks as much.
+    takes out passes that one's gate. `old` is the structure of the version before it. Raises `InvalidValue` where the
+    target has no gate that asks as much.
     """
-    way = lines.past(lease.id, lease.line)
-    signed = signed_channels(way, versions.structure_of(lease.fingerprint) or {"nodes": ()})
+    changed = [name for part in PARTITIONS for name in wanted[part] if _differs(before, wanted, part, name)]
+    signed = signed_channels(way, old or {"nodes": ()})
     there = {name for part in PARTITIONS for name in wanted[part]}
     gone = {name for part in PARTITIONS for name in before[part] if name in signed and name not in there}
     fresh, gates = target.fresh_state(), {signed[name] for name in gone}
-    old = {name for part in PARTITIONS for name in before[part]}
+    known = {name for part in PARTITIONS for name in before[part]}
     moved = [
         name
         for part in PARTITIONS
         for name in wanted[part]
-        if name in changed and name not in signed and (name in old or _differs(fresh, wanted, part, name))
+        if name in changed and name not in signed and (name in known or _differs(fresh, wanted, part, name))
     ]
     touched = {*changed, *(gone if moved else ())} & {*signed}
-    _require_gates(lease, target, {name: signed[name] for name in sorted(touched)})
+    require_gates(old, target, {name: signed[name] for name in sorted(touched)}, what="the migration changes")
     found = guard_of_each(way, target, changed) | {name: signed[name] for name in changed if name in signed}
     if moved and len(gates) > 1:
         named = ", ".join(sorted(gone))
@@ -84,14 +92,14 @@ def _guards(lease: Lease, target: Compiled, before: State, wanted: State, change
     return found | {name: gate for name in moved for gate in gates}
 
 
-def _require_gates(lease: Lease, target: Compiled, touched: Mapping[str, str]) -> None:
-    old, new = (
-        {node["name"]: node for node in (one or {"nodes": ()})["nodes"]}
-        for one in (versions.structure_of(lease.fingerprint), target.structure)
+def require_gates(old: Structure | None, target: Compiled, touched: Mapping[str, str], *, what: str) -> None:
+    """Raise `InvalidValue` where the target has no gate that asks as much as one of these: channel -> its node."""
+    before, after = (
+        {node["name"]: node for node in (one or {"nodes": ()})["nodes"]} for one in (old, target.structure)
     )
     for channel, node in touched.items():
-        if not asks_as_much(old.get(node), new.get(node)):
-            said = f"the migration changes `{channel}`, which the gate of node `{node}` guards"
+        if not asks_as_much(before.get(node), after.get(node)):
+            said = f"{what} `{channel}`, which the gate of node `{node}` guards"
             raise InvalidValue(
                 f"{said}, and version {target.version} has no gate there that asks as much", channel=channel
             )

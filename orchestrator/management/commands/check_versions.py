@@ -25,6 +25,11 @@ WORDS = {
     STUCK: "are stuck",
 }
 
+SIGNED = (
+    "hold values that people sign, at a gate that is not here as strict any more: a migration must not change these, or"
+    " their runs stop"
+)
+
 
 class Command(command_line.DatabaseCommand):
     """Ends with 0 where every run goes on, 3 where some need a migration, 4 where some are stuck; 1 is a refusal."""
@@ -79,6 +84,8 @@ def lines_of(report: dict[str, Any]) -> list[str]:
         for group in graph["groups"]:
             by = f" ({', '.join(group['migrations'])})" if group["verdict"] == MIGRATED else ""
             lines.append(f"  {group['runs']} of version {visible_text(group['version'])} {WORDS[group['verdict']]}{by}")
+            if group["signed"]:
+                lines.append(f"    {group['signed']} of them {SIGNED}")
             said = [f"{weight}: {words}" for weight in WEIGHTS for words in group[weight]]
             lines += [f"    {visible_text(one)}" for one in said]
             lines.append(f"    for example {', '.join(group['examples'])}")

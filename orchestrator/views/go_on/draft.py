@@ -5,6 +5,7 @@ It reads the point and what is around it, and writes nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from orchestrator.runs.travel import LONGEST_REASON, plan_departure
 from orchestrator.runs.travel_plan import Plan
 from orchestrator.views.go_on.answer_choices import Answers, answer_choices
 from orchestrator.views.go_on.moved_patch import moved_patch
-from orchestrator.views.go_on.other_starts import AROUND, harmless_changes, starts_around
+from orchestrator.views.go_on.other_starts import AROUND, starts_around, version_changes
 from orchestrator.views.go_on.patch_form import PatchForm, Problem, fresh_form, mended_form, posted_form
 from orchestrator.views.go_on.patch_lines import Hit, PatchLine, hits, patch_lines
 from orchestrator.views.go_on.plan_lines import Allowable, PlanTold, allowables, plan_told
@@ -59,7 +60,7 @@ EVERYTHING = "*"
 LONGEST_WORD = 200
 
 
-@dataclass(slots=True)
+@dataclass
 class GoOnDraft:
     """Everything that the template shows. `patch` is what is sound of what was typed, None where nothing changes."""
 
@@ -89,7 +90,7 @@ class GoOnDraft:
     @property
     def found(self) -> list[Hit]:
         """Where the word stands that is searched."""
-        return hits(self.point.state, self.find)
+        return hits(self.point.going_on, self.find)
 
     @property
     def run(self) -> Run:
@@ -108,16 +109,23 @@ class GoOnDraft:
         """The checkpoints around, as columns of the tape, with their ids."""
         return starts_around(self.run, self.rows, self.at)
 
-    @property
-    def harmless(self) -> list[str]:
-        """What the graph that goes on has otherwise than the one of the checkpoint; nothing where it is the same."""
-        same = self.point.graph.fingerprint == self.at.fingerprint
-        return [] if same else harmless_changes(self.point.graph, self.at)
+    @cached_property
+    def changes_of_version(self) -> dict[str, list[str]]:
+        """What the graph that goes on has otherwise than the one of the checkpoint, by weight: `breaking` a run would
+        stop at. Nothing where it is the same.
+        """
+        breaking, harmless = version_changes(self.point.judgement) if self.point.retyped else ([], [])
+        return {"breaking": breaking, "harmless": harmless}
 
     @property
     def other_version(self) -> str:
         """The version that goes on in the place of the checkpoint's."""
-        return "" if self.point.graph.fingerprint == self.at.fingerprint else self.point.graph.version
+        return self.point.graph.version if self.point.retyped else ""
+
+    @property
+    def migrations(self) -> str:
+        """The migrations that make the state one of the version that goes on."""
+        return ", ".join(step.name for step in self.point.steps)
 
     @property
     def fault(self) -> SealFault | None:
@@ -182,8 +190,8 @@ def draft_of(
     point: Departure, user: Any, posted: Mapping[str, str], *, how: str, moved_from: Departure | None = None
 ) -> GoOnDraft:
     """The draft as it was posted, at this point or at the one that it was moved from; without a post, one in which
-    nothing is changed. Six queries, whatever the run's length; two more where the point asked people, and one an
-    origin.
+    nothing is changed. Three queries beside the checkpoint's own, whatever the run's length; two more where the point
+    asked people, three more where something was forked from its runs, and one an origin.
     """
     how = how if how in {*WAYS} else str(Travel.FORK)
     changes = how != Travel.REPLAY
@@ -238,7 +246,7 @@ def _sound_part(point: Departure, form: PatchForm) -> tuple[dict[str, Any], list
     left, found = dict(form.patch), list(form.problems)
     for _ in range(MOST_PROBLEMS):
         try:
-            patched(point.state, left, graph=point.graph, limit=conf().max_value_bytes)
+            patched(point.going_on, left, graph=point.graph, limit=conf().max_value_bytes)
         except (InvalidValue, PayloadTooLarge) as error:
             problem = problem_of(point.graph, error)
             found.append(problem)

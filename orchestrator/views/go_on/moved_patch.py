@@ -33,10 +33,10 @@ def moved_patch(
     """The sound patch of one point laid over another, or over the same without the value of one path; in the same
     editor, unless it changes what that one folds.
     """
-    after = {part: dict(point.state[part]) for part in PARTITIONS}
+    after = {part: dict(point.going_on[part]) for part in PARTITIONS}
     fallen: list[Problem] = []
     kept: list[dict[str, Any]] = []
-    for part, one in _changes(old.state, patched(old.state, patch)):
+    for part, one in _changes(old.going_on, patched(old.going_on, patch)):
         if leave_out == f"{part}.{written(one.path)}":
             continue
         operation = _operation(one)

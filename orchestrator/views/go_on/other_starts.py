@@ -7,13 +7,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from checkpoints import lines, timeline
+from checkpoints import lines, timeline, versions
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
+from orchestrator.engine.differences import BREAKING, HARMLESS, WARNING
 from orchestrator.engine.errors import CountersignError, IncompatibleGraph, WrongKey
+from orchestrator.engine.judgement import Judgement
+from orchestrator.engine.pending_parts import pending_parts
 from orchestrator.runs.departure import departure_at, held_tasks_at
 from orchestrator.runs.overlay import lay_over
 from orchestrator.views.run_timeline import Column, timeline_columns
@@ -26,7 +29,7 @@ MOST_OPENED = 12
 
 @dataclass(frozen=True, slots=True)
 class OtherStart:
-    """What the page says where nothing can go on: why, the changes of the graph that forbid it and those that do not,
+    """What the page says where nothing can go on: why, the changes of the graph at which a run stops and the others,
     and a checkpoint (None: there is none) with the words that lead to it.
     """
 
@@ -69,28 +72,28 @@ def broken_start(row: Checkpoint, error: CountersignError) -> OtherStart:
 def mismatched_start(row: Checkpoint, error: CountersignError) -> OtherStart:
     """In the place of a checkpoint whose version is not registered here, and from which no other one can go on."""
     graph = next((registry.current(row.graph) for one in registry.all() if one.name == row.graph), None)
-    breaking = [f"{thing} is gone" for thing in error.facts.get("missing", ())]
+    breaking, harmless = version_changes(_judged(row, graph)) if graph else ([], [])
     return OtherStart(
         row.run,
         row.seq,
         f"Version {row.version} of {row.graph} is not here",
         f"{error.message}. Nothing was changed.",
-        breaking or [error.message] if graph else [],
-        harmless_changes(graph, row) if graph else [],
+        breaking,
+        harmless,
         _nearest_before(row) if graph else None,
         f"version {graph.version} can go on from it" if graph else "",
         row.version,
     )
 
 
-def harmless_changes(graph: Compiled, row: Checkpoint) -> list[str]:
-    """What of a graph is another than it was at a checkpoint, without being in the way of going on."""
+def _judged(row: Checkpoint, graph: Compiled) -> Judgement:
     document = timeline.snapshot_of(row)
-    before = {**document["scratch"], **document["artifacts"]}
-    found = [f"channel {name} is new, at its default" for name in graph.channels if name not in before]
-    visited = document["frontier"].get("visits", {})
-    found += [f"node {name} is gone; it ran before this checkpoint" for name in visited if name not in graph.nodes]
-    return found
+    return versions.judgement_of(row, graph, pending_parts(document["frontier"], document["open"]))
+
+
+def version_changes(found: Judgement) -> tuple[list[str], list[str]]:
+    """What differs between two versions, in words: what a run would stop at, and what it would go on with."""
+    return found.said(BREAKING), [*found.said(WARNING), *found.said(HARMLESS)]
 
 
 def _nearest_before(row: Checkpoint, *, below: int | None = None) -> Checkpoint | None:

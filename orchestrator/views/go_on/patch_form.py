@@ -77,7 +77,7 @@ class PatchForm:
 
 def fresh_form(point: Departure) -> PatchForm:
     """The form over the state at a point, with nothing changed."""
-    return _form_over(point, point.state)
+    return _form_over(point, point.going_on)
 
 
 def _form_over(point: Departure, state: State) -> PatchForm:
@@ -85,7 +85,7 @@ def _form_over(point: Departure, state: State) -> PatchForm:
     before = {part: dict[str, Any]() for part in PARTITIONS}
     form = PatchForm()
     for name, channel in point.graph.channels.items():
-        old = point.state[channel.partition].get(name, channel.default)
+        old = point.going_on[channel.partition].get(name, channel.default)
         size = len(canonical.encode(old))
         value = state[channel.partition].get(name, channel.default)
         if size > FOLDED:
@@ -123,7 +123,7 @@ def _read_controls(form: PatchForm, point: Departure, posted: Mapping[str, str])
         sent = {one.name: posted[one.name].replace("\r\n", "\n") for one in control.walk() if one.name in posted}
         if sent == untouched:
             continue  # an object that is not set has fields that nobody filled in
-        fresh = _control(channel, point.state[channel.partition].get(name, channel.default))
+        fresh = _control(channel, point.going_on[channel.partition].get(name, channel.default))
         before, value = reading.read_form(fresh, untouched), reading.read_form(control, posted)
         if wrong := reading.errors(control):
             for one in wrong:
@@ -169,7 +169,7 @@ def _read_state(form: PatchForm, point: Departure, posted: Mapping[str, str]) ->
         if part not in PARTITIONS or not isinstance(values, dict):
             form.problems.append(Problem(str(part), _why_locked(str(part))))
             continue
-        before = point.state[part]
+        before = point.going_on[part]
         for name in [*values, *(n for n in before if n not in values and f"{part}.{n}" not in folded)]:
             channel = point.graph.channels.get(name)
             if channel is None or channel.partition != part:
@@ -230,7 +230,7 @@ def _split(pointer: str) -> tuple[str, str]:
 
 def mended_form(form: PatchForm, point: Departure, problem: Problem) -> PatchForm:
     """The form as if the value that would fit had been typed. What cannot be read elsewhere stays as it was typed."""
-    after = patched(point.state, form.patch)
+    after = patched(point.going_on, form.patch)
     keys = _keys_of(problem, after)
     _put(after, keys, problem.mend[0])
     found = form_of_change(point, after)
@@ -246,9 +246,9 @@ def form_of_change(point: Departure, after: State) -> PatchForm:
     """The form as if this state had been typed over the point's."""
     found = _form_over(point, after)
     for part in PARTITIONS:
-        for name in dict.fromkeys([*after[part], *point.state[part]]):
+        for name in dict.fromkeys([*after[part], *point.going_on[part]]):
             value = after[part].get(name, reading.ABSENT)
-            if not _same(value, point.state[part].get(name, reading.ABSENT)) and name in point.graph.channels:
+            if not _same(value, point.going_on[part].get(name, reading.ABSENT)) and name in point.graph.channels:
                 _set(found.patch, point.graph.channels[name], value)
     return found
 

@@ -37,8 +37,8 @@ class Hit:
 
 def patch_lines(point: Departure, patch: Mapping[str, Any]) -> list[PatchLine]:
     """The values that a sound patch changes, by path; one more than are shown, where there are more."""
-    after = patched(point.state, patch)
-    found = ((part, one) for part in PARTITIONS for one in differences(point.state[part], after[part]))
+    after = patched(point.going_on, patch)
+    found = ((part, one) for part in PARTITIONS for one in differences(point.going_on[part], after[part]))
     lines = (
         PatchLine(f"{part}.{written(one.path)}", *shown_pair(one.kind, one.before, one.after)) for part, one in found
     )

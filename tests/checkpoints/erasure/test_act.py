@@ -10,7 +10,7 @@ from django.apps import apps
 from django.core.management import call_command
 
 from approvals.models import Decision
-from checkpoints import bundle, payloads, retention, timeline, verification
+from checkpoints import bundle, retention, timeline, verification
 from checkpoints.conf import keyring
 from checkpoints.core.status import Status
 from checkpoints.core.tombstone import is_tombstone
@@ -304,36 +304,6 @@ def test_a_file_goes_with_the_last_run_that_names_it(people: cast.People, settin
         assert (faults(first), faults(second)) == ([], [])
     assert erasures.marks_in(erasures.everything()) == set()
     assert not Upload.objects.exists()
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_the_files_of_a_payload_backend_are_written_anew_and_leave_nothing_behind(
-    people: cast.People, configure: Any, tmp_path: Path, sealed: bool
-) -> None:
-    files = {"backend": "files", "options": {"location": str(tmp_path)}}
-    entry = {"backend": "sealed", "options": {"of": files}} if sealed else files
-    configure(PAYLOADS={"cellar": entry}, DEFAULT_PAYLOADS="cellar")
-    secret_claim.registered(encrypted=False)
-    run, other = erasures.whole_story(people), erasures.whole_story(people)
-    # As a worker leaves bytes behind that dies before its commit.
-    row = Checkpoint.objects.get(id=run.head)
-    payloads.put_payload("cellar", payloads.name_of(run.id, row.id, "change"), marked("orphan").encode(), under="left")
-    assert erasures.marks_in(_bytes_of(tmp_path, run)) >= {"orphan", "letter"}
-    before = _bytes_of(tmp_path, other)
-    retention.erase(run.id, by=people.steward)
-    assert erasures.marks_in(_bytes_of(tmp_path, run)) == set()
-    assert _bytes_of(tmp_path, other) == before
-    assert (faults(run), faults(other)) == ([], [])
-    for one in timeline.list_checkpoints(run.id):
-        timeline.state_at(one.id)
-
-
-def _bytes_of(folder: Path, run: Run) -> bytes:
-    """Every payload file of a run, unpacked as far as it is packed."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and str(run.id) in str(path))
-    data = [path.read_bytes() for path in found]
-    opened = [erasures.unpacked(one[one.find(form) :]) for one in data for form in (b"\x01", b"\x02") if form in one]
-    return b"".join([*data, *opened])
 
 
 def test_memory_that_a_run_wrote_is_found_by_no_word_of_it(people: cast.People) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from checkpoints import payloads, retention, uploads, verification
+from checkpoints import payloads, retention, timeline, uploads, verification
+from checkpoints.core.tombstone import TEXT
 from checkpoints.models import Checkpoint, Run, Upload, UploadReference
 from orchestrator import runs
 from orchestrator.engine import Graph
-from tests.support import cast, claims, secret_claim
+from tests.support import cast, claims, erasures, secret_claim
 from tests.support.full_installation import a_full_run
 from tests.support.secret_claim import marked
 from tests.support.statements import counted
@@ -87,6 +88,19 @@ def test_no_other_run_is_opened_to_know_who_names_a_file(
     assert not any(theirs["file"] in one for one in opened)
 
 
+def test_the_name_of_a_file_is_erased_by_its_path_and_the_file_by_its_own(graph: Graph, people: cast.People) -> None:
+    first, shared = upload(), upload()
+    run, one, other = (ended(graph, ref, people) for ref in (first, shared, shared))
+    for named in (run, one):
+        retention.erase(named.id, ["input.letter.name"], by=people.steward)
+        assert verification.verify_run(named.id) == []
+    names = {str(upload.id): upload.name for upload in Upload.objects.all()}
+    assert names == {first["file"]: TEXT, shared["file"]: "letter.txt"}
+    assert verification.verify_run(other.id) == []
+    retention.erase(run.id, ["input.letter"], by=people.steward)
+    assert [str(upload.id) for upload in Upload.objects.all()] == [shared["file"]]
+
+
 def test_a_file_of_a_fork_stays_until_the_fork_is_erased(graph: Graph, people: cast.People) -> None:
     ref = upload()
     run = ended(graph, ref, people)
@@ -120,3 +134,36 @@ def test_only_the_folder_of_the_run_is_listed_in_a_payload_backend(
     retention.erase(run.id, by=people.steward)
     assert {name.split("/")[0] for name in listed} == {str(run.id)}
     assert Checkpoint.objects.filter(run=other.id, backend="cellar").exists()
+
+
+@pytest.mark.parametrize(("sealed", "paths"), [(False, None), (True, None), (False, ["payout.memo", "input.person"])])
+def test_the_files_of_a_payload_backend_are_written_anew_and_leave_nothing_behind(
+    people: cast.People, configure: Any, tmp_path: Path, sealed: bool, paths: list[str] | None
+) -> None:
+    files = {"backend": "files", "options": {"location": str(tmp_path)}}
+    entry = {"backend": "sealed", "options": {"of": files}} if sealed else files
+    configure(PAYLOADS={"cellar": entry}, DEFAULT_PAYLOADS="cellar")
+    secret_claim.registered(encrypted=False)
+    run, other = erasures.whole_story(people), erasures.whole_story(people)
+    # As a worker leaves bytes behind that dies before its commit.
+    row = Checkpoint.objects.get(id=run.head)
+    payloads.put_payload("cellar", payloads.name_of(run.id, row.id, "change"), marked("orphan").encode(), under="left")
+    assert erasures.marks_in(_bytes_of(tmp_path, run)) >= {"orphan", "letter"}
+    before = _bytes_of(tmp_path, other)
+    retention.erase(run.id, paths, by=people.steward)
+    left = erasures.marks_in(_bytes_of(tmp_path, run))
+    assert (
+        left == set() if paths is None else "letter" in left and left.isdisjoint({"orphan", "input", "write", "edit"})
+    )
+    assert _bytes_of(tmp_path, other) == before
+    assert (verification.verify_run(run.id), verification.verify_run(other.id)) == ([], [])
+    for one in timeline.list_checkpoints(run.id):
+        timeline.state_at(one.id)
+
+
+def _bytes_of(folder: Path, run: Run) -> bytes:
+    """Every payload file of a run, unpacked as far as it is packed."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and str(run.id) in str(path))
+    data = [path.read_bytes() for path in found]
+    opened = [erasures.unpacked(one[one.find(form) :]) for one in data for form in (b"\x01", b"\x02") if form in one]
+    return b"".join([*data, *opened])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from checkpoints import timeline
+from checkpoints import retention, timeline
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
@@ -120,6 +120,24 @@ def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input
         assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
         remember("sky", colour)
     assert len(set(hashes)) == 1
+
+
+@pytest.mark.parametrize("mode", ["live", "snapshot"])
+def test_what_an_erased_run_read_is_told_as_erased(mode: str, browse: Any, people: cast.People) -> None:
+    remember("sky", "blue")
+
+    def read(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+        ctx.memory.search("blue", "facts")
+
+    run = gone(chain(f"erased-{mode}", read, memory=mode))
+    retention.erase(run.id, by=people.steward)
+    found = memory_at(timeline.get_checkpoint(f"{run.key}:at-1"))
+    assert found is not None
+    assert [(one["asked"], one["traces"]) for one in found["reads"]] == [([], [])] * 2
+    page = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory")
+    assert page.status_code == 200
+    assert page.content.decode().count('<span class="nil">erased</span>') == 2
 
 
 def test_a_run_verifies_in_whatever_order_it_names_what_it_remembers() -> None:

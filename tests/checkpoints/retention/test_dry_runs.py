@@ -121,6 +121,7 @@ def test_removing_goes_at_a_steady_rate_beside_a_process_that_commits(
         while (row := kinds.advance(job.id)).status not in ("done", "failed"):
             pass
         _tell(live, alone, began, took, ends)
+        assert live.lock_waits() == 0
     assert (row.status, row.progress["done"]) == ("done", 2 * PRUNED)
     assert sum(sizes) == 2 * PRUNED
     assert max(sizes) <= stretches.MOST
@@ -141,7 +142,8 @@ def _tell(live: LiveCommits, alone: float, began: float, took: list[float], ends
     print(f"transactions: longest {max(took) * 1000:.1f} ms, 99 % within {late * 1000:.1f} ms")
     print(
         f"longest superstep of the other process: {before[0] * 1000:.1f} ms of {before[1]} before,"
-        f" {during[0] * 1000:.1f} ms of {during[1]} beside the removal; load {os.getloadavg()[0]:.1f}"
+        f" {during[0] * 1000:.1f} ms of {during[1]} beside the removal; load {os.getloadavg()[0]:.1f};"
+        f" {live.lock_waits()} waits for a lock of more than 100 ms"
     )
 
 

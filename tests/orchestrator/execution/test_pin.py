@@ -3,17 +3,22 @@
 import pytest
 
 from checkpoints.core.status import Status
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.journal.results import Ending
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import head_loader
-from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.ledger.run_error import stored_error
+from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
+from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import registry
+from orchestrator.engine import END, START, Graph, Task, registry
 from orchestrator.engine.errors import StaleLease
 from orchestrator.execution.adoption import pin
 from tests.crash.abort import watching
 from tests.support import cast, run_actions
-from tests.support.small_graphs import advanced, held
+from tests.support.small_graphs import advanced, graph, held, started
 from tests.support.statements import Breaks
 from tests.support.versioned_graphs import Copied, deployed, paying
 
@@ -83,3 +88,29 @@ def test_the_lease_knows_what_the_ledger_wrote() -> None:
     ledger.refresh_lease(lease)
     row = Run.objects.get(id=run.id)
     assert (row.head, row.version, row.fingerprint) == (lease.head, lease.version, lease.fingerprint)
+
+
+def test_an_effect_that_began_before_a_crash_is_left_to_its_version_where_the_new_one_would_begin_it_later() -> None:
+    """Else its result would be left behind with the superstep, and it would happen again."""
+    happened: list[str] = []
+
+    def side_by_side(version: str, *more: tuple[str, str]) -> Graph:
+        made = graph("beside", version=version)
+        made.node("a")(lambda state, ctx: None)
+        made.node("pay", effect="external", idempotent=True)(lambda state, ctx: happened.append("paid"))
+        for source, target in ((START, "a"), (START, "pay"), ("a", END), ("pay", END), *more):
+            made.edge(source, target)
+        return made
+
+    run = started(side_by_side("1"))
+    lease, task = held(run), Task("pay", 1, 0)
+    journal.write_intents(lease, [Intent(task, 1, "external", "", 9.0)])
+    journal.write_results(lease, [Ending(task, 1, "done", {"writes": []})])
+    leases.give_back(lease.id, lease.epoch)
+    deployed(side_by_side("2", ("a", "pay")))
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert run.status == Status.INCOMPATIBLE
+    assert error["because"] == "pay:1:0 began in the superstep in hand, and would not begin in it in version 2"
+    assert (happened, TaskResult.objects.filter(run=run, outcome="done").count()) == ([], 1)

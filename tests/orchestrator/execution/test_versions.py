@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, Decision
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
@@ -17,7 +17,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
 from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, Task, registry
-from orchestrator.engine.errors import WrongStatus
+from orchestrator.engine.errors import IncompatibleGraph, WrongStatus
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
@@ -348,6 +348,20 @@ def test_what_waits_for_people_can_be_edited_where_another_version_takes_the_run
     run_actions.sign(run, run_actions.reviewer(people.reviewer), [("edit", "Hello")])
     run = runs.advance(run.id)
     assert run_actions.state(run)["letter"] == "Hello"
+
+
+def test_nobody_edits_by_a_version_that_reads_what_is_signed_otherwise(people: cast.People) -> None:
+    class Numbered(Notes):
+        letter: int = 0  # type: ignore[assignment]
+
+    run, reviewer = advanced(paying("1")), run_actions.reviewer(people.reviewer)
+    migrated = paying("3", Numbered)
+    migrated.migration(from_version="1")(lambda state: state["scratch"].update(letter=0))
+    for other in (paying("2", Numbered), migrated):
+        deployed(other)
+        with pytest.raises(IncompatibleGraph, match="is not installed here"):
+            run_actions.sign(run, reviewer, [("edit", 7)])
+    assert not Decision.objects.filter(run=run.id).exists()
 
 
 def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() -> None:

@@ -20,12 +20,13 @@ from checkpoints.queue import leases
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
+from orchestrator.engine.pending_parts import Pending
 from orchestrator.runs.forecast import STAYS, forecast_runs
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Notes, advanced, started
 from tests.support.statements import counted
-from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
+from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying, signed_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -141,6 +142,30 @@ def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobo
     assert "older version than others have had" in stuck["2"][1][0]
     registry.clear()
     assert verdicts() == {STUCK: 2}
+
+
+def test_it_says_how_many_runs_hold_signed_values_that_a_migration_must_not_change(people: cast.People) -> None:
+    behind, names = signed_letter(people), ("fetch", "propose", "file", "send")
+    deployed(paying("2", Texts, guards=(), nodes=names))
+    found = [(group.judgement.verdict, group.number, group.signed) for group in forecast_runs()]
+    assert found == [(NEEDS_MIGRATION, 1, 0)], "who signed can be asked again"
+    deployed(paying("3", Texts, guards=(), nodes=("fetch", "file", "send")))
+    text, code = called()
+    assert code == 3
+    assert "    1 of them hold values that people sign, at a gate that is not here as strict any more" in text
+    ungated = paying("4", Texts, guards=(), nodes=("fetch", "file", "send"))
+    ungated.migration(from_version="1")(lambda state: state["scratch"].update(total="three", letter="Yours"))
+    deployed(ungated)
+    assert json.loads(called("--json")[0])["graphs"][0]["groups"][0]["signed"] == 1
+    assert verdicts() == {MIGRATED: 1}, "whether it changes them is known when it runs"
+    assert runs.advance(behind.id).status == Status.INCOMPATIBLE
+
+
+def test_what_a_gate_declares_must_not_change_where_the_gate_is_gone_though_nobody_signed_it() -> None:
+    run = started(paying("1"))
+    Run.objects.filter(id=run.id).update(pending=Pending().to_text())
+    deployed(paying("2", Texts, nodes=("fetch", "send")))
+    assert [(group.judgement.verdict, group.signed) for group in forecast_runs()] == [(NEEDS_MIGRATION, 1)]
 
 
 def test_it_costs_as_many_statements_for_many_runs_as_for_few_and_opens_no_payload() -> None:

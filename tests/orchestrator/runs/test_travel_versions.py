@@ -15,10 +15,10 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Append, Gate, Graph, Write
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import IncompatibleGraph, InvalidValue
 from tests.support import cast, run_actions
-from tests.support.small_graphs import Order, registered
-from tests.support.versioned_graphs import deployed, paying, signed_letter
+from tests.support.small_graphs import Notes, Order, advanced, registered
+from tests.support.versioned_graphs import Texts, deployed, in_euros, paying, signed_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAME = "retyped"
@@ -29,6 +29,10 @@ class InText(BaseModel):
     notes: Annotated[list[str], Append] = []
     total: str = "0"
     free: str = "0"
+
+
+class Lettered(Notes):
+    letter: int = 0  # type: ignore[assignment]
 
 
 class InMoney(BaseModel):
@@ -195,3 +199,155 @@ def test_what_was_signed_cannot_be_patched_in_a_version_that_has_no_gate_to_ask_
         assert found.value.facts["gate"] == "propose"
     assert runs.plan(run.head, patch={"scratch": {"total": 5}}).guarded == {}
     assert runs.advance(runs.fork(run.head).id).status == Status.COMPLETED
+
+
+def finished(people: cast.People, **options: Any) -> Run:
+    """A run of version 1 that was signed and has ended; its total is 3."""
+    run = advanced(paying("1", **options))
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    return run
+
+
+def in_cents(state: Any) -> None:
+    """A migration that no type tells: the total counts something else."""
+    state["scratch"]["total"] *= 100
+
+
+def deployed_with(made: Graph, migrates: Any) -> None:
+    made.migration(from_version="1")(migrates)
+    deployed(made)
+
+
+def at_total(run: Run) -> str:
+    """The checkpoint at which the total is set, and people are not asked yet."""
+    return f"{run.key}:at-1"
+
+
+@pytest.mark.parametrize(
+    ("state", "migrates", "total"), [(Notes, in_cents, 300), (Texts, in_euros, "3 euros")], ids=["meaning", "type"]
+)
+def test_a_fork_goes_onto_another_version_by_its_migration(
+    state: Any, migrates: Any, total: Any, people: cast.People
+) -> None:
+    run = finished(people)
+    deployed_with(paying("2", state), migrates)
+    assert runs.plan(at_total(run)).patched == ("total",)
+    made = runs.fork(at_total(run), by=people.starter)
+    assert (made.version, run_actions.state(made)["total"]) == ("2", total)
+    made = runs.advance(made.id)
+    assert made.status == Status.PAUSED
+    run_actions.sign(made, run_actions.reviewer(people.reviewer), ["approve"])
+    assert runs.advance(made.id).status == Status.COMPLETED
+    assert run_actions.state(made)["notes"] == [f"sent Dear {total}"]
+    assert not list(verify_run(made.id))
+    replayed = runs.replay(at_total(run), by=people.starter)
+    assert run_actions.state(replayed)["total"] == total
+
+
+def test_a_rewind_to_before_a_migration_goes_by_it_again(people: cast.People) -> None:
+    run = advanced(paying("1"))
+    deployed_with(paying("2"), in_cents)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run.version, run_actions.state(run)["total"]) == ("2", 300)
+    runs.rewind(run.id, at_total(run), reason="once more", by=people.starter)
+    assert run_actions.state(run)["total"] == 300
+
+
+def test_a_migration_takes_a_channel_out_of_a_fork_and_without_one_it_is_refused(people: cast.People) -> None:
+    class Fewer(BaseModel):
+        notes: Annotated[list[str], Append] = []
+        letter: str = ""
+
+    run, nodes = finished(people, nodes=("fetch", "propose", "file")), ("propose", "file")
+    deployed(paying("2", Fewer, nodes=nodes))
+    with pytest.raises(IncompatibleGraph, match="lacks channel total"):
+        runs.fork(run.head or "", by=people.starter)
+    deployed_with(paying("3", Fewer, nodes=nodes), lambda state: state["scratch"].pop("total") and None)
+    made = runs.fork(run.head or "", by=people.starter)
+    assert run_actions.state(made) == {"notes": [], "letter": "Dear"}
+
+
+def test_what_a_migration_makes_of_a_signed_channel_waits_in_a_fork_for_its_signatures(people: cast.People) -> None:
+    run = finished(people, nodes=("fetch", "propose", "file"))
+    made = paying("2", nodes=("fetch", "propose", "file"))
+    deployed_with(made, lambda state: state["scratch"].update(letter=f"{state['scratch']['letter']} all"))
+    behind = f"{run.key}:at-3"
+    assert runs.plan(behind).guarded == {"letter": "propose"}
+    fork = runs.advance(runs.fork(behind, by=people.starter).id)
+    assert (fork.at_node, run_actions.state(fork)["letter"]) == ("$patch", "Dear")
+    assert str(read_value(ApprovalRequest.objects.get(run=fork.id), "why")).startswith("The migration from 1 to 2 set")
+    run_actions.sign(fork, people.reviewer, ["approve"])
+    assert run_actions.state(runs.advance(fork.id))["letter"] == "Dear all"
+
+
+def loses_letter(state: Any) -> None:
+    state["scratch"]["total"] = state["scratch"].pop("nothing")
+
+
+def signs_anew(state: Any) -> None:
+    state["scratch"]["letter"] = "Pay"
+
+
+@pytest.mark.parametrize(
+    ("made", "migrates", "at", "said"),
+    [
+        (lambda: paying("2"), loses_letter, 1, "migration from 1 to 2 failed: KeyError"),
+        (lambda: paying("2", nodes=("fetch", "send")), signs_anew, 4, "has no gate where it could"),
+        (lambda: paying("2", Lettered), lambda state: state["scratch"].update(letter=1), 2, "no migration sees it"),
+    ],
+    ids=["fails", "has no gate", "waits"],
+)
+def test_a_fork_whose_migration_cannot_be_taken_is_refused_and_nothing_is_written(
+    made: Any, migrates: Any, at: int, said: str, people: cast.People
+) -> None:
+    run = finished(people)
+    deployed_with(made(), migrates)
+    for act in (runs.plan, runs.fork):
+        with pytest.raises(InvalidValue, match=said):
+            act(f"{run.key}:at-{at}")
+    assert Run.objects.count() == 1
+
+
+def test_a_version_that_would_do_again_what_an_open_superstep_has_done_takes_no_fork(people: cast.People) -> None:
+    fails = True
+
+    def act(state: Any, ctx: Any) -> None:
+        if fails:
+            raise RuntimeError("not yet")
+
+    def side_by_side(version: str, *more: tuple[str, str]) -> Graph:
+        made = Graph("beside", version=version, input=Order, state=Notes)
+        made.node("a")(act)
+        made.node("pay", effect="external", idempotent=True)(lambda state, ctx: PAID.append("paid"))
+        for source, target in ((START, "a"), (START, "pay"), ("a", END), ("pay", END), *more):
+            made.edge(source, target)
+        return made
+
+    PAID.clear()
+    run = advanced(side_by_side("1"))
+    assert (run.status, PAID) == (Status.FAILED, ["paid"])
+    deployed(side_by_side("2", ("a", "pay")))
+    fails = False
+    with pytest.raises(IncompatibleGraph, match="would not begin pay:1:0"):
+        runs.fork(run.head or "", allow_effects=["pay"], by=people.starter)
+    runs.resume(run.id)
+    assert (runs.advance(run.id).status, PAID) == (Status.INCOMPATIBLE, ["paid"])
+    deployed(side_by_side("1"))
+    runs.resume(run.id)
+    assert (runs.advance(run.id).status, PAID) == (Status.COMPLETED, ["paid"])
+    assert not list(verify_run(run.id))
+
+
+def test_a_version_of_another_input_takes_no_fork(people: cast.People) -> None:
+    class Given(BaseModel):
+        claim: str
+
+    run = finished(people)
+    made = paying("2")
+    made.input = Given
+    deployed(made)
+    with pytest.raises(IncompatibleGraph, match="has another input"):
+        runs.fork(at_total(run), by=people.starter)

@@ -7,11 +7,13 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import LateResult, Run, TaskResult, Worker
 from checkpoints.queue import leases
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Retry, Task
+from orchestrator.engine import END, START, Gate, Graph, Retry, Task, registry
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+from orchestrator.runs import version_choice
 from tests.support import cast, run_actions
 from tests.support.chain import join_in_a_row
 from tests.support.forging import rewrite
@@ -211,6 +213,35 @@ def test_an_output_that_is_settled_on_another_version_writes_nothing_that_was_si
         runs.settle(run.id, "pay:1:0", output={"letter": "Yours"}, **given)
     runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **given)
     assert runs.advance(run.id).status == Status.COMPLETED
+
+
+def test_a_settled_output_whose_version_is_left_for_one_without_its_gate_stops_as_incompatible_and_says_so(
+    people: cast.People,
+) -> None:
+    run = _unknown_after_signing(people)
+    runs.settle(
+        run.id, "pay:1:0", happened=True, output={"letter": "Yours"}, by=people.steward, reason="seen in the bank"
+    )
+    old = registry.by_fingerprint(run.fingerprint).graph
+    deployed(_asking_before("2", "between", "pay"))
+    stopped = runs.advance(run.id)
+    error = stored_error(stopped)
+    assert error is not None
+    assert stopped.status == Status.INCOMPATIBLE
+    assert error["because"] == (
+        "the output of pay:1:0 that was settled sets `letter`, which the gate of node `ask` guards, and version 2 has"
+        " no gate there that asks as much"
+    )
+    assert "gate of node `ask`" not in [one["what"] for one in error["changes"] if one["weight"] == "breaking"]
+    assert version_choice.ways_out(stopped).resume == "", "the same version would stop it again"
+    registry.replace(old)
+    assert version_choice.ways_out(stopped).resume == "Finish on version 1"
+    runs.resume(run.id)
+    asked = runs.advance(run.id)
+    assert (asked.status, asked.at_node) == (Status.PAUSED, "pay")
+    run_actions.sign(asked, run_actions.reviewer(people.reviewer), [None, "approve"])
+    done = runs.advance(run.id)
+    assert (done.status, state(done)["letter"]) == (Status.COMPLETED, "Yours")
 
 
 def test_an_output_is_settled_by_the_version_that_will_go_on_and_by_no_other(people: cast.People) -> None:

@@ -70,7 +70,7 @@ def test_a_patch_of_very_many_places_is_moved_by_channels() -> None:
 def test_a_channel_that_the_other_point_has_not_falls_away() -> None:
     there = points.point()
     del there.graph.channels["text"]
-    there.state["scratch"].pop("text")
+    there.going_on["scratch"].pop("text")
     there.graph = SimpleNamespace(channels=there.graph.channels, version="2")
     found = moved_patch(points.point(), {"scratch": {"text": "new"}}, there, mode="json")
     assert [one.rule for one in found.fallen] == ["Version 2 has no such channel."]

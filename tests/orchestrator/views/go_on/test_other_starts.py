@@ -64,9 +64,9 @@ def test_a_version_that_lacks_what_is_live_lists_what_changed_and_offers_what_ex
     text = words(answer)
     assert (answer.status_code, "cannot be gone on from here" in text) == (409, True)
     assert "Version 1 of lacking is not here" in text
-    breaking = answer.content.decode().split('aria-label="Changes that forbid it"')[1].split("</ul>")[0]
-    assert "ask" in breaking
-    assert "is gone" in breaking
+    breaking = answer.content.decode().split('aria-label="Changes at which a run stops"')[1].split("</ul>")[0]
+    assert "node `ask`: was removed, and the run was about to go on there" in breaking
+    assert "node `other`: is new" in text.split("harmless change")[1]
     assert "Finish on version 1: deploy it beside the new one" in text
     assert "igration" not in text, "no migration is registered"
     assert "Patch the state" not in text
@@ -79,7 +79,7 @@ def test_an_earlier_checkpoint_is_offered_only_where_the_version_that_is_here_go
     client = browse(people.starter)
     deployed(changed("earlier", "first", "ask"))
     answer = client.get(url(run, 2))
-    assert "gate of ask is gone" in words(answer)
+    assert "gate of node `ask`: was removed, and people are asked there now" in words(answer)
     assert "Go on from checkpoint 1 : version 2 can go on from it" in words(answer)
     assert offered(answer).startswith(url(run, 1))
     assert client.get(offered(answer)).status_code == 200
@@ -99,7 +99,22 @@ def test_another_version_that_can_go_on_says_so_and_folds_what_is_harmless(peopl
     deployed(made)
     answer = client.get(url(run, 1))
     assert answer.status_code == 200
-    assert "Version 1 is not registered here, so version 2 goes on" in words(answer)
+    text = words(answer)
+    assert "Version 1 is not registered here, so version 2 goes on. Nothing that it needs is missing." in text
+    assert "node `added`: is new" in text.split("harmless change")[1]
+    assert "would stop" not in text
+
+
+def test_what_a_run_would_stop_at_stands_before_what_is_harmless(people: cast.People, browse: Browse) -> None:
+    run = advanced(claim("stopping", quorum=2))
+    client = browse(people.starter)
+    made = claim("stopping")
+    made.version = "2"
+    deployed(made)
+    text = words(client.get(url(run, 1)))
+    stopping, harmless = text.split("would stop at what changed")[1].split("harmless change")
+    assert "gate of node `ask`: quorum 2 became 1" in stopping
+    assert "version: 1 became 2" in harmless
 
 
 def test_a_checkpoint_that_was_cleaned_up_meanwhile_leads_to_the_nearest_kept_one(

@@ -45,7 +45,7 @@ def test_a_field_of_an_object_takes_the_place_of_the_whole_object() -> None:
     here = point(payout={"amount": "12.50", "account": "a", "paid": True})
     sent = typed(fresh_form(here)) | {"s-payout.amount": "13.00"}
     found = posted_form(here, sent)
-    after = patched(here.state, found.patch, graph=here.graph)
+    after = patched(here.going_on, found.patch, graph=here.graph)
     assert after["scratch"]["payout"] == {"amount": "13.00", "account": "a", "paid": True}
 
 
@@ -57,7 +57,7 @@ def test_a_large_value_is_neither_sent_nor_lost() -> None:
     found = posted_form(here, typed(form) | {"mode": "json", "json": form.text})
     assert (found.patch, found.problems) == ({}, [])
     ops = '[{"op": "replace", "path": "/scratch/text", "value": "short"}]'
-    assert patched(here.state, posted_form(here, {"mode": "ops", "ops": ops}).patch)["scratch"]["text"] == "short"
+    assert patched(here.going_on, posted_form(here, {"mode": "ops", "ops": ops}).patch)["scratch"]["text"] == "short"
 
 
 @pytest.mark.parametrize("mode", ["form", "json", "ops"])
@@ -72,10 +72,10 @@ def test_what_would_fit_is_put_in_its_place_however_it_was_typed(mode: str) -> N
     problem = Problem("scratch.payout.amount", "a number", '"many"', ("14.00",), "payout")
     found = mended_form(form, here, problem)
     assert (found.mode, found.problems) == (mode, [])
-    after = patched(here.state, found.patch, graph=here.graph)["scratch"]
+    after = patched(here.going_on, found.patch, graph=here.graph)["scratch"]
     assert (after["payout"]["amount"], after["payout"]["paid"], after["text"]) == ("14.00", True, "kept")
     again = posted_form(here, typed(found) | {"mode": mode, "json": found.text, "ops": found.operations})
-    assert patched(here.state, again.patch, graph=here.graph)["scratch"] == after
+    assert patched(here.going_on, again.patch, graph=here.graph)["scratch"] == after
 
 
 @pytest.mark.parametrize(

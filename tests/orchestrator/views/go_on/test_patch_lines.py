@@ -18,18 +18,18 @@ def test_each_value_that_changes_is_a_line_with_the_old_one_before_it() -> None:
 def test_no_more_lines_and_hits_are_made_than_are_shown() -> None:
     many = {"scratch": {"notes": [str(n) for n in range(5000)]}}
     assert len(patch_lines(point(), many)) == MOST_LINES + 1
-    assert len(hits(point(notes=["same"] * 5000).state, "same")) == MOST_HITS + 1
+    assert len(hits(point(notes=["same"] * 5000).going_on, "same")) == MOST_HITS + 1
 
 
 def test_a_word_is_found_in_keys_and_values_in_any_case() -> None:
-    state = point(anything={"Account": [{"iban": "DE89"}], "empty": {}}, text="one\ntwo").state
+    state = point(anything={"Account": [{"iban": "DE89"}], "empty": {}}, text="one\ntwo").going_on
     iban = "scratch.anything.Account[0].iban"
     assert [(one.path, one.channel) for one in hits(state, "de89")] == [(iban, "anything")]
     assert [one.path for one in hits(state, "account")] == [iban]
     assert [one.path for one in hits(state, "empty")] == ["scratch.anything.empty"]
     assert [one.path for one in hits(state, "E\nTWO")] == ["scratch.text"]
     assert hits(state, "  ") == []
-    deep = point(anything={"a": []}).state
+    deep = point(anything={"a": []}).going_on
     at = deep["scratch"]["anything"]
     for _ in range(5000):
         at["a"] = {"a": []}
