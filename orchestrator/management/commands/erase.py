@@ -67,7 +67,8 @@ class Command(command_line.DatabaseCommand):
             return
         rows = told["rows"]
         counts = ", ".join(f"{name} {n}" for name, n in rows.items()) if isinstance(rows, dict) else f"{rows} rows"
-        self.stdout.write(visible_text(f"{told['key']}: {'would erase' if options['dry_run'] else 'erased'} {counts}"))
+        doing = "would look for it in" if options["paths"] else "would erase"
+        self.stdout.write(visible_text(f"{told['key']}: {doing if options['dry_run'] else 'erased'} {counts}"))
         for one in told["inherited"]:
             what = f"{'would be ' if options['dry_run'] else ''}erased too" if one["erased"] else "NOT erased"
             self.stdout.write("  " + visible_text(f"{one['how']} {one['key'] or one['run']} has values of it: {what}"))
