@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from checkpoints import retention, timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
@@ -35,6 +36,22 @@ def test_the_newest_stay_and_load_as_before(keep: int, encrypted: bool, configur
     assert job.progress["done"] == 9 - max(keep, 1)
     (line,) = RunEvent.objects.filter(run=run, type="history_removed")
     assert timeline.payload_of(line)["checkpoints"]["count"] == 9 - max(keep, 1)
+
+
+def test_the_log_of_a_run_says_who_removed_what_and_when_and_what_holds_the_rest(people: cast.People) -> None:
+    run, before = long_run(), timezone.now()
+    pruned(policy("long", keep_last=2), by=people.steward)
+    (line,) = RunEvent.objects.filter(run=run, type="history_removed")
+    assert line.actor == people.steward.username
+    assert before <= line.at <= timezone.now()
+    first = Checkpoint.objects.filter(run=run).order_by("seq")[0]
+    assert timeline.payload_of(line)["snapshots"] == [[str(first.id), first.snapshot_hash]]
+    assert faults() == []
+    for changed in ({"actor": "nobody"}, {"at": before}):
+        tamper(line, **changed)
+        assert faults() != []
+        tamper(line, actor=line.actor, at=line.at)
+    assert faults() == []
 
 
 def test_the_numbers_of_the_dry_run_are_what_is_then_removed(people: cast.People) -> None:
