@@ -20,11 +20,14 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SWEEPS = ("tests/crash", "tests/races", "tests/properties", "tests/soak")
 """Every kind of crash, race and random graph, each in short; half a minute of killed processes."""
 WHOLE = (
-    "tests/checkpoints/ledger/test_differential.py",
+    "tests/checkpoints/bundle",
+    "tests/checkpoints/erasure",
     "tests/checkpoints/verification/test_columns.py",
     "tests/engine/test_random_graphs.py",
 )
-"""Every column of every table, every checkpoint of long histories, any graph: for the first pass they take too long."""
+"""Every column of every table, every bit of a file, every place of a value, any graph: for the first pass they take too
+long.
+"""
 INSTALLATIONS = (
     "tests/stories",
     "tests/checkpoints/test_keys_in_settings.py",
@@ -45,39 +48,41 @@ INSTALLATIONS = (
 LONG = (*SWEEPS, *WHOLE, *INSTALLATIONS, "tests/bench")
 """What `--sweep-short` runs."""
 ON_ONE_DATABASE = ("tests/engine", "tests/house", "tests/bench")
-FACES = (
-    "tests/approvals/api",
-    "tests/approvals/forms",
-    "tests/approvals/views",
-    "tests/checkpoints/bundle",
-    "tests/checkpoints/core",
-    "tests/checkpoints/payloads",
-    "tests/checkpoints/timeline",
-    "tests/checkpoints/verification",
-    "tests/demo",
-    "tests/orchestrator/api",
-    "tests/orchestrator/display",
-    "tests/orchestrator/live",
-    "tests/orchestrator/templatetags",
-    "tests/orchestrator/views",
+CORE = (
+    "tests/approvals/gates",
+    "tests/approvals/migrations",
+    "tests/approvals/test_append_only.py",
+    "tests/approvals/test_signing.py",
+    "tests/checkpoints/db",
+    "tests/checkpoints/journal",
+    "tests/checkpoints/ledger",
+    "tests/checkpoints/memory",
+    "tests/checkpoints/migrations",
+    "tests/checkpoints/queue",
+    "tests/checkpoints/retention",
+    "tests/orchestrator/execution",
 )
-"""What people, services and files show of the rows: the same on either database but for its queries. On PostgreSQL it
-runs with the long ones.
+"""What leans on how a database locks, commits and plans. The rest sees the rows alone: on PostgreSQL it runs with the
+long ones.
 """
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
-IN_BROWSER = ("-n", "2", "--dist=worksteal", BROWSER)
+IN_BROWSER = ("-n", "2", "--dist=worksteal")
+EVERY_PAGE = ("tests/browser/test_access.py", "tests/browser/test_stewards.py")
+"""Each page in both themes and at the width of a phone: in a browser, with the long ones."""
 
 
 def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
     """By database, the options of the pass: which tests, and how many at once."""
-    if sweeps:
-        again = [path for path in LONG if not path.startswith(ON_ONE_DATABASE)]
-        return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *again, *FACES)}
-    quick = [f"--ignore={path}" for path in (BROWSER, *LONG)]
-    other = [f"--ignore={path}" for path in (*ON_ONE_DATABASE, *FACES)]
-    return {"sqlite": (*AT_ONCE, *quick), "postgresql": (*AT_ONCE, *quick, *other)}
+    first = (*AT_ONCE, *_without(BROWSER, *LONG))
+    if not sweeps:
+        return {"sqlite": first, "postgresql": (*AT_ONCE, *CORE)}
+    return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *_without(BROWSER, *ON_ONE_DATABASE, *CORE))}
+
+
+def _without(*paths: str) -> list[str]:
+    return [f"--ignore={path}" for path in paths]
 
 
 def main(words: list[str]) -> int:
@@ -90,13 +95,14 @@ def main(words: list[str]) -> int:
             Pass(f"on {database}", database, [*options, *words], Path(folder) / database)
             for database, options in chosen.items()
         ]
-        if not (named or sweeps):
-            browser = Pass("in a browser", "sqlite", [*IN_BROWSER, *words], Path(folder) / "browser")
-            # Much of its time it waits for pages: it goes beside the last pass, and is printed behind it.
+        if not named:
+            pages = EVERY_PAGE if sweeps else (BROWSER, *_without(*EVERY_PAGE))
+            browser = Pass("in a browser", "sqlite", [*IN_BROWSER, *pages, *words], Path(folder) / "browser")
+            # It goes beside the last pass, each using what the other waits for, and is printed behind it.
             todo[-1].beside, todo = browser, [*todo, browser]
         lines = [one.run() for one in todo]
     print("\nTests:", *lines, sep="\n  ")
-    if not (named or sweeps or any(map(shutil.which, BROWSERS))):
+    if not (named or any(map(shutil.which, BROWSERS))):
         print("The browser's tests were skipped for want of a Chromium; on Debian: apt install chromium")
     return 0 if all(one.good for one in todo) else 1
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.__main__ import BROWSER, ON_ONE_DATABASE
+from tests.__main__ import BROWSER, CORE, EVERY_PAGE, LONG, ON_ONE_DATABASE
 from tests.house.commands import ROOT, run
 
 
@@ -45,6 +45,10 @@ def test_on_postgresql_they_run_every_test_but_those_that_need_no_second_databas
 
 def _folders() -> list[str]:
     return [f"{folder}/" for folder in ON_ONE_DATABASE]
+
+
+def test_whatever_is_named_is_there() -> None:
+    assert [path for path in (BROWSER, *CORE, *EVERY_PAGE, *LONG, *ON_ONE_DATABASE) if not (ROOT / path).exists()] == []
 
 
 def test_no_test_lies_beside_the_folders() -> None:
