@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
-MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "40"))
+MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "100"))
 """Examples; `make sweep` draws 1,000."""
 ENOUGH = 40
 """Examples in which runs of each status are met."""
