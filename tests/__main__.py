@@ -69,8 +69,15 @@ long ones.
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
 IN_BROWSER = ("-n", "2", "--dist=worksteal")
-EVERY_PAGE = ("tests/browser/test_access.py", "tests/browser/test_stewards.py")
-"""Each page in both themes and at the width of a phone: in a browser, with the long ones."""
+MORE_PAGES = (
+    "tests/browser/test_access.py",
+    "tests/browser/test_compare.py",
+    "tests/browser/test_json_editor.py",
+    "tests/browser/test_stewards.py",
+)
+"""In a browser, with the long ones: each page in both themes and at the width of a phone, comparing, the JSON editor
+and what stewards see.
+"""
 
 
 def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
@@ -96,7 +103,7 @@ def main(words: list[str]) -> int:
             for database, options in chosen.items()
         ]
         if not named:
-            pages = EVERY_PAGE if sweeps else (BROWSER, *_without(*EVERY_PAGE))
+            pages = MORE_PAGES if sweeps else (BROWSER, *_without(*MORE_PAGES))
             browser = Pass("in a browser", "sqlite", [*IN_BROWSER, *pages, *words], Path(folder) / "browser")
             # It goes beside the last pass, each using what the other waits for, and is printed behind it.
             todo[-1].beside, todo = browser, [*todo, browser]

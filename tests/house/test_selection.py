@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.__main__ import BROWSER, CORE, EVERY_PAGE, LONG, ON_ONE_DATABASE
+from tests.__main__ import BROWSER, CORE, LONG, MORE_PAGES, ON_ONE_DATABASE
 from tests.house.commands import ROOT, run
 
 
@@ -48,7 +48,7 @@ def _folders() -> list[str]:
 
 
 def test_whatever_is_named_is_there() -> None:
-    assert [path for path in (BROWSER, *CORE, *EVERY_PAGE, *LONG, *ON_ONE_DATABASE) if not (ROOT / path).exists()] == []
+    assert [path for path in (BROWSER, *CORE, *LONG, *MORE_PAGES, *ON_ONE_DATABASE) if not (ROOT / path).exists()] == []
 
 
 def test_no_test_lies_beside_the_folders() -> None:
