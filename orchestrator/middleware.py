@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import GenericIPAddressField
 from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -77,6 +78,18 @@ class AdminForms:
             return None
         lists = _lists_of(getattr(view, "model_admin", None))
         return answer_to_repeated(request, {name for name in request.POST if _INLINE.sub("", name) in lists})
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """400 for a list that is narrowed by what is no address, where a column holds addresses: PostgreSQL's driver
+        does not send it. None for a defect.
+        """
+        if not isinstance(error, ValueError) or request.resolver_match is None:
+            return None
+        model_admin = getattr(request.resolver_match.func, "model_admin", None)
+        columns = model_admin.model._meta.concrete_fields if model_admin is not None else ()
+        addresses = {field.name for field in columns if isinstance(field, GenericIPAddressField)}
+        asked = {name.partition("__")[0] for name in request.GET}
+        return bad_request(request, error) if asked & addresses else None
 
 
 def _lists_of(model_admin: Any) -> set[str]:
