@@ -73,10 +73,13 @@ MORE_PAGES = (
     "tests/browser/test_access.py",
     "tests/browser/test_compare.py",
     "tests/browser/test_json_editor.py",
+    "tests/browser/test_stepping.py",
     "tests/browser/test_stewards.py",
+    "tests/browser/test_values.py",
+    "tests/browser/test_workers.py",
 )
-"""In a browser, with the long ones: each page in both themes and at the width of a phone, comparing, the JSON editor
-and what stewards see.
+"""In a browser, with the long ones: each page in both themes and at the width of a phone, and what is neither signing
+nor going back in time.
 """
 
 
