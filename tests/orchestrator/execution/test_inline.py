@@ -332,7 +332,7 @@ def _quietly(run: Run) -> None:
 
 def test_a_worker_that_is_stuck_in_one_ends_and_its_place_is_taken(tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
-    with worker(log, COUNTERSIGN_WORKERS="1"):
+    with worker(log, COUNTERSIGN_WORKERS="1", COUNTERSIGN_TEST_QUICK_MS="60000"):
         run = runs.start("sticky", {"amount": 8, "seconds": 60})
         until(lambda: Run.objects.get(id=run.id).status == Status.FAILED, what=f"the timeout, see {log}")
         run.refresh_from_db()
