@@ -1,7 +1,7 @@
 # Nothing but python3 (3.11 or newer, with venv) and make is needed; everything else is installed into .venv.
 PYTHON ?= python3
 RUN = .venv/bin/python
-PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+PIP = $(RUN) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Django 6.0 needs Python 3.12. The newest that is found, on the path or among those of pyenv.
 NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
@@ -14,7 +14,7 @@ TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execut
 demo: .venv/.runtime
 	$(RUN) manage.py up --demo
 
-test: .venv/.test .venv/.e2e
+test: .venv/.test
 	$(RUN) -m tests
 
 # The same on Django 6.0, where there is a Python that it runs on.
@@ -23,7 +23,7 @@ ifeq ($(NEWER_PYTHON),)
 	@echo "No Python 3.12 or newer here, and Django 6.0 needs one: it was not tested."
 else
 	test -d .venv-newer || $(NEWER_PYTHON) -m venv .venv-newer
-	.venv-newer/bin/python -m pip install --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
+	.venv-newer/bin/python -m pip install --no-compile --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
 	.venv-newer/bin/python -m tests $(TESTS)
 endif
 
@@ -32,7 +32,7 @@ sweep-short: .venv/.test
 	$(RUN) -m tests --sweep-short
 
 # Every moment of every scenario, 200 trials of every race, random graphs from a fresh seed; on both databases.
-sweep: .venv/.test .venv/.e2e
+sweep: .venv/.test
 	COUNTERSIGN_SWEEP_STEP=1 COUNTERSIGN_RACE_TRIALS=200 COUNTERSIGN_EXAMPLES=300 COUNTERSIGN_PLANS=2000 COUNTERSIGN_DEPLOYMENTS=1000 COUNTERSIGN_BUNDLE_BITS=10000 COUNTERSIGN_BUNDLE_MEGABYTES=1024 COUNTERSIGN_SEED=random \
 	$(RUN) -m tests tests/crash tests/races tests/properties tests/checkpoints/bundle tests/checkpoints/erasure
 	COUNTERSIGN_STEPS=100 $(RUN) -m pytest -q tests/browser/test_stepping.py
@@ -71,8 +71,12 @@ clean:
 	$(PIP) .
 	touch $@
 
-.venv/.test .venv/.lint .venv/.e2e: .venv/.%: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) '.[$*]'
+.venv/.test: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) '.[test,e2e]'
+	touch $@
+
+.venv/.lint: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) '.[lint]'
 	touch $@
 
 .venv-bench/.installed: pyproject.toml constraints.txt

@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,13 +11,24 @@ from django.test import TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.support import cast, migrated_database
+from tests.support import cast, migrated_database, order
 from tests.support.empty_tables import EmptyTables
 from tests.support.payload_backends import Full
 
 # No test is about how fast a machine is, and a busy one is no finding.
 hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest first. A whole pass shares its tests among so many processes."""
+    items[:] = order.spread(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,7 @@ def test_a_run_that_names_somebody_twice_is_seen_once(people: People, claims: Gr
     assert permissions.visible_runs(people.reviewer).count() == 1
 
 
-OTHERS = 6000
+OTHERS = 2000
 """Runs of other people, each with a request."""
 
 

@@ -35,7 +35,7 @@ def test_a_soak_of_half_a_minute_loses_nothing_doubles_nothing_and_leaves_nothin
 
 @pytest.mark.skipif(connection.vendor == "postgresql", reason="that a soak can fail is shown once, on SQLite")
 def test_a_soak_without_the_guard_of_the_journal_finds_what_is_doubled_and_fails() -> None:
-    words = ("--minutes=0.6", "--pause=0.6", "--seed=7", "--kill-workers", "--dawdle=0.3")
+    words = ("--minutes=0.3", "--pause=0.6", "--seed=7", "--kill-workers", "--dawdle=0.3")
     code, content = _soak(*words, COUNTERSIGN_SOAK_BREAK="journal")
     facts = LAST_LINE.search(content.splitlines()[-1])
     assert facts

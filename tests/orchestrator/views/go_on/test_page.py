@@ -293,10 +293,12 @@ def test_nonsense_in_any_field_is_refused_or_read_and_changes_nothing(people: ca
     run = paid("nonsense", people)
     client = browse(run_actions.reviewer(people.starter))
     drawn = opened(client, run, 2)
+    # What a database makes of a value is seen with a few names; each name with each value is for the pages alone.
+    step = 1 if connection.vendor == "sqlite" else 5
     names = {*drawn, "mend", "ops", "c-ask.total", "allow-pay", "allow-nothing"} - {"reason"}
-    before, ways = rows_of(run), itertools.cycle(["fork", "rewind"])
+    before, ways, begin = rows_of(run), itertools.cycle(["fork", "rewind"]), itertools.cycle(range(step))
     for name in sorted(names):
-        for value in NONSENSE:
+        for value in NONSENSE[next(begin) :: step]:
             how = next(ways)
             fields = {"mode": {"json": "json", "ops": "ops"}.get(name, "form"), "a-ask.total": "change", name: value}
             answer = client.post(url(run, 2), {**drawn, "do": "check", "how": how, **fields})
