@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
+from django.utils import timezone
 
 from checkpoints.models import Run, Upload
 from orchestrator import runs, tokens
 from tests.support import api_graphs as graphs
 from tests.support.cast import People
+from tests.support.rows import a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -175,3 +177,10 @@ def test_a_run_is_started_with_a_priority_and_for_later() -> None:
 def test_nothing_that_a_run_brings_reaches_the_terminal_unseen() -> None:
     runs.advance(runs.start("gated", {"claim_id": "C"}, key="A\x1b[2J\u202e").id)
     assert "A⟨U+001B⟩[2J⟨U+202E⟩" in call("run_status", "A\x1b[2J\u202e")
+
+
+def test_draining_a_host_that_never_had_a_worker_names_those_that_had_one() -> None:
+    a_worker(host="east", stopped_at=timezone.now())
+    with pytest.raises(CommandError, match="no worker was on a host “esat”; those that had one: east"):
+        call("drain", "--host", "esat")
+    assert "No worker is running." in call("drain", "--host", "east")

@@ -29,6 +29,7 @@ class Command(command_line.DatabaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Mark them, then wait."""
+        _require_known(options["host"])
         workers = Worker.objects.filter(stopped_at=None, heartbeat_at__gt=db_in(-STALE_SECONDS))
         workers = workers.filter(host=options["host"]) if options["host"] else workers
         workers.update(draining=True)
@@ -42,6 +43,13 @@ class Command(command_line.DatabaseCommand):
             raise CommandError(f"still running: {', '.join(left)}")
         if names:
             say("All have ended.")
+
+
+def _require_known(host: str | None) -> None:
+    """A host whose workers have all ended is drained; a name that no worker had is a mistake."""
+    hosts = sorted(set(Worker.objects.values_list("host", flat=True)))
+    if host and host not in hosts:
+        raise CommandError(f"no worker was on a host “{host}”; those that had one: {', '.join(hosts) or 'none'}")
 
 
 def _wait(workers: "QuerySet[Worker]") -> list[str]:

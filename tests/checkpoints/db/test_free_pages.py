@@ -1,10 +1,12 @@
 """What was deleted does not stay in the file of the database."""
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from checkpoints import retention
@@ -29,6 +31,10 @@ def free_pages() -> int:
         return int(cursor.fetchone()[0])
 
 
+def log_of_the_file() -> Path:
+    return Path(f"{connection.settings_dict['NAME']}-wal")
+
+
 def fill_and_delete() -> None:
     for number in range(50):
         AuditLine.objects.create(at=START, kind="x", facts={"long": f"{number}" * 20_000})
@@ -43,6 +49,19 @@ def test_the_file_is_written_anew_without_its_free_pages() -> None:
     assert free_pages() > 0, "nothing is done inside a transaction"
     wipe_free_pages()
     assert free_pages() == 0
+
+
+def test_where_somebody_still_reads_what_was_deleted_it_fails_and_can_be_done_again() -> None:
+    fill_and_delete()
+    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM checkpoints_auditline").fetchall()
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA busy_timeout = 20")
+        with pytest.raises(OperationalError, match="still reads"):
+            wipe_free_pages()
+    wipe_free_pages()
+    assert log_of_the_file().stat().st_size == 0
 
 
 def test_an_erasure_that_is_cut_off_just_before_it_is_ended_with_it_by_a_worker(
