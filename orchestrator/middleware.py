@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import GenericIPAddressField
+from django.db.models import DateTimeField, GenericIPAddressField
 from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -18,6 +18,13 @@ from orchestrator.views.errors import bad_request, unavailable
 
 _INLINE = re.compile(r"^.+-\d+-")
 """What the fields of an inline begin with: its prefix and the number of its row."""
+_UNSENT: tuple[tuple[type[Exception], Any], ...] = (
+    (ValueError, GenericIPAddressField),
+    (OverflowError, DateTimeField),
+)
+"""What a driver raises instead of sending a value of a column: what is no address on PostgreSQL, and on SQLite a time
+that no year holds in its own zone.
+"""
 
 
 class Outages:
@@ -80,16 +87,15 @@ class AdminForms:
         return answer_to_repeated(request, {name for name in request.POST if _INLINE.sub("", name) in lists})
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """400 for a list that is narrowed by what is no address, where a column holds addresses: PostgreSQL's driver
-        does not send it. None for a defect.
-        """
-        if not isinstance(error, ValueError) or request.resolver_match is None:
+        """400 for a list that is narrowed by a value that the driver does not send. None for a defect."""
+        kinds = tuple(kind for raised, kind in _UNSENT if isinstance(error, raised))
+        if not kinds or request.resolver_match is None:
             return None
         model_admin = getattr(request.resolver_match.func, "model_admin", None)
         columns = model_admin.model._meta.concrete_fields if model_admin is not None else ()
-        addresses = {field.name for field in columns if isinstance(field, GenericIPAddressField)}
+        unsent = {field.name for field in columns if isinstance(field, kinds)}
         asked = {name.partition("__")[0] for name in request.GET}
-        return bad_request(request, error) if asked & addresses else None
+        return bad_request(request, error) if asked & unsent else None
 
 
 def _lists_of(model_admin: Any) -> set[str]:

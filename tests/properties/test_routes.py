@@ -222,6 +222,7 @@ def test_nothing_answers_500_and_what_is_refused_changes_nothing(site: dict[str,
 
 
 FOUND = {
+    "/admin/checkpoints/memorytrace/?at__in=": (LATE, EDGE),
     "/admin/axes/accessattempt/?ip_address__in=": ("💥", "-1"),
     "/admin/axes/accessfailurelog/?ip_address__exact=": ("💥", "-1"),
     "/reviews/?page=": ("1" + "0" * 30, "9" * 5000, "٣"),
