@@ -99,7 +99,7 @@ Edit = Callable[[Source, Random], None]
 def texts(source: Source, dice: Random) -> None:
     """A title, a label, a timeout, a retry: nothing that a run depends on."""
     name = dice.choice(source.specs).name
-    source.nodes[name] = {"timeout": float(dice.randint(3, 9)), "max_visits": 90}
+    source.nodes[name] = {"timeout": float(dice.randint(60, 90)), "max_visits": 90}
     source.gates[name] = {"title": "Is that right?"}
     source.label = "A label"
 
