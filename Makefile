@@ -9,7 +9,7 @@ NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
 TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
-.PHONY: demo test test-newer-django sweep-short sweep soak bench bench-short lint check wheel clean
+.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak bench bench-short lint check wheel clean
 
 demo: .venv/.runtime
 	$(RUN) manage.py up --demo
@@ -18,12 +18,13 @@ test: .venv/.test
 	$(RUN) -m tests
 
 # The same on Django 6.0, where there is a Python that it runs on.
-test-newer-django:
 ifeq ($(NEWER_PYTHON),)
-	@echo "No Python 3.12 or newer here, and Django 6.0 needs one: it was not tested."
+install-newer-django test-newer-django:
+	@echo "No Python 3.12 or newer here, and Django 6.0 needs one: it is not tested."
 else
-	test -d .venv-newer || $(NEWER_PYTHON) -m venv .venv-newer
-	.venv-newer/bin/python -m pip install --no-compile --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
+install-newer-django: .venv-newer/.test
+
+test-newer-django: .venv-newer/.test
 	.venv-newer/bin/python -m tests $(TESTS)
 endif
 
@@ -75,8 +76,14 @@ clean:
 	$(PIP) '.[test,e2e]'
 	touch $@
 
-.venv/.lint: pyproject.toml constraints.txt | .venv/bin/python
+# Types are checked of the tests too.
+.venv/.lint: .venv/.test
 	$(PIP) '.[lint]'
+	touch $@
+
+.venv-newer/.test: pyproject.toml
+	$(NEWER_PYTHON) -m venv .venv-newer
+	.venv-newer/bin/python -m pip install --no-compile --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
 	touch $@
 
 .venv-bench/.installed: pyproject.toml constraints.txt

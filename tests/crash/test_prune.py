@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
-STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "59"))
+STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "39"))
 """Every n-th moment is tried; 1 tries all of them (`make sweep`)."""
 _number = itertools.count()
 

@@ -22,7 +22,7 @@ pytestmark = [
     # The abort ends the threads of whoever died as well, as it should.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
-STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "59"))
+STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "39"))
 """Every n-th moment is tried; 1 tries all of them (`make sweep`)."""
 FIRST = STEP // 2 if connection.vendor == "postgresql" else 0
 """The databases take turns."""

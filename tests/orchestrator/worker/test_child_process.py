@@ -13,6 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def thawed():
+    gc.unfreeze()
     yield
     gc.unfreeze()
 
