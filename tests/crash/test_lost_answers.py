@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 STEP = max(1, test_sweep.STEP // 6)
 """Every n-th commit is tried; with every moment of the sweep, every commit."""
 TURN = 1 if connection.vendor == "postgresql" else 0
-"""Scenarios and databases take turns in which commits they try; of one scenario a third is left to `make sweep`."""
+"""Scenarios and databases take turns in which commits they try; all are tried by `make sweep`."""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
