@@ -3,13 +3,11 @@ admin's history. Added to `checkpoints.erasure` when it is ready.
 """
 
 import json
-import re
-from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
 from django.contrib.admin.models import LogEntry
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.conf import keyring
@@ -22,27 +20,22 @@ from checkpoints.models.job import LIVE
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.answer_references import answers_about
 from orchestrator.engine.errors import WrongStatus
 from orchestrator.models import BulkFork, BulkForkResult, IdempotencyRecord
 
 GONE = 410
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-BATCH = 200
 
 
-def _answers(run: Run) -> Iterator[IdempotencyRecord]:
-    """The answers that tell of a run: its id, or that of a row of it, stands in the address or in the answer. All are
-    looked through, for they are kept for a week only; but not what erasing answered, which tells no value.
+def _answers(run: Run) -> "QuerySet[IdempotencyRecord]":
+    """The answers that tell of a run: its id, or that of a row of it, stands in the address or in the answer. Not what
+    erasing answered, which tells no value.
     """
-    ids = {str(run.id)}
+    ids = {run.id}
     for model in (Checkpoint, ApprovalRequest, Receipt):
-        ids |= {str(pk) for pk in model._base_manager.filter(run=run.id).values_list("pk", flat=True)}
-    ids |= {str(write) for write in PendingWrite.objects.filter(run=run.id).values_list("write", flat=True)}
-    answered = IdempotencyRecord.objects.exclude(status=None).exclude(answer=b"").exclude(path__endswith="/erase/")
-    for row in answered.iterator(chunk_size=BATCH):
-        text = f"{row.path} {sealed_rows.decrypted(row, 'answer').decode()}"
-        if f"/{run.key}/" in row.path or not ids.isdisjoint(_ID.findall(text)):
-            yield row
+        ids |= set(model._base_manager.filter(run=run.id).values_list("pk", flat=True))
+    ids |= set(PendingWrite.objects.filter(run=run.id).values_list("write", flat=True))
+    return answers_about(ids).exclude(path__endswith="/erase/")
 
 
 def _erase_answers(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
@@ -51,7 +44,7 @@ def _erase_answers(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     problem = {"type": "urn:countersign:problem:erased", "title": "Erased", "status": GONE, "code": "erased"}
     answer = json.dumps({**problem, "detail": detail, "record": str(record.id)}).encode()
     protection = Protection(encrypted=bool(keyring().encryption))
-    for row in _answers(run):
+    for row in _answers(run).defer("answer"):
         kept = sealed_rows.encrypted(row, "answer", answer, protection)
         IdempotencyRecord.objects.filter(id=row.id).update(status=GONE, answer=kept)
 
@@ -96,7 +89,7 @@ def _erase_admin_lines(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 SWEEPS = [
-    Sweep("answers to repeated posts", lambda run: sum(1 for _ in _answers(run)), _erase_answers),
+    Sweep("answers to repeated posts", lambda run: _answers(run).count(), _erase_answers),
     Sweep("bulk forks", lambda run: _bulk_forks(run).count(), _erase_bulk_forks),
     Sweep("lines of the admin's history", lambda run: _admin_lines(run).count(), _erase_admin_lines),
 ]

@@ -61,6 +61,22 @@ class IdempotencyRecord(models.Model):
         return f"{self.method} {self.path} {self.key}"
 
 
+class AnswerReference(models.Model):
+    """An id that stands in a kept answer or in its address: of a run, a checkpoint, a request, a write or a receipt. An
+    erasure finds the answers that tell of a run by it.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    record = models.ForeignKey(IdempotencyRecord, on_delete=models.CASCADE, related_name="references")
+    subject = models.UUIDField()
+
+    class Meta:
+        indexes = [models.Index(fields=["subject"], name="answer_reference_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} in an answer"
+
+
 class FailedAuthentication(models.Model):
     """How often an address or a token was turned away in the window at hand. Rows out of date are deleted."""
 

@@ -156,6 +156,8 @@ def _span(run: Any, first: Any, last: Any) -> "QuerySet[Any]":
 
 
 def _row_before(run: Run, first: int) -> tuple[int, str]:
+    if first == 0:
+        return -1, ""
     row = Checkpoint.objects.filter(run=run.id, seq__lt=first).order_by("-seq").values_list("seq", "content_hash")
     return row.first() or (-1, "")
 

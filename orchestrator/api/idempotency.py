@@ -29,6 +29,7 @@ from checkpoints.conf import keyring
 from checkpoints.core.ids import unknown_thing
 from checkpoints.db.outage import is_outage
 from checkpoints.sealing import sealed_rows
+from orchestrator.answer_references import note_references
 from orchestrator.api.problems import MEDIA_TYPE
 from orchestrator.models import IdempotencyRecord
 
@@ -74,7 +75,7 @@ def idempotent(post: Post) -> Post:
                 _require_visible(request, **kwargs)
                 return _again(record)
             response = _answered(view, post, request, *args, **kwargs)
-            _keep(record, response)
+            _keep(record, response, run=kwargs.get("run", ""))
             return response
 
     return once
@@ -108,12 +109,14 @@ def _answered(view: Any, post: Post, request: Request, *args: Any, **kwargs: Any
         return response
 
 
-def _keep(record: IdempotencyRecord, response: Response) -> None:
+def _keep(record: IdempotencyRecord, response: Response, *, run: str) -> None:
     if 200 <= response.status_code < 300 or response.status_code in (409, 410):
         protection = sealed_rows.Protection(encrypted=bool(keyring().encryption))
         record.status = response.status_code
-        record.answer = sealed_rows.encrypted(record, "answer", JSONRenderer().render(response.data), protection)
+        answer = JSONRenderer().render(response.data)
+        record.answer = sealed_rows.encrypted(record, "answer", answer, protection)
         record.save(update_fields=["status", "answer"])
+        note_references(record, answer, run=run)
     else:
         record.delete()
 

@@ -38,10 +38,8 @@ from tests.support.table_contents import OURS, contents
 ROOT = Path(sealed_columns.__file__).parents[2]
 PER_EXAMPLE = 40
 """Requests for each example of COUNTERSIGN_EXAMPLES."""
-
 LONG = 100
 """Examples from which on every address is given every parameter of any."""
-
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
     "path", "a", "b", "with_at", "how", "who", "run", "kind", "from", "to", "as_is", "all", "paths",
@@ -61,8 +59,6 @@ ADMIN = {
     "pk", "term", "app_label", "model_name", "field_name", "next",
 }  # fmt: skip
 """What the admin reads from its addresses, beside the filters of each model."""
-
-
 READ = r'\bGET(?:\.get(?:list)?\(|\[)"([^"]+)"'
 
 
