@@ -47,7 +47,20 @@ INSTALLATIONS = (
 """Whole installations that are made, started, killed and put to work: minutes, mostly of waiting."""
 LONG = (*SWEEPS, *WHOLE, *INSTALLATIONS, "tests/bench")
 """What `--sweep-short` runs."""
-ON_ONE_DATABASE = ("tests/engine", "tests/house", "tests/bench")
+ON_ONE_DATABASE = (
+    "tests/approvals/forms",
+    "tests/approvals/test_audit_words.py",
+    "tests/bench",
+    "tests/checkpoints/test_conf.py",
+    "tests/engine",
+    "tests/house",
+    "tests/orchestrator/devtools",
+    "tests/orchestrator/test_client_address.py",
+    "tests/orchestrator/test_environment.py",
+    "tests/orchestrator/test_redis.py",
+)
+PAGES = ("tests/approvals/views", "tests/orchestrator/views")
+"""What they show is read by modules whose tests run on PostgreSQL each time; themselves run there in `make sweep`."""
 CORE = (
     "tests/approvals/gates",
     "tests/approvals/migrations",
@@ -90,7 +103,7 @@ def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
     first = (*AT_ONCE, *_without(BROWSER, *LONG))
     if not sweeps:
         return {"sqlite": first, "postgresql": (*AT_ONCE, *CORE)}
-    rest = _without(BROWSER, *ON_ONE_DATABASE, *CORE)
+    rest = _without(BROWSER, *ON_ONE_DATABASE, *PAGES, *CORE)
     return {"sqlite": (*WITH_ANOTHER, *LONG), "postgresql": (*WITH_ANOTHER, *rest)}
 
 
