@@ -84,8 +84,9 @@ def idempotent(post: Post) -> Post:
 def _claimed(request: Request, key: str, body: bytes) -> IdempotencyRecord:
     """The record of this key, new or as answered. Raises `KeyReused`, `InProgress`."""
     now = timezone.now()
-    IdempotencyRecord.objects.filter(created_at__lt=now - KEPT_FOR).delete()
     names = {"user": request.user, "method": request.method, "path": request.path, "key": key}
+    # Its own only: all others of that age are removed by a standing job.
+    IdempotencyRecord.objects.filter(created_at__lt=now - KEPT_FOR, **names).delete()
     try:
         # The unique constraint makes a second request wait here until the first one's transaction is over.
         with transaction.atomic():

@@ -65,10 +65,23 @@ def test_an_erasure_opens_no_answer_and_costs_nothing_because_of_those_about_oth
 
 def test_references_go_with_their_answers(olive: Client) -> None:
     started(olive, "CLM-1")
-    assert AnswerReference.objects.exists()
+    before = list(AnswerReference.objects.values_list("id", flat=True))
     IdempotencyRecord.objects.update(created_at=timezone.now() - timedelta(days=8))
-    started(olive, "CLM-2")
-    assert set(AnswerReference.objects.values_list("record__key", flat=True)) == {"CLM-2"}
+    started(olive, "CLM-1")
+    assert before
+    assert AnswerReference.objects.exists()
+    assert not AnswerReference.objects.filter(id__in=before).exists()
+
+
+def test_a_post_looks_for_no_answers_but_those_under_its_key(olive: Client) -> None:
+    started(olive, "CLM-1")
+    IdempotencyRecord.objects.update(created_at=timezone.now() - timedelta(days=8))
+    with counted() as sent:
+        started(olive, "CLM-2")
+    looked = [sql for sql in sent if '"orchestrator_idempotencyrecord"."created_at" <' in sql.split("WHERE")[-1]]
+    assert looked
+    assert all('"key" = ' in sql for sql in looked)
+    assert IdempotencyRecord.objects.count() == 2, "those out of date go with a standing job"
 
 
 def test_what_is_refused_and_not_kept_leaves_none(olive: Client) -> None:
