@@ -77,9 +77,10 @@ class Hub:
             try:
                 for thing, state in await self.look():
                     self._ring(thing, state)
-            except Error as error:
-                # The sockets stay: a database that is back is simply caught up with.
-                log.warning("live_look_failed", error=type(error).__name__)
+            except Exception as error:
+                # The sockets stay, whatever it was: nobody else would look for them. A database that is back is simply
+                # caught up with.
+                log.warning("live_look_failed", error=type(error).__name__, exc_info=not isinstance(error, Error))
                 await asyncio.sleep(BROKEN_PERIOD)
             await asyncio.sleep(self.period)
 
