@@ -59,8 +59,6 @@ ON_ONE_DATABASE = (
     "tests/orchestrator/test_environment.py",
     "tests/orchestrator/test_redis.py",
 )
-PAGES = ("tests/approvals/views", "tests/orchestrator/views")
-"""What they show is read by modules whose tests run on PostgreSQL each time; themselves run there in `make sweep`."""
 CORE = (
     "tests/approvals/gates",
     "tests/approvals/migrations",
@@ -81,8 +79,6 @@ long ones.
 # Much of a test's time is waiting: for worker processes, and for leases that run out. Whoever has nothing left to do
 # takes from the others, so that slow tests that lie side by side are not waited for one by one.
 AT_ONCE = ("-n", str(2 * (os.cpu_count() or 1)), "--dist=worksteal")
-WITH_ANOTHER = ("-n", str((os.cpu_count() or 1) + 1), "--dist=worksteal")
-"""For two passes at once: while one begins or waits for its last tests, the other works."""
 IN_BROWSER = ("-n", "2", "--dist=worksteal")
 MORE_PAGES = (
     "tests/browser/test_access.py",
@@ -103,8 +99,7 @@ def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
     first = (*AT_ONCE, *_without(BROWSER, *LONG))
     if not sweeps:
         return {"sqlite": first, "postgresql": (*AT_ONCE, *CORE)}
-    rest = _without(BROWSER, *ON_ONE_DATABASE, *PAGES, *CORE)
-    return {"sqlite": (*WITH_ANOTHER, *LONG), "postgresql": (*WITH_ANOTHER, *rest)}
+    return {"sqlite": (*AT_ONCE, *LONG), "postgresql": (*AT_ONCE, *_without(BROWSER, *ON_ONE_DATABASE, *CORE))}
 
 
 def _without(*paths: str) -> list[str]:
@@ -126,7 +121,6 @@ def main(words: list[str]) -> int:
             browser = Pass("in a browser", "sqlite", [*IN_BROWSER, *pages, *words], Path(folder) / "browser")
             # It goes beside the last pass, each using what the other waits for, and is printed behind it.
             todo[-1].beside, todo = browser, [*todo, browser]
-            todo[0].beside = todo[1] if sweeps else None
         lines = [one.run() for one in todo]
     print("\nTests:", *lines, sep="\n  ")
     if not (named or any(map(shutil.which, BROWSERS))):

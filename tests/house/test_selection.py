@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.__main__ import BROWSER, CORE, LONG, MORE_PAGES, ON_ONE_DATABASE, PAGES, SWEEPS
+from tests.__main__ import BROWSER, CORE, LONG, MORE_PAGES, ON_ONE_DATABASE
 from tests.house.commands import ROOT, run
 
 
@@ -30,7 +30,7 @@ def test_the_two_commands_together_run_every_test_of_sqlite_once(ids: dict[str, 
     assert all(of.values())
 
 
-def test_on_postgresql_they_run_every_test_but_pages_and_those_that_need_no_second_database(
+def test_on_postgresql_they_run_every_test_but_those_that_need_no_second_database(
     ids: dict[str, dict[str, list[str]]],
 ) -> None:
     of = ids["postgresql"]
@@ -45,21 +45,12 @@ def test_on_postgresql_they_run_every_test_but_pages_and_those_that_need_no_seco
 
 def _on_one() -> tuple[str, ...]:
     """How the ids of tests begin that the two commands run on SQLite alone."""
-    paths = (BROWSER, *ON_ONE_DATABASE, *PAGES)
+    paths = (BROWSER, *ON_ONE_DATABASE)
     return tuple(f"{path}::" if path.endswith(".py") else f"{path}/" for path in paths)
 
 
-def test_the_pages_run_on_postgresql_in_make_sweep() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    [sweep] = re.findall(r"^sweep:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    [on_both] = [line for line in sweep.splitlines() if " -m tests " in line]
-    assert {*SWEEPS, *PAGES} - {"tests/soak"} <= set(on_both.split())
-
-
 def test_whatever_is_named_is_there() -> None:
-    assert [
-        path for path in (BROWSER, *CORE, *LONG, *MORE_PAGES, *ON_ONE_DATABASE, *PAGES) if not (ROOT / path).exists()
-    ] == []
+    assert [path for path in (BROWSER, *CORE, *LONG, *MORE_PAGES, *ON_ONE_DATABASE) if not (ROOT / path).exists()] == []
 
 
 def test_no_test_lies_beside_the_folders() -> None:
