@@ -16,7 +16,7 @@ BATCH = 500
 
 def note_references(record: IdempotencyRecord, answer: bytes, *, run: str = "") -> None:
     """Keep the ids of an answer that is not encrypted yet. `run` is what the address calls a run: its id or key."""
-    found = {UUID(one) for one in _ID.findall(f"{record.path} {answer.decode()}")}
+    found = {UUID(one) for one in _ID.findall(f"{record.path} {answer.decode(errors='replace')}")}
     if run and not _ID.fullmatch(run):
         found |= set(Run.objects.filter(key=run).values_list("id", flat=True))
     AnswerReference.objects.bulk_create([AnswerReference(record=record, subject=one) for one in sorted(found)])

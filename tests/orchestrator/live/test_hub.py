@@ -30,7 +30,7 @@ def test_a_look_that_fails_leaves_the_watchers_to_the_next(error: Exception, mon
     async def watched() -> None:
         nudge, made = asyncio.Event(), Meets(error)
         made.watch(["run"], nudge)
-        await asyncio.wait_for(nudge.wait(), 20)
+        assert await asyncio.wait_for(nudge.wait(), 20)
         made.leave(["run"], nudge)
 
     asyncio.run(watched())

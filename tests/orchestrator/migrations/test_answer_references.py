@@ -37,12 +37,14 @@ def test_answers_that_are_there_are_found_behind_it(configure: Any, people: cast
     assert noted() == before
 
 
-def test_an_answer_that_does_not_open_does_not_stop_it(configure: Any, people: cast.People) -> None:
-    configure(**secret_claim.keys())
-    secret_claim.registered(encrypted=True)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_an_answer_that_does_not_open_does_not_stop_it(configure: Any, people: cast.People, encrypted: bool) -> None:
+    if encrypted:
+        configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=encrypted)
     Client(people.starter).post("runs/", {"graph": "secret_claim", "input": {}}, **{"Idempotency-Key": "a"})
-    assert keyring().encryption
-    IdempotencyRecord.objects.update(answer=b"not what was kept")
+    assert bool(keyring().encryption) == encrypted
+    IdempotencyRecord.objects.update(answer=b"\xff not what was kept")
     AnswerReference.objects.all().delete()
     step()(apps, None)
     assert noted() == set()
