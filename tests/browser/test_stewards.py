@@ -21,6 +21,8 @@ from tests.support.versioned_graphs import Texts, deployed, paying
 
 Browse = Callable[..., Page]
 GRAPH = "page_claim"
+RING = """() => [document.activeElement, document.activeElement.closest('.field')].some(
+    one => one && (getComputedStyle(one).outlineStyle !== 'none' || getComputedStyle(one).boxShadow !== 'none'))"""
 
 
 @pytest.fixture
@@ -162,6 +164,65 @@ def test_an_incompatible_run_lists_harmless_and_breaking_changes_apart_and_offer
     panel.locator("summary", has_text="Harmless").click()
     assert panel.locator("[data-test=harmless] li").count() >= 1
     assert panel.locator("button", has_text="Resume").count() == 0
+
+
+def test_values_are_erased_by_keyboard_and_what_keeps_them_comes_first(people: People, stella: Page) -> None:
+    histories(people)
+    run, page = Run.objects.get(key="CLM-2"), stella.page
+    stella.open(f"/runs/{run.id}/erase/")
+    page.focus("#paths")
+    assert tabbed(page) == "reason"
+    page.keyboard.type("a person asked")
+    assert tabbed(page) == "confirm"
+    page.keyboard.type("CLM-3")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[role=alert]")
+    assert "Type CLM-2 to confirm" in page.locator("[role=alert]").inner_text()
+    assert page.input_value("#reason") == "a person asked"
+    page.focus("#reason")
+    assert tabbed(page) == "confirm"
+    page.keyboard.type("CLM-2")
+    assert [tabbed(page), tabbed(page)] == ["Keep everything", "Erase for ever"]
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/runs/{run.id}/")
+    assert "An erasure of this run is going on" in page.locator("[data-test=erased]").inner_text()
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
+    page.reload()
+    assert f"by {people.steward.get_full_name()}" in page.locator("[data-test=erased]").inner_text()
+
+
+def test_a_hold_is_released_by_keyboard_and_with_a_reason(people: People, stella: Page) -> None:
+    histories(people)
+    hold = retention.hold(Run.objects.get(key="CLM-2").id, "a court asked", by=people.steward)
+    page = stella.page
+    stella.open(reverse("admin:checkpoints_legalhold_changelist"))
+    page.focus("input[name=_selected_action]")
+    page.keyboard.press("Space")
+    page.select_option("select[name=action]", "release")
+    page.focus("button[name=index]")
+    page.keyboard.press("Enter")
+    page.focus("#id_typed")
+    page.keyboard.type("1")
+    assert tabbed(page) == "reason"
+    page.keyboard.press("Tab")
+    assert tabbed(page, stay=True) == "Keep it"
+    assert tabbed(page) == "Release 1 legal hold"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.name") == "reason", "it is needed, and the keyboard is there"
+    page.keyboard.type("the court is done")
+    assert [tabbed(page), tabbed(page)] == ["Keep it", "Release 1 legal hold"]
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".messagelist")
+    hold.refresh_from_db()
+    assert hold.released_at is not None
+
+
+def tabbed(page: Any, *, stay: bool = False) -> str:
+    """The name of the field or the words of the control that the next Tab reaches; whoever looks sees where it is."""
+    if not stay:
+        page.keyboard.press("Tab")
+    assert page.evaluate(RING), "nothing shows where the keyboard is"
+    return str(page.evaluate("document.activeElement.name || document.activeElement.textContent.trim()"))
 
 
 def test_a_thing_one_may_not_see_answers_404_and_a_control_one_may_not_use_is_a_sentence(
