@@ -13,12 +13,10 @@ from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.models import PendingWrite
 
 
-def channels_under_review(runs: Q, channels: Collection[str] | None = None) -> dict[Any, set[str]]:
-    """Of the runs that meet this condition (on `run`), by id; those among `channels` alone. One query."""
+def channels_under_review(runs: Q) -> dict[Any, set[str]]:
+    """Of the runs that meet this condition (on `run`), by id. One query."""
     task = {name: OuterRef(name) for name in ("run", "line", "node", "visit", "index")}
     rows = PendingWrite.objects.filter(runs, Exists(ApprovalRequest.objects.filter(**task, status__in=WAITING)))
-    if channels is not None:
-        rows = rows.filter(channel__in=channels)
     found: dict[Any, set[str]] = defaultdict(set)
     for run, channel in rows.order_by().values_list("run", "channel").distinct():
         found[run].add(channel)

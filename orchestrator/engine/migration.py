@@ -3,13 +3,14 @@
 A step leads from a version to a version; a run goes by the shortest way, one step after the other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from orchestrator.engine import canonical
+from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.errors import BROKEN, InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.patch import PARTITIONS
 
@@ -58,6 +59,47 @@ def migrated_state(
     if not steps:
         return {part: {**fresh[part], **after[part]} for part in PARTITIONS}
     return {part: {**fresh[part], **_staged(target, after[part], limit)} for part in PARTITIONS}
+
+
+def misread_channels(
+    target: Compiled,
+    steps: Sequence[Migration],
+    state: State,
+    waiting: Iterable[tuple[str, Json]],
+    *,
+    limit: int | None = LIMIT,
+) -> list[str]:
+    """Of values that wait to be written, each with its channel, the channels where the target would take them for
+    something else than they are: the steps change what the channel has, or would change such a value if it were there.
+    A migration sees the state and not what waits, so nobody else can tell. Raises as `migrated_state`.
+    """
+    held: dict[str, dict[bytes, Json]] = {}
+    for name, value in waiting:
+        if name in target.channels and name in state[target.channels[name].partition]:
+            held.setdefault(name, {})[canonical.encode(value)] = value
+    if not steps or not held:
+        return []
+    found = _otherwise(target, migrated_state(target, steps, state, limit=limit), _of_state(target, state, held))
+    left = {name: list(values.values()) for name, values in held.items() if name not in found}
+    while left:
+        laid = {name: values.pop() for name, values in left.items()}
+        there = {part: {**v, **{n: laid[n] for n in v if n in laid}} for part, v in state.items()}
+        try:
+            found |= _otherwise(target, migrated_state(target, steps, there, limit=limit), laid)
+        except (InvalidValue, PayloadTooLarge):
+            found |= {*laid}  # It cannot read what waits.
+        left = {name: values for name, values in left.items() if values and name not in found}
+    return sorted(found)
+
+
+def _of_state(target: Compiled, state: State, names: Iterable[str]) -> dict[str, Json]:
+    return {name: state[target.channels[name].partition][name] for name in names}
+
+
+def _otherwise(target: Compiled, after: State, before: Mapping[str, Json]) -> set[str]:
+    """The channels that have another value than before."""
+    now = _of_state(target, after, before)
+    return {name for name in before if canonical.encode(now[name]) != canonical.encode(before[name])}
 
 
 def _stepped(step: Migration, state: State) -> State:

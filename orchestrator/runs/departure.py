@@ -35,7 +35,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import present
 from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.judgement import Judgement
-from orchestrator.engine.migration import Migration, migrated_state, way_between
+from orchestrator.engine.migration import Migration, migrated_state, misread_channels, way_between
 from orchestrator.engine.patch import PARTITIONS
 from orchestrator.engine.pending_parts import pending_parts
 from orchestrator.engine.plan import unplanned
@@ -120,7 +120,7 @@ class Departure:
         if not self.retyped or is_memory(name):
             return value
         channel, path = self.graph.channels.get(name), f"{task.node}.{name}"
-        if self.steps and name in self.judgement.migrated_channels:
+        if self.steps and (name in self.judgement.migrated_channels or self._is_misread(name, value)):
             message = (
                 f"{task} wrote to {name} what version {self.checkpoint.version} had there, and no migration sees it"
             )
@@ -134,6 +134,10 @@ class Departure:
             return channel.stage(value, limit=conf().max_value_bytes)
         except (InvalidValue, PayloadTooLarge) as error:
             raise type(error)(f"{task} wrote to {error.message}", **{**error.facts, "path": path}) from error
+
+    def _is_misread(self, name: str, value: Any) -> bool:
+        limit = conf().max_value_bytes
+        return bool(misread_channels(self.graph, self.steps, self.state, [(name, value)], limit=limit))
 
     @property
     def has_whole_way(self) -> bool:

@@ -63,6 +63,7 @@ class Place:
 class Group:
     """Runs of one version that share a fate: how many, why, and the ids of a few. `signed`: how many of them hold a
     value that people must sign, and no gate of the version that is here asks as much; a migration must not change it.
+    `waiting`: of how many that go on by a migration values wait to be written, whose meaning it must not change.
     """
 
     graph: str
@@ -71,10 +72,11 @@ class Group:
     judgement: Judgement
     number: int = 0
     signed: int = 0
+    waiting: int = 0
     examples: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """{verdict, version, fingerprint, runs, signed, breaking, warning, harmless, migrations, examples}."""
+        """{verdict, version, fingerprint, runs, signed, waiting, breaking, warning, harmless, migrations, examples}."""
         found = self.judgement
         return {
             "verdict": found.verdict,
@@ -82,6 +84,7 @@ class Group:
             "fingerprint": self.fingerprint,
             "runs": self.number,
             "signed": self.signed,
+            "waiting": self.waiting,
             **{weight: found.said(weight) for weight in WEIGHTS},
             "migrations": [step.name for step in found.steps],
             "examples": sorted(self.examples),
@@ -91,8 +94,8 @@ class Group:
 def forecast_runs() -> list[Group]:
     """What becomes of every run that has not ended when workers have this process's graphs and no others, by graph.
 
-    A statement for the runs, one for the versions, at most three a graph; one more for each place where a migration
-    changes channels, and one where it has no gate any more that asks as much.
+    A statement for the runs, one for the versions, at most three a graph; one more for each place that goes on by a
+    migration, and one where the new version has no gate any more that asks as much.
     """
     places: dict[Place, tuple[int, str]] = {}
     for *place, number, example in _rows():
@@ -101,12 +104,13 @@ def forecast_runs() -> list[Group]:
     targets = {name: _target(name) for name in {place.graph for place in places}}
     found: dict[Any, Group] = {}
     for place, (number, example) in sorted(places.items(), key=lambda one: str(one[0])):
-        for judgement, count, examples in _judged(place, number, example, targets[place.graph]):
-            key = (place.graph, place.version, place.fingerprint, judgement.verdict, judgement.differences)
-            group = found.setdefault(key, Group(place.graph, place.version, place.fingerprint, judgement))
-            group.number += count
-            group.signed += min(count, _signed(place, targets[place.graph], judgement))
-            group.examples = [*group.examples, *examples][:MOST_EXAMPLES]
+        for one in _judged(place, number, example, targets[place.graph]):
+            key = (place.graph, place.version, place.fingerprint, one.judgement.verdict, one.judgement.differences)
+            group = found.setdefault(key, Group(place.graph, place.version, place.fingerprint, one.judgement))
+            group.number += one.number
+            group.signed += min(one.number, _signed(place, targets[place.graph], one.judgement))
+            group.waiting += one.waiting
+            group.examples = [*group.examples, *one.examples][:MOST_EXAMPLES]
     return sorted(found.values(), key=lambda one: (one.graph, VERDICTS.index(one.judgement.verdict), one.version))
 
 
@@ -142,30 +146,38 @@ def _target(name: str) -> _Target:
     return _Target(current, later=frozenset(later_versions({name: current.fingerprint})))
 
 
-def _judged(
-    place: Place, number: int, example: str, target: _Target
-) -> Iterator[tuple[Judgement, int, Collection[str]]]:
-    """The judgements of the runs at one place, how many each is of, and examples."""
+@frozen
+class _Share:
+    """Of the runs at one place those that share a judgement."""
+
+    judgement: Judgement
+    number: int
+    examples: Collection[str]
+    waiting: int = 0
+
+
+def _judged(place: Place, number: int, example: str, target: _Target) -> Iterator[_Share]:
+    """The judgements of the runs at one place."""
     if registry.find_graph(place.fingerprint) is not None:
-        yield Judgement(STAYS, ()), number, [example]
+        yield _Share(Judgement(STAYS, ()), number, [example])
         return
     why_not = OLDER if place.fingerprint in target.later else target.why_not
     if target.compiled is None or why_not:
         reason = Difference(BREAKING, f"graph `{place.graph}`", why_not)
-        yield Judgement(STUCK, (reason,)), number, [example]
+        yield _Share(Judgement(STUCK, (reason,)), number, [example])
         return
     old, migrations = versions.structure_of(place.fingerprint), registry.migrations(place.graph)
     found = judge(old, place.version, target.compiled, place.at, migrations=migrations)
-    holding: dict[frozenset[str], list[str]] = {}
-    if found.verdict == MIGRATED and found.said(BREAKING):
-        holding = _holding(place, found)
+    holding = _holding(place, found) if found.verdict == MIGRATED else {}
     for channels, runs in holding.items():
         other = judge(old, place.version, target.compiled, place.at, migrations=migrations, held=channels)
-        yield other, len(runs), sorted(runs)[:MOST_EXAMPLES]
+        waiting = len(runs) if other.verdict == MIGRATED else 0
+        yield _Share(other, len(runs), sorted(runs)[:MOST_EXAMPLES], waiting)
     left = number - sum(map(len, holding.values()))
     if left:
         told = {run for runs in holding.values() for run in runs}
-        yield found, left, [example] if example not in told else []
+        keeps = found.verdict == MIGRATED and (place.at is None or bool(place.at.writes))
+        yield _Share(found, left, [example] if example not in told else [], left if keeps else 0)
 
 
 def _signed(place: Place, target: _Target, found: Judgement) -> int:
@@ -183,9 +195,11 @@ def _signed(place: Place, target: _Target, found: Judgement) -> int:
 
 
 def _holding(place: Place, found: Judgement) -> dict[frozenset[str], list[str]]:
-    """The runs at a place of which people are asked about channels that a migration would change, by these channels."""
+    """The runs at a place of which people are asked about channels, by those of them whose change a migration answers
+    for.
+    """
     there = {"run__graph": place.graph, "run__fingerprint": place.fingerprint, "run__pending": place.pending}
     by_channels: dict[frozenset[str], list[str]] = defaultdict(list)
-    for run, channels in channels_under_review(Q(**there, run__status__in=UNFINISHED), found.migrated_channels).items():
-        by_channels[frozenset(channels)].append(str(run))
+    for run, channels in channels_under_review(Q(**there, run__status__in=UNFINISHED)).items():
+        by_channels[frozenset(channels & found.migrated_channels)].append(str(run))
     return by_channels

@@ -205,16 +205,30 @@ def bypass(source: Source, dice: Random) -> None:
 
 
 def channel(source: Source, dice: Random) -> None:
-    """A channel is new, gone, of another type or reducer; with a migration, with one that fails, or without."""
+    """A channel is new, gone, of another type or reducer; with a migration, with one that fails or changes what the log
+    means, or without.
+    """
     source.state = dice.choice([Added, Retyped, Removed, Reduced])
     does: dict[Any, Callable[[Any], Any]] = {
         Retyped: lambda state: state["scratch"].update(extra=f"was {state['scratch']['extra']}"),
         Removed: lambda state: {**state, "scratch": {"log": state["scratch"]["log"]}},
     }
-    kind = dice.choice(["none", "fits", "fails"])
+    kind = dice.choice(["none", "fits", "fails", "marks"])
     source.version = "2"
+    fits = does.get(source.state, lambda state: None)
     if kind != "none":
-        source.migration = does.get(source.state, lambda state: None) if kind == "fits" else _failing
+        source.migration = {"fits": fits, "fails": _failing, "marks": lambda state: _marking(fits(state) or state)}[
+            kind
+        ]
+
+
+def _marking(state: Any) -> Any:
+    return {**state, "scratch": {**state["scratch"], "log": marked(state["scratch"]["log"])}}
+
+
+def marked(log: list[str]) -> list[str]:
+    """The log as a migration may have it."""
+    return [f"{line} in version 2" for line in log]
 
 
 def _failing(state: Any) -> Any:

@@ -17,6 +17,7 @@ from approvals.gates.request_state import RequestState
 from approvals.gates.reviewed_channels import channels_under_review
 from approvals.gates.settlement import rebase_writes
 from checkpoints import lines, versions
+from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
@@ -25,6 +26,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import Head, NewCheckpoint, RunUpdate
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Lease
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task, ops
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.differences import BREAKING, WARNING
@@ -32,6 +34,7 @@ from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadT
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.held_patch import hold_patch
 from orchestrator.engine.judgement import Judgement
+from orchestrator.engine.migration import misread_channels
 from orchestrator.engine.pending_parts import pending_parts
 from orchestrator.engine.plan import unplanned
 from orchestrator.execution import memory as execution_memory
@@ -56,6 +59,7 @@ def adopt_version(lease: Lease, head: Head, given: Any, target: Compiled) -> Hea
         _require_same_superstep(head, target, entries)
         _require_gates_of_settled(lease, target, entries)
         change = change_of(lease, head, target, found)
+        _require_same_meaning(lease, head, target, found, entries)
         return retry_when_log_moved(lease, lambda: _commit(lease, head, given, target, found, change))
     except (InvalidValue, PayloadTooLarge) as error:
         raise _refusal(lease, target, found, because=error.message) from error
@@ -84,6 +88,31 @@ def _require_gates_of_settled(lease: Lease, target: Compiled, entries: Mapping[T
         named = {write["channel"] for write in output["writes"]} & {*signed}
         touched = {channel: signed[channel] for channel in sorted(named)}
         require_gates(old, target, touched, what=f"the output of {task} that was settled sets")
+
+
+def _require_same_meaning(
+    lease: Lease, head: Head, target: Compiled, found: Judgement, entries: Mapping[Task, Entry]
+) -> None:
+    """Raise `InvalidValue` where a migration changes what a value means that waits to be written: what somebody
+    proposed or signed for euros must not be set as cents.
+    """
+    if not found.steps:
+        return
+    kept = OpenSuperstep.from_json(head.payload.open).results.values()
+    recorded = [
+        (write["channel"], write["value"]) for one in entries.values() if one.output for write in one.output["writes"]
+    ]
+    recorded += [(write.channel, write.value) for one in kept if one.output for write in one.output.writes]
+    asked = [(row.channel, read_value(row, "value")) for one in _asked(lease, head) for row in one.writes]
+    limit = conf().max_value_bytes
+    if lost := misread_channels(target, found.steps, head.payload.state, [*recorded, *asked], limit=limit):
+        named, way = ", ".join(f"`{name}`" for name in lost), ", ".join(step.name for step in found.steps)
+        raise InvalidValue(
+            f"the migration from {way} changes what {named} means, and a value of version {lease.version} waits to be"
+            f" written there, which no migration sees; let the run end on version {lease.version}, registered beside"
+            " the new one, or fork it from a checkpoint before that value",
+            channels=lost,
+        )
 
 
 def _under_way(lease: Lease) -> set[str]:

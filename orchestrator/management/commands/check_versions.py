@@ -29,6 +29,7 @@ SIGNED = (
     "hold values that people sign, at a gate that is not here as strict any more: a migration must not change these, or"
     " their runs stop"
 )
+WAITING = "have values that wait to be written: a migration that changes what such a value means stops their runs"
 
 
 class Command(command_line.DatabaseCommand):
@@ -86,6 +87,8 @@ def lines_of(report: dict[str, Any]) -> list[str]:
             lines.append(f"  {group['runs']} of version {visible_text(group['version'])} {WORDS[group['verdict']]}{by}")
             if group["signed"]:
                 lines.append(f"    {group['signed']} of them {SIGNED}")
+            if group["waiting"]:
+                lines.append(f"    {group['waiting']} of them {WAITING}")
             said = [f"{weight}: {words}" for weight in WEIGHTS for words in group[weight]]
             lines += [f"    {visible_text(one)}" for one in said]
             lines.append(f"    for example {', '.join(group['examples'])}")

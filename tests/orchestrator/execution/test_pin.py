@@ -1,6 +1,9 @@
 """Going on with another version is one fenced commit: whole, or not at all, whoever else writes meanwhile."""
 
+from typing import Annotated, Any
+
 import pytest
+from pydantic import BaseModel
 
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
@@ -13,12 +16,12 @@ from checkpoints.models import Checkpoint, Run, RunEvent, TaskResult
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Graph, Task, registry
-from orchestrator.engine.errors import StaleLease
+from orchestrator.engine import END, START, Gate, Graph, Show, Sum, Task, registry
+from orchestrator.engine.errors import InvalidValue, StaleLease
 from orchestrator.execution.adoption import pin
 from tests.crash.abort import watching
 from tests.support import cast, run_actions
-from tests.support.small_graphs import advanced, graph, held, started
+from tests.support.small_graphs import Notes, Order, advanced, graph, held, started
 from tests.support.statements import Breaks
 from tests.support.versioned_graphs import Copied, deployed, paying
 
@@ -114,3 +117,91 @@ def test_an_effect_that_began_before_a_crash_is_left_to_its_version_where_the_ne
     assert run.status == Status.INCOMPATIBLE
     assert error["because"] == "pay:1:0 began in the superstep in hand, and would not begin in it in version 2"
     assert (happened, TaskResult.objects.filter(run=run, outcome="done").count()) == ([], 1)
+
+
+class Added(BaseModel):
+    total: Annotated[int, Sum] = 0
+    free: int = 0
+
+
+def billing(version: str, state: type[BaseModel] = Notes, *, begins: int = 7, fails: bool = False) -> Graph:
+    """fetch sets the total, people are asked to set 120, beside a node that may fail; version 2 counts cents."""
+    made = Graph("billing", version=version, input=Order, state=state)
+    gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
+    made.node("fetch")(lambda state, ctx: {"total": begins} if begins else None)
+    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 120})
+
+    def call(state: Any, ctx: Any) -> None:
+        if fails:
+            raise RuntimeError("no line")
+
+    made.node("call")(call)
+    for source, target in ((START, "fetch"), ("fetch", "propose"), ("fetch", "call"), ("propose", END), ("call", END)):
+        made.edge(source, target)
+    if version == "2":
+        made.migration(from_version="1")(_in_cents)
+    return made
+
+
+def _in_cents(state: Any) -> None:
+    state["scratch"]["total"] *= 100
+
+
+@pytest.mark.parametrize("state", [Notes, Added])
+@pytest.mark.parametrize("begins", [7, 0])
+@pytest.mark.parametrize("signs", ["before", "after"])
+def test_what_was_proposed_in_euros_is_never_set_as_cents(
+    state: type[BaseModel], begins: int, signs: str, people: cast.People
+) -> None:
+    run = advanced(billing("1", state, begins=begins))
+    assert run.status == Status.PAUSED
+    if signs == "before":
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    deployed(billing("2", state))
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert (run.status, run_actions.state(run)["total"]) == (Status.INCOMPATIBLE, begins)
+    assert "changes what `total` means, and a value of version 1 waits to be written there" in error["because"]
+    assert "let the run end on version 1, registered beside the new one, or fork it" in error["because"]
+    with pytest.raises(InvalidValue, match="no migration sees it"):
+        runs.fork(run.head or "")
+    deployed(billing("1", state), billing("2", state))
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    if signs == "after":
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+        run = runs.advance(run.id)
+    assert (run.status, run.version) == (Status.COMPLETED, "1")
+    assert run_actions.state(run)["total"] == (120 + begins if state is Added else 120)
+    assert verify_run(run.id) == []
+
+
+def test_what_an_open_superstep_keeps_in_euros_is_never_set_as_cents(people: cast.People) -> None:
+    def paid(version: str, *, fails: bool) -> Graph:
+        made = billing(version, fails=fails)
+        made.node("pay")(lambda state, ctx: {"total": 120})
+        made.edge("fetch", "pay")
+        made.edge("pay", END)
+        return made
+
+    run = advanced(paid("1", fails=True))
+    assert run.status == Status.FAILED
+    deployed(paid("2", fails=False))
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert run.status == Status.INCOMPATIBLE
+    assert "changes what `total` means" in error["because"]
+
+
+def test_what_was_proposed_is_set_where_the_migration_leaves_its_channel_alone(people: cast.People) -> None:
+    run = advanced(billing("1", Added))
+    new = billing("3", Added)
+    new.migration(from_version="1")(lambda state: state["scratch"].update(free=1))
+    deployed(new)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, run_actions.state(run)) == (Status.COMPLETED, {"total": 127, "free": 1})

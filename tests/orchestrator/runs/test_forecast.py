@@ -102,6 +102,17 @@ def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(peopl
     assert runs.advance(run.id).status == Status.INCOMPATIBLE
 
 
+def test_it_says_of_how_many_runs_values_wait_whose_meaning_a_migration_must_not_change(people: cast.People) -> None:
+    advanced(paying("1"))
+    started(paying("1"))
+    deployed(migrating())
+    assert [(group.judgement.verdict, group.number, group.waiting) for group in forecast_runs()] == [(MIGRATED, 2, 1)]
+    told = "    1 of them have values that wait to be written: a migration that changes what such a value means stops"
+    assert told in called()[0]
+    Run.objects.update(pending="")
+    assert [group.waiting for group in forecast_runs()] == [2], "nobody wrote down where they stand"
+
+
 def _in_numbers(state: Any) -> None:
     state["scratch"]["total"] = 4
     del state["scratch"]["copy_to"]
