@@ -46,11 +46,6 @@ def structure_of(fingerprint: str) -> dict[str, Any] | None:
     return _structures.get(fingerprint)
 
 
-def is_noted(fingerprint: str) -> bool:
-    """Whether some process has written this version down. One query."""
-    return GraphVersion.objects.filter(fingerprint=fingerprint).exists()
-
-
 def read_structures(fingerprints: Collection[str]) -> None:
     """Read what these versions declare, for `structure_of`. One query."""
     if len(_structures) >= MOST_KEPT:

@@ -17,7 +17,7 @@ from approvals.gates.reviewed_channels import channels_under_review, count_signe
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
-from orchestrator.discovery import later_versions, newest_versions
+from orchestrator.discovery import versions_once_noted
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.differences import BREAKING, WEIGHTS, Difference
@@ -36,6 +36,8 @@ from orchestrator.engine.judgement import (
 from orchestrator.engine.pending_parts import Pending
 
 UNFINISHED = tuple(sorted(status for status in Status if status not in ENDS))
+GOING_ON = Q(status__in=UNFINISHED, imported=False)
+"""The runs that some worker may take; one that was imported stays as it came."""
 STAYS = "stays"
 """The version of the run is registered here too, and the run ends on it."""
 OLDER = "is registered here in an older version than others have had, so no worker judges"
@@ -94,14 +96,14 @@ class Group:
 def forecast_runs() -> list[Group]:
     """What becomes of every run that has not ended when workers have this process's graphs and no others, by graph.
 
-    A statement for the runs, one for the versions, at most three a graph; one more for each place that goes on by a
-    migration, and one where the new version has no gate any more that asks as much.
+    A statement for the runs, two for the versions; two more for each place that goes on by a migration, and one where
+    the new version has no gate any more that asks as much.
     """
     places: dict[Place, tuple[int, str]] = {}
     for *place, number, example in _rows():
         places[Place(*place)] = number, str(UUID(example))
     versions.read_structures({place.fingerprint for place in places})
-    targets = {name: _target(name) for name in {place.graph for place in places}}
+    targets = _targets({place.graph for place in places})
     found: dict[Any, Group] = {}
     for place, (number, example) in sorted(places.items(), key=lambda one: str(one[0])):
         for one in _judged(place, number, example, targets[place.graph]):
@@ -118,7 +120,7 @@ def _rows() -> Any:
     """(graph, version, fingerprint, pending, number, example) of each place. The index by status finds the runs; an
     expression keeps SQLite from walking through all runs in the order of their graphs instead.
     """
-    rows = Run.objects.filter(status__in=UNFINISHED).order_by().annotate(of=Coalesce("graph", Value("")))
+    rows = Run.objects.filter(GOING_ON).order_by().annotate(of=Coalesce("graph", Value("")))
     grouped = rows.values_list("of", "version", "fingerprint", "pending")
     return grouped.annotate(number=Count("id"), example=Min(Cast("id", CharField())))
 
@@ -132,18 +134,20 @@ class _Target:
     later: frozenset[str] = frozenset()
 
 
-def _target(name: str) -> _Target:
-    """The current version here, which will be the newest as soon as a worker has written it down."""
+def _targets(names: Collection[str]) -> dict[str, _Target]:
+    """The version of each graph that will be judged by: the newest as soon as a worker with these graphs has started,
+    which writes down which of its versions are current.
+    """
+    newest, later = versions_once_noted(names)
+    return {name: _target(name, newest.get(name), frozenset(later)) for name in names}
+
+
+def _target(name: str, newest: str | None, later: frozenset[str]) -> _Target:
     try:
         current = registry.current(name)
     except UnknownThing:
         return _Target(None, "is not registered here")
-    newest = newest_versions({name}).get(name)
-    if not versions.is_noted(current.fingerprint):
-        return _Target(current)
-    if newest != current.fingerprint:
-        return _Target(current, OLDER)
-    return _Target(current, later=frozenset(later_versions({name: current.fingerprint})))
+    return _Target(current, later=later) if newest == current.fingerprint else _Target(current, OLDER)
 
 
 @frozen
@@ -177,7 +181,8 @@ def _judged(place: Place, number: int, example: str, target: _Target) -> Iterato
     if left:
         told = {run for runs in holding.values() for run in runs}
         keeps = found.verdict == MIGRATED and (place.at is None or bool(place.at.writes))
-        yield _Share(found, left, [example] if example not in told else [], left if keeps else 0)
+        named = example if example not in told else _example(place, told)
+        yield _Share(found, left, [named] if named else [], left if keeps else 0)
 
 
 def _signed(place: Place, target: _Target, found: Judgement) -> int:
@@ -187,19 +192,29 @@ def _signed(place: Place, target: _Target, found: Judgement) -> int:
         return 0
     there = {node["name"]: node for node in target.compiled.structure["nodes"]}
     lost = [one for one in old["nodes"] if one["gate"] and not asks_as_much(one, there.get(one["name"]))]
-    here = Q(run__graph=place.graph, run__fingerprint=place.fingerprint, run__pending=place.pending)
-    runs = here & Q(run__status__in=UNFINISHED)
     if any(one["gate"]["writes"] for one in lost):
         return _ALL
-    return count_signed(runs, [one["name"] for one in lost]) if lost else 0
+    return count_signed(_of_runs_at(place), [one["name"] for one in lost]) if lost else 0
+
+
+def _of_runs_at(place: Place) -> Q:
+    """The condition on rows that are of the runs at a place."""
+    at = {"run__graph": place.graph, "run__fingerprint": place.fingerprint, "run__pending": place.pending}
+    return Q(**at, run__status__in=UNFINISHED, run__imported=False)
+
+
+def _example(place: Place, told: Collection[str]) -> str | None:
+    """The first run at a place that is none of these. It reads one id more than there are of them."""
+    at = Q(graph=place.graph, version=place.version, fingerprint=place.fingerprint, pending=place.pending)
+    ids = Run.objects.filter(GOING_ON & at).order_by("id").values_list("id", flat=True)
+    return next((str(id) for id in ids[: len(told) + 1] if str(id) not in told), None)
 
 
 def _holding(place: Place, found: Judgement) -> dict[frozenset[str], list[str]]:
     """The runs at a place of which people are asked about channels, by those of them whose change a migration answers
     for.
     """
-    there = {"run__graph": place.graph, "run__fingerprint": place.fingerprint, "run__pending": place.pending}
     by_channels: dict[frozenset[str], list[str]] = defaultdict(list)
-    for run, channels in channels_under_review(Q(**there, run__status__in=UNFINISHED)).items():
+    for run, channels in channels_under_review(_of_runs_at(place)).items():
         by_channels[frozenset(channels & found.migrated_channels)].append(str(run))
     return by_channels

@@ -91,5 +91,6 @@ def lines_of(report: dict[str, Any]) -> list[str]:
                 lines.append(f"    {group['waiting']} of them {WAITING}")
             said = [f"{weight}: {words}" for weight in WEIGHTS for words in group[weight]]
             lines += [f"    {visible_text(one)}" for one in said]
-            lines.append(f"    for example {', '.join(group['examples'])}")
+            if group["examples"]:  # Of runs that moved meanwhile there may be none.
+                lines.append(f"    for example {', '.join(group['examples'])}")
     return lines or ["No run is under way."]
