@@ -6,6 +6,7 @@ Workers go forwards only. After a deployment was taken back, a person says by re
 from contextlib import suppress
 from uuid import UUID
 
+from django.db import Error
 from django.db.models import Q
 
 from approvals.gates.reviewed_channels import channels_under_review
@@ -16,13 +17,12 @@ from checkpoints.models import Run
 from checkpoints.queue import leases
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, UnknownThing
+from orchestrator.engine.errors import BROKEN, CountersignError, UnknownThing
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.judgement import MIGRATED
 from orchestrator.engine.pending_parts import Pending
 from orchestrator.execution.adoption import pin
-from orchestrator.runs.departure import load_departure
-from orchestrator.runs.overlay import lay_over
+from orchestrator.runs import travel
 
 
 def is_stranded(run: Run) -> bool:
@@ -48,15 +48,18 @@ class Ways:
     fork: UUID | None = None
 
 
-def ways_out(run: Run) -> Ways:
-    """The ways that exist, seen from this process and the workers that are alive."""
+def ways_out(run: Run, *, forks: bool) -> Ways:
+    """The ways that exist, seen from this process and the workers that are alive. Only with `forks` it is tried
+    whether one is possible, which runs the author's migrations.
+    """
+    fork = _fork(run) if forks else None
     if registry.find_graph(run.fingerprint) is not None or run.fingerprint in versions.live_fingerprints():
-        return Ways(f"Finish on version {run.version}", _fork(run))
+        return Ways(f"Finish on version {run.version}", fork)
     try:
         target = registry.current(run.graph)
     except UnknownThing:
         return Ways()
-    return Ways(_resumed(run, target), _fork(run))
+    return Ways(_resumed(run, target), fork)
 
 
 def _resumed(run: Run, target: Compiled) -> str:
@@ -78,10 +81,12 @@ def _was_refused(run: Run, target: Compiled) -> bool:
 
 
 def _fork(run: Run) -> UUID | None:
-    """The newest checkpoint, where a fork from it is possible."""
+    """The newest checkpoint, where a fork from it is possible: its plan is made, as by whoever asks for one."""
     try:
-        lay_over(load_departure(run.head or ""), None)
-    except CountersignError:
+        travel.plan(run.head or "")
+    except Error:
+        raise  # The database is away, which says nothing of the run.
+    except BROKEN:  # Code of the author's is in it, his types and migrations.
         return None
     return run.head
 

@@ -57,9 +57,9 @@ def _incompatible(run: Run, found: Problem, error: dict[str, Any], may: bool) ->
     changes = [Difference.from_json(one) for one in error.get("changes", ())]
     breaking = tuple(one.words for one in changes if one.weight == BREAKING)
     harmless = tuple(one.words for one in changes if one.weight != BREAKING)
-    ways = ways_out(run)
+    ways = ways_out(run, forks=may)
     because = str(error.get("because") or "")
-    ask = "Somebody with the right to steer runs can choose how it goes on." if ways.resume or ways.fork else ""
+    can = "choose how it goes on" if ways.resume else "see whether it can be forked"
     return replace(
         found,
         message=f"{because[:1].upper()}{because[1:]}." if because else "" if changes else found.message,
@@ -67,7 +67,7 @@ def _incompatible(run: Run, found: Problem, error: dict[str, Any], may: bool) ->
         action="resume" if ways.resume and may else "",
         label=ways.resume or "Resume",
         fork=ways.fork if may else None,
-        why_not="" if may else ask,
+        why_not="" if may else f"Somebody with the right to steer runs can {can}.",
         breaking=breaking,
         harmless=harmless,
     )

@@ -233,9 +233,9 @@ def test_a_settled_output_whose_version_is_left_for_one_without_its_gate_stops_a
         " no gate there that asks as much"
     )
     assert "gate of node `ask`" not in [one["what"] for one in error["changes"] if one["weight"] == "breaking"]
-    assert version_choice.ways_out(stopped).resume == "", "the same version would stop it again"
+    assert version_choice.ways_out(stopped, forks=True).resume == "", "the same version would stop it again"
     registry.replace(old)
-    assert version_choice.ways_out(stopped).resume == "Finish on version 1"
+    assert version_choice.ways_out(stopped, forks=True).resume == "Finish on version 1"
     runs.resume(run.id)
     asked = runs.advance(run.id)
     assert (asked.status, asked.at_node) == (Status.PAUSED, "pay")

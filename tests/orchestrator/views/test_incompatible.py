@@ -11,9 +11,10 @@ from django.urls import reverse
 from checkpoints.models import Run
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph
+from orchestrator.runs import version_choice
 from tests.support.cast import People
 from tests.support.rows import a_worker
-from tests.support.small_graphs import started
+from tests.support.small_graphs import Notes, advanced, started
 from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -97,6 +98,61 @@ def test_a_fork_is_offered_where_the_version_that_is_here_takes_over_and_leads_t
     assert client.get(address).status_code == 200
     other = stopped(people, paying("3", nodes=("propose", "send")))
     assert reverse("go_on", args=[other.head]) not in panel(client, other), "the node that it stands before is gone"
+
+
+class Numbered(Notes):
+    """`Notes` whose letter became a number."""
+
+    letter: int = 0  # type: ignore[assignment]
+
+
+def asked_and_stopped(new: Graph, *, migrates: Any = lambda state: None) -> Run:
+    """A run of which people are asked about its letter, and that this version could not take over."""
+    run = advanced(paying("1"))
+    Run.objects.filter(id=run.id).update(started_by=None, status="queued")
+    new.migration(from_version="1")(migrates)
+    deployed(new)
+    run = runs.advance(run.id)
+    assert run.status == "incompatible"
+    return run
+
+
+def test_a_fork_that_would_be_refused_is_not_offered(people: People, browse: Browse) -> None:
+    run = asked_and_stopped(paying("2", Numbered), migrates=lambda state: state["scratch"].update(letter=1))
+    client, address = browse(people.steward), reverse("go_on", args=[run.head])
+    assert "no migration sees it" in client.get(address).content.decode()
+    assert address not in panel(client, run)
+
+
+def test_a_fork_whose_secrets_nobody_has_is_not_offered(people: People, browse: Browse) -> None:
+    run = stopped(people, paying("2", effect="external"))
+    new = paying("2", effect="external")
+    new.secrets = ("bank_token",)
+    deployed(new)
+    assert reverse("go_on", args=[run.head]) not in panel(browse(people.steward), run)
+
+
+def test_a_migration_is_tried_for_whoever_can_fork_alone_and_breaks_no_page(people: People, browse: Browse) -> None:
+    tried: list[int] = []
+
+    def breaking(state: Any) -> None:
+        tried.append(1)
+        raise SystemExit("not today")
+
+    run = asked_and_stopped(paying("2", Texts), migrates=breaking)
+    tried.clear()
+    html = panel(browse(people.auditor), run)
+    assert ("Somebody with the right to steer runs" in html, tried) == (True, [])
+    html = panel(browse(people.steward), run)
+    assert (reverse("go_on", args=[run.head]) in html, bool(tried)) == (False, True)
+
+
+def test_a_record_that_cannot_be_read_offers_no_fork_and_breaks_no_page(
+    people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stopped(people, paying("2", effect="external"))
+    monkeypatch.setattr(version_choice.travel, "plan", lambda checkpoint: {}["what an author's type raises"])
+    assert reverse("go_on", args=[run.head]) not in panel(browse(people.steward), run)
 
 
 def test_who_may_not_steer_is_offered_nothing(people: People, browse: Browse) -> None:
