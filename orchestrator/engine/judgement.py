@@ -16,11 +16,14 @@ ADOPTED = frozenset({GOES_ON, WARNED, MIGRATED})
 
 @frozen
 class Judgement:
-    """`verdict`: goes_on, warned, migrated (by `steps`), needs_migration or stuck."""
+    """`verdict`: goes_on, warned, migrated (by `steps`), needs_migration or stuck. `same_version`: something breaks,
+    and both are called the same version, so neither can a migration lead from one to the other, nor both be registered.
+    """
 
     verdict: str
     differences: tuple[Difference, ...]
     steps: tuple[Migration, ...] = ()
+    same_version: bool = False
 
     @property
     def adopted(self) -> bool:
@@ -57,12 +60,13 @@ def judge(
     if steps:
         found = tuple(_under_way(one, {*(at.writes if at else ()), *held}) for one in found)
     breaking = [one for one in found if one.weight == BREAKING]
+    same = version == target.version
     if any(not one.migratable for one in breaking):
-        return Judgement(STUCK, found, steps)
+        return Judgement(STUCK, found, steps, same)
     if steps:
         return Judgement(MIGRATED, found, steps)
     if breaking:
-        return Judgement(NEEDS_MIGRATION, found)
+        return Judgement(NEEDS_MIGRATION, found, same_version=same)
     return Judgement(WARNED if any(one.weight == WARNING for one in found) else GOES_ON, found)
 
 

@@ -78,7 +78,9 @@ class Group:
     examples: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """{verdict, version, fingerprint, runs, signed, waiting, breaking, warning, harmless, migrations, examples}."""
+        """{verdict, version, fingerprint, runs, signed, waiting, same_version, breaking, warning, harmless, migrations,
+        examples}.
+        """
         found = self.judgement
         return {
             "verdict": found.verdict,
@@ -87,6 +89,7 @@ class Group:
             "runs": self.number,
             "signed": self.signed,
             "waiting": self.waiting,
+            "same_version": found.same_version,
             **{weight: found.said(weight) for weight in WEIGHTS},
             "migrations": [step.name for step in found.steps],
             "examples": sorted(self.examples),

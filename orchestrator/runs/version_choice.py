@@ -41,11 +41,13 @@ def is_stranded(run: Run) -> bool:
 @frozen
 class Ways:
     """How an incompatible run can go on: `resume` says what resuming it does now, `fork` is the checkpoint from which
-    the version that is here takes over. Empty and None where there is no such way.
+    the version that is here takes over. Empty and None where there is no such way. `same_version`: what is here is
+    called as the version of the run, though it is another one.
     """
 
     resume: str = ""
     fork: UUID | None = None
+    same_version: bool = False
 
 
 def ways_out(run: Run, *, forks: bool) -> Ways:
@@ -59,7 +61,7 @@ def ways_out(run: Run, *, forks: bool) -> Ways:
         target = registry.current(run.graph)
     except UnknownThing:
         return Ways()
-    return Ways(_resumed(run, target), fork)
+    return Ways(_resumed(run, target), fork, run.version == target.version)
 
 
 def _resumed(run: Run, target: Compiled) -> str:

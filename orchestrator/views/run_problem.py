@@ -63,7 +63,7 @@ def _incompatible(run: Run, found: Problem, error: dict[str, Any], may: bool) ->
     return replace(
         found,
         message=f"{because[:1].upper()}{because[1:]}." if because else "" if changes else found.message,
-        todo="" if ways.resume else found.todo,
+        todo="" if ways.resume else _RAISE.format(run.version) if ways.same_version else found.todo,
         action="resume" if ways.resume and may else "",
         label=ways.resume or "Resume",
         fork=ways.fork if may else None,
@@ -98,6 +98,10 @@ def _sentence(error: dict[str, Any]) -> str:
     return named if named.endswith((".", "!", "?")) else f"{named}."
 
 
+_RAISE = (
+    "Raise the version of the graph that is here, for it is called {} too. Then deploy it with a migration, or beside "
+    "the one that the run began with, and resume the run."
+)
 _RESUMABLE: dict[str, Problem] = {
     Status.FAILED: Problem(
         "The run failed",

@@ -207,6 +207,8 @@ def _checkpoint(lease: Lease, head: Head, target: Compiled, change: StateChange)
 def _refusal(lease: Lease, target: Compiled, found: Judgement, *, because: str = "") -> IncompatibleGraph:
     here = f"version {target.version} of {lease.graph}"
     said = because or "; ".join(found.said(BREAKING))
+    if found.same_version:
+        said += "; raise the version of the one that is here, then a migration can lead to it"
     message = f"the run began with version {lease.version} and cannot go on with {here}: {said}"
     facts: dict[str, Any] = {"version": target.version, "fingerprint": target.fingerprint, "because": because}
     return IncompatibleGraph(message, **facts, changes=[one.to_json() for one in found.differences])

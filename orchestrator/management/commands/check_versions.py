@@ -30,6 +30,10 @@ SIGNED = (
     " their runs stop"
 )
 WAITING = "have values that wait to be written: a migration that changes what such a value means stops their runs"
+RAISE = (
+    "raise the version: this one is called {} too, so no migration can lead to it, and the old one cannot be registered"
+    " beside it"
+)
 
 
 class Command(command_line.DatabaseCommand):
@@ -89,6 +93,8 @@ def lines_of(report: dict[str, Any]) -> list[str]:
                 lines.append(f"    {group['signed']} of them {SIGNED}")
             if group["waiting"]:
                 lines.append(f"    {group['waiting']} of them {WAITING}")
+            if group["same_version"]:
+                lines.append(f"    {RAISE.format(visible_text(group['version']))}")
             said = [f"{weight}: {words}" for weight in WEIGHTS for words in group[weight]]
             lines += [f"    {visible_text(one)}" for one in said]
             if group["examples"]:  # Of runs that moved meanwhile there may be none.

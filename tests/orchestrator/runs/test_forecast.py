@@ -16,6 +16,7 @@ from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints import versions
 from checkpoints.core.status import Status
 from checkpoints.db.rows import new_row
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import GraphVersion, PendingWrite, Run
 from checkpoints.queue import leases
 from orchestrator import discovery, runs
@@ -194,6 +195,23 @@ def test_runs_at_one_place_that_fare_differently_each_have_an_example(people: ca
     ApprovalRequest.objects.filter(run=second.id).update(status=RequestStatus.WITHDRAWN)
     told = {group.judgement.verdict: group.examples for group in forecast_runs()}
     assert told == {STUCK: [str(first.id)], MIGRATED: [str(second.id)]}
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [(paying("1", Texts), NEEDS_MIGRATION), (paying("1", effect="external"), STUCK), (paying("1", Copied), WARNED)],
+)
+def test_other_content_under_the_same_version_needs_another_version_first(new: Graph, verdict: str) -> None:
+    run = advanced(paying("1"))
+    deployed(new)
+    assert verdicts() == {verdict: 1}
+    said = "    raise the version: this one is called 1 too, so no migration can lead to it, and the old one cannot be"
+    assert (said in called()[0]) == (verdict != WARNED)
+    (group,) = json.loads(called("--json")[0])["graphs"][0]["groups"]
+    assert group["same_version"] == (verdict != WARNED)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    message = str((stored_error(runs.advance(run.id)) or {}).get("message"))
+    assert ("raise the version" in message) == (verdict != WARNED)
 
 
 def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobody() -> None:

@@ -61,6 +61,17 @@ def test_what_breaks_it_and_what_is_harmless_stand_apart(people: People, browse:
     assert "Deploy the version that it began with" in html
 
 
+def test_other_content_under_the_same_version_is_told_to_raise_it(people: People, browse: Browse) -> None:
+    run = stopped(people, paying("1", Texts))
+    html = panel(browse(people.steward), run)
+    assert "Raise the version of the graph that is here, for it is called 1 too" in html
+    assert "Deploy the version that it began with" not in html
+    deployed(paying("2", Texts))
+    html = panel(browse(people.steward), run)
+    assert "Raise the version" not in html
+    assert "Deploy the version that it began with" in html
+
+
 def test_a_migration_that_is_there_now_is_offered_and_takes_it_on(people: People, browse: Browse) -> None:
     run = stopped(people, paying("2", Texts))
     new = paying("2", Texts)
