@@ -14,7 +14,7 @@ from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
-from orchestrator.discovery import newest_versions
+from orchestrator.discovery import later_versions, newest_versions
 from orchestrator.engine import registry
 
 SHOWN = 50
@@ -49,15 +49,21 @@ def workers_page(request: HttpRequest) -> HttpResponse:
 
 
 def _left(queued: Q, alive: list[Worker]) -> list[dict[str, Any]]:
-    """The versions of graphs whose queued runs no live worker takes, with the secrets that they need. Two queries."""
+    """The versions of graphs whose queued runs no live worker takes, with the secrets that they need. Three queries."""
     known = {fingerprint for worker in alive for fingerprint in worker.fingerprints}
     rows = Run.objects.filter(queued).exclude(fingerprint__in=known).order_by("graph", "version")
     found = list(rows.values("graph", "version", "fingerprint").annotate(runs=Count("id"))[:SHOWN])
-    # Who has the newest version of a graph judges the runs of those that are gone, and of no others.
+    # Who has the newest version of a graph judges the runs of those that are gone, but of none that was seen later.
     newest = newest_versions({one["graph"] for one in found}) if found else {}
-    versions = [(one, registry.find_graph(one["fingerprint"])) for one in found]
-    left = [(one, graph) for one, graph in versions if graph is not None or newest.get(one["graph"]) not in known]
-    return [{**one, "secrets": list(graph.graph.secrets) if graph else []} for one, graph in left]
+    judged = {name: fingerprint for name, fingerprint in newest.items() if fingerprint in known}
+    later = later_versions(judged) if judged else set()
+    left = []
+    for one in found:
+        graph = registry.find_graph(one["fingerprint"])
+        if graph is not None or one["graph"] not in judged or one["fingerprint"] in later:
+            secrets = list(graph.graph.secrets) if graph else []
+            left.append({**one, "secrets": secrets, "later": one["fingerprint"] in later})
+    return left
 
 
 def _jobs(now: datetime) -> list[Job]:

@@ -9,9 +9,11 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.models import Run
+from checkpoints.queue import leases
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph
 from orchestrator.runs import version_choice
+from orchestrator.worker import claimable
 from tests.support.cast import People
 from tests.support.rows import a_worker
 from tests.support.small_graphs import Notes, advanced, started
@@ -186,6 +188,30 @@ def test_the_workers_page_names_the_runs_that_no_live_worker_can_take(people: Pe
     assert f"No live worker can take some of the queued runs. 1 of {old.name} version 2." in said
     a_worker(fingerprints=[run.fingerprint])
     assert "No live worker can take" not in browse(people.steward).get(reverse("workers")).content.decode()
+
+
+def test_the_workers_page_names_the_runs_that_nobody_takes_back_to_an_older_version(
+    people: People, browse: Browse
+) -> None:
+    first, second = paying("1"), paying("2")
+    first.current = True
+    deployed(first)
+    discovery.note_versions()
+    deployed(second)
+    run = started(second)
+    deployed(first, second)
+    discovery.forget_noted()
+    deployed(first)
+    a_worker(fingerprints=claimable.fingerprints())
+    assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
+    said = re.sub(r"<[^>]+>", "", browse(people.steward).get(reverse("workers")).content.decode())
+    assert (
+        "No live worker can take some of the queued runs. 1 of paying version 2, newer than what workers have" in said
+    )
+    assert "a steward can resume each, which goes on with that if it can" in said
+    runs.resume(run.id, by=people.steward)
+    assert runs.get(run.id).version == "1"
+    assert "No live worker" not in browse(people.steward).get(reverse("workers")).content.decode()
 
 
 def test_the_page_of_a_graph_says_what_changed_from_version_to_version(
