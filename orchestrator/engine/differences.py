@@ -32,6 +32,8 @@ edge that names no outcome), yes to all.
 """
 _BEHIND = {1: "it", 2: "its approval", 3: "its approval in full"}
 
+ALIKE = "is written otherwise, and takes the same values"
+
 Structure = Mapping[str, Any]
 
 
@@ -67,6 +69,7 @@ def differences(old: Structure, new: Structure, at: Pending | None = None) -> tu
     found = [
         *_of_version(old, new),
         *_of_input(old["input"], new["input"]),
+        *_of_state(old["state"], new["state"]),
         *_of_channels(old, new),
         *_of_nodes(old, new, ahead),
         *_of_edges(old, new, ahead),
@@ -206,11 +209,35 @@ def _of_input(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Differ
             needed = name in new.get("required", ())
             said = "is new, and runs that have begun lack it" if needed else "is new"
             yield Difference(BREAKING if needed else WARNING, f"input `{name}`", said)
-    rest = [{k: v for k, v in one.items() if k not in ("properties", "$defs", "required")} for one in (old, new)]
+    rest = _rest(old), _rest(new)
     if rest[0] != rest[1]:
         yield Difference(BREAKING, "input", type_change(*rest) or "its type changed")
-    if old.get("required", []) != new.get("required", []) and {*before} == {*after}:
+    if {*old.get("required", ())} != {*new.get("required", ())} and {*before} == {*after}:
         yield Difference(WARNING, "input", "which fields must be given changed")
+    if old != new and _meaning(old) == _meaning(new):
+        yield Difference(HARMLESS, "input", ALIKE)
+
+
+def _rest(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model says beside its fields."""
+    return {key: value for key, value in schema.items() if key not in ("properties", "$defs", "required")}
+
+
+def _meaning(schema: Mapping[str, Any]) -> Any:
+    """What a model takes, however it is written."""
+    return _fields(schema), {*schema.get("required", ())}, _rest(schema)
+
+
+def _of_state(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """What is not of one channel."""
+    if old != new and _meaning(old) == _meaning(new):
+        yield Difference(HARMLESS, "state", ALIKE)
+    rest = _rest(old), _rest(new)
+    if rest[0] != rest[1]:
+        yield Difference(WARNING, "state", type_change(*rest) or "its type changed")
+    both = {*_fields(old)} & {*_fields(new)}
+    if {*old.get("required", ())} & both != {*new.get("required", ())} & both:
+        yield Difference(WARNING, "state", "which channels must be given changed")
 
 
 def _of_channels(old: Structure, new: Structure) -> Iterator[Difference]:
@@ -226,6 +253,9 @@ def _of_channels(old: Structure, new: Structure) -> Iterator[Difference]:
         for key, word in (("reducer", "reducer "), ("partition", "partition "), ("own", "a reducer of one's own: ")):
             if kept[key] != own[key]:
                 yield Difference(BREAKING, what, f"{word}{kept[key]} became {own[key]}", migratable=True)
+        if kept["bound"] != own["bound"] and (kept["reducer"], kept["own"]) == (own["reducer"], own["own"]):
+            said = f"a signature is bound to its value: {_list(kept['bound'])} became {_list(own['bound'])}"
+            yield Difference(BREAKING if kept["bound"] else WARNING, what, said)
         if kept["default"] != own["default"] and not retyped:
             yield Difference(WARNING, what, f"default {_value(kept['default'])} became {_value(own['default'])}")
     for name, own in new["channels"].items():

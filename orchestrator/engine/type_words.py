@@ -19,11 +19,15 @@ _LONGEST = 60
 
 
 def resolved(schema: Schema, definitions: Mapping[str, Schema], inside: tuple[str, ...] = ()) -> Schema:
-    """A schema with its references filled in; one that leads into itself stays as it is."""
+    """A schema with its references filled in, and the names of required fields sorted, for their order means nothing;
+    one that leads into itself stays as it is.
+    """
     if isinstance(schema, list):
         return [resolved(one, definitions, inside) for one in schema]
     if not isinstance(schema, dict):
         return schema
+    if isinstance(schema.get("required"), list):
+        schema = {**schema, "required": sorted(schema["required"])}
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     if name in definitions and name not in inside:
         rest = {key: value for key, value in schema.items() if key != "$ref"}
