@@ -5,13 +5,9 @@ Whoever has to go on with a run, or shows one, asks here; the judging itself is 
 
 import json
 from collections.abc import Callable, Collection
-from datetime import timedelta
 from typing import Any, Protocol
 
-from django.utils import timezone
-
-from checkpoints.conf import conf
-from checkpoints.models import GraphVersion, Run, Worker
+from checkpoints.models import GraphVersion, Run
 from orchestrator.engine import registry
 from orchestrator.engine.canonical import digest
 from orchestrator.engine.compile import Compiled
@@ -83,10 +79,3 @@ def graph_for(run: Run) -> Compiled | None:
         return None
     found = judgement_of(run, target, Pending.from_text(run.pending))
     return target if found.adopted and found.verdict != MIGRATED else None
-
-
-def live_fingerprints() -> set[str]:
-    """What the workers that are alive have registered, apart from those that end. One query."""
-    silent = timezone.now() - timedelta(seconds=conf().lease_seconds)
-    rows = Worker.objects.filter(stopped_at=None, draining=False, heartbeat_at__gt=silent)
-    return {one for row in rows.values_list("fingerprints", flat=True) for one in row}

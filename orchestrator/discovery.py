@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from checkpoints.conf import conf
 from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
-from checkpoints.versions import live_fingerprints
+from checkpoints.queue.workers import live_fingerprints
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing

@@ -24,7 +24,12 @@ def any_alive() -> bool:
 
 def any_can_run(fingerprint: str) -> bool:
     """Whether such a worker can run this version of a graph: it has its code and its secrets. One query."""
-    return any(fingerprint in known for known in _alive().values_list("fingerprints", flat=True))
+    return fingerprint in live_fingerprints()
+
+
+def live_fingerprints() -> set[str]:
+    """The versions that such workers can run. One query."""
+    return {one for known in _alive().values_list("fingerprints", flat=True) for one in known}
 
 
 def _alive() -> "QuerySet[Worker]":

@@ -14,7 +14,7 @@ from checkpoints import versions
 from checkpoints.ledger import head_loader
 from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Run
-from checkpoints.queue import leases
+from checkpoints.queue import leases, workers
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import BROKEN, CountersignError, UnknownThing
@@ -35,7 +35,7 @@ def is_stranded(run: Run) -> bool:
         registry.current(run.graph)
     except UnknownThing:
         return False
-    return run.fingerprint not in versions.live_fingerprints()
+    return run.fingerprint not in workers.live_fingerprints()
 
 
 @frozen
@@ -55,7 +55,7 @@ def ways_out(run: Run, *, forks: bool) -> Ways:
     whether one is possible, which runs the author's migrations.
     """
     fork = _fork(run) if forks else None
-    if registry.find_graph(run.fingerprint) is not None or run.fingerprint in versions.live_fingerprints():
+    if registry.find_graph(run.fingerprint) is not None or run.fingerprint in workers.live_fingerprints():
         return Ways(f"Finish on version {run.version}", fork)
     try:
         target = registry.current(run.graph)

@@ -2,7 +2,7 @@
 
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
-from checkpoints.versions import live_fingerprints
+from checkpoints.queue.workers import live_fingerprints
 from orchestrator.discovery import later_versions, missing_secrets, newest_versions
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
