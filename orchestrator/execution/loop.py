@@ -195,10 +195,8 @@ def _open_session(lease: Lease) -> Session | None:
         graph, head = adopted
     journaled = any(node.journaled for node in graph.nodes.values())
     entries = journal.entries_for_takeover(lease, head) if journaled else {}
-    if lease.claims > conf().max_claims_without_progress:
-        lost = open_superstep.unsettled_tasks(graph, entries)
-        message = f"{lease.claims - 1} workers began this run and got no further"
-        _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
+    if _is_poison(lease):
+        _stop_as_poison(lease, open_superstep.unsettled_tasks(graph, entries))
         return None
     session = Session(lease, graph, head, given, entries=entries)
     # One query, none where nothing departed.
@@ -217,11 +215,24 @@ def _adopted(lease: Lease, head: Head, given: Any) -> tuple[Compiled, Head] | No
     if target is None:
         leases.give_back(lease.id, lease.epoch, counts=False)
         return None
+    if _is_poison(lease):
+        # A migration may be what kills its process. Without the graph the run's tasks stay as they are.
+        _stop_as_poison(lease, [])
+        return None
     try:
         return target, pin.adopt_version(lease, head, given, target)
     except IncompatibleGraph as error:
         _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(error))
         return None
+
+
+def _is_poison(lease: Lease) -> bool:
+    return lease.claims > conf().max_claims_without_progress
+
+
+def _stop_as_poison(lease: Lease, lost: Sequence[Task]) -> None:
+    message = f"{lease.claims - 1} workers began this run and got no further"
+    _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
 
 
 def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:

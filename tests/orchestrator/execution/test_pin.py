@@ -1,5 +1,6 @@
 """Going on with another version is one fenced commit: whole, or not at all, whoever else writes meanwhile."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
@@ -18,6 +19,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Sum, Task, registry
 from orchestrator.engine.errors import InvalidValue, StaleLease
+from orchestrator.execution import loop
 from orchestrator.execution.adoption import pin
 from tests.crash.abort import watching
 from tests.support import cast, run_actions
@@ -205,3 +207,28 @@ def test_what_was_proposed_is_set_where_the_migration_leaves_its_channel_alone(p
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     assert (run.status, run_actions.state(run)) == (Status.COMPLETED, {"total": 127, "free": 1})
+
+
+def test_a_migration_that_kills_its_process_is_not_tried_for_ever() -> None:
+    run, tried = started(paying("1")), [0]
+    new = paying("2")
+
+    def killing(state: Any) -> None:
+        tried[0] += 1
+        raise KeyboardInterrupt
+
+    new.migration(from_version="1")(killing)
+    deployed(new)
+    for _ in range(8):
+        if (claim := leases.claim_one(run.id)) is None:
+            break
+        with suppress(KeyboardInterrupt):
+            loop.run_slice(claim.id, claim.epoch)
+        Run.objects.filter(id=run.id, status=Status.RUNNING).update(lease_until=run.created_at)
+    run.refresh_from_db()
+    assert (run.status, run.error_code, run.version, tried[0]) == (Status.FAILED, "poison", "1", 5)
+    mended = paying("2")
+    mended.migration(from_version="1")(lambda state: None)
+    deployed(mended)
+    runs.resume(run.id)
+    assert runs.advance(run.id).version == "2"
