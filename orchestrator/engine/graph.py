@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from orchestrator.engine import registry
 from orchestrator.engine.compile import State, compile
 from orchestrator.engine.definition import Definition, edge_id, label_text
 from orchestrator.engine.errors import InvalidGraph, InvalidValue
@@ -123,10 +124,14 @@ class Graph(Definition):
     def test_migration(self, state: Mapping[str, Mapping[str, Any]], *, from_version: str) -> State:
         """What a run's state becomes where it goes on from `from_version` with this graph, for the tests of authors.
 
-        `state` as a migration takes it. Raises `InvalidGraph`, and `InvalidValue` naming the step that failed or the
-        channel that does not fit; also where no migration leads here.
+        `state` as a migration takes it. As a worker does, it also goes by steps that other registered versions of this
+        graph declare. Raises `InvalidGraph`, and `InvalidValue` naming the step that failed or the channel that does
+        not fit; also for what is no partition of a state, and where no migration leads here.
         """
-        steps = way_between(self.migrations, from_version, self.version)
+        if unknown := sorted({*state} - {*PARTITIONS}):
+            raise InvalidValue(f"{', '.join(unknown)}: a state has {' and '.join(PARTITIONS)}", path="state")
+        known = [*self.migrations, *registry.migrations(self.name, apart_from=self.version)]
+        steps = way_between(known, from_version, self.version)
         if not steps:
             message = f"no migration of graph {self.name} leads from version {from_version} to {self.version}"
             raise InvalidValue(message, path="from_version")

@@ -68,9 +68,11 @@ def by_fingerprint(fingerprint: str) -> Compiled:
     raise UnknownThing(f"{what}; deploy the version that the run began with", fingerprint=fingerprint)
 
 
-def migrations(name: str) -> list[Migration]:
-    """Every step that the registered versions of a graph declare; those of the newest declared version come first."""
-    versions = [compiled.graph for compiled in _known.values() if compiled.name == name]
+def migrations(name: str, *, apart_from: str = "") -> list[Migration]:
+    """Every step that the registered versions of a graph declare, without those of one version; those of the newest
+    declared version come first.
+    """
+    versions = [one.graph for one in _known.values() if one.name == name and one.version != apart_from]
     return [step for graph in reversed(versions) for step in graph.migrations]
 
 

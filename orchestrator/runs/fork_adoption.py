@@ -45,7 +45,9 @@ def adopt_fork(
     point = load_departure(departure.id)
     if point.steps:
         raise _refused(
-            first, "the version that it was made with is gone, and a migration sees nothing of what it changed"
+            first,
+            "the version that it was made with is gone, and a migration sees nothing of what it changed;"
+            f" fork its origin, {origin.key}:at-{departure.seq}, with that as a patch",
         )
     overlay = lay_over(point, lambda _: {part: document[part] for part in PARTITIONS}, by=name_of(by))
     if overlay.change.patched and any(node.gate and node.gate.four_eyes for node in point.graph.nodes.values()):

@@ -1,13 +1,26 @@
 """What a migration makes of a state, and what it would make of values that wait to be written into it."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Append, Graph
+from orchestrator.engine import END, START, Append, Graph, registry
 from orchestrator.engine.compile import Compiled, compile
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.migration import Migration, misread_channels
+
+
+@pytest.fixture(autouse=True)
+def only_these() -> Iterator[None]:
+    """What a test registers is gone afterwards."""
+    known = registry.all()
+    registry.clear()
+    yield
+    registry.clear()
+    for compiled in known:
+        registry.replace(compiled.graph)
 
 
 class Nothing(BaseModel):
@@ -19,12 +32,16 @@ class Bill(BaseModel):
     lines: Annotated[list[str], Append] = []
 
 
-def target() -> Compiled:
-    made = Graph("bill", version="2", input=Nothing, state=Bill)
+def bill(version: str) -> Graph:
+    made = Graph("bill", version=version, input=Nothing, state=Bill)
     made.node("a")(lambda state, ctx: None)
     made.edge(START, "a")
     made.edge("a", END)
-    return compile(made)
+    return made
+
+
+def target() -> Compiled:
+    return compile(bill("2"))
 
 
 def _large_in_cents(state: Any) -> None:
@@ -52,3 +69,27 @@ def test_each_value_that_waits_is_looked_at_though_the_state_itself_does_not_cha
 def test_a_channel_that_changes_is_misread_whatever_waits_for_it() -> None:
     steps = [Migration("1", "2", lambda state: state["scratch"].update(total=7))]
     assert misread_channels(target(), steps, STATE, [("total", 7), ("lines", ["a"])]) == ["total"]
+
+
+def test_the_test_of_a_migration_refuses_what_is_no_partition() -> None:
+    made = bill("2")
+    made.migration(from_version="1")(lambda state: None)
+    with pytest.raises(InvalidValue, match="scrach: a state has scratch and artifacts"):
+        made.test_migration({"scrach": {"total": 1}}, from_version="1")
+
+
+def test_the_test_of_a_migration_goes_by_the_steps_of_other_versions_as_a_worker_does() -> None:
+    second, third = bill("2"), bill("3")
+    second.migration(from_version="1")(lambda state: state["scratch"].update(total=2))
+    third.migration(from_version="2")(lambda state: state["scratch"].update(lines=["three"]))
+    with pytest.raises(InvalidValue, match="no migration of graph bill leads from version 1 to 3"):
+        third.test_migration({"scratch": {"total": 1}}, from_version="1")
+    registry.replace(second)
+    assert third.test_migration({"scratch": {"total": 1}}, from_version="1") == {
+        "scratch": {"total": 2, "lines": ["three"]},
+        "artifacts": {},
+    }
+    other = bill("3")
+    other.migration(from_version="1")(lambda state: state["scratch"].update(total=9))
+    registry.replace(other)
+    assert third.test_migration({"scratch": {"total": 1}}, from_version="1")["scratch"]["total"] == 2

@@ -51,7 +51,7 @@ DEPLOYMENTS: dict[str, tuple[Callable[[], Graph], dict[str, int], str]] = {
     "a title, a label and a timeout": (lambda: paying("1", title="Send?"), {STAYS: 2}, Status.COMPLETED),
     "a version": (lambda: paying("2"), {GOES_ON: 2}, Status.COMPLETED),
     "a channel": (lambda: paying("2", Copied), {WARNED: 2}, Status.COMPLETED),
-    "a quorum that is not asked yet": (lambda: paying("2", quorum=2), {GOES_ON: 2}, Status.COMPLETED),
+    "a quorum of what is asked already": (lambda: paying("2", quorum=2), {GOES_ON: 2}, Status.COMPLETED),
     "another type": (lambda: paying("2", Texts), {NEEDS_MIGRATION: 2}, Status.INCOMPATIBLE),
     "another type, with a migration": (migrating, {MIGRATED: 2}, Status.COMPLETED),
     "another effect": (lambda: paying("2", effect="external"), {STUCK: 2}, Status.INCOMPATIBLE),
@@ -67,6 +67,22 @@ def test_what_it_says_of_a_deployment_is_what_becomes_of_the_runs(deployment: st
     for run in found:
         run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
         assert runs.advance(run.id).status == end
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "end"),
+    [(1, 2, WARNED, Status.PAUSED), (2, 1, STUCK, Status.INCOMPATIBLE)],
+)
+def test_a_quorum_that_is_not_asked_yet_becomes_stricter_with_a_warning_and_never_easier(
+    before: int, after: int, verdict: str, end: str, people: cast.People
+) -> None:
+    run = started(paying("1", quorum=before))
+    deployed(paying("2", quorum=after))
+    assert verdicts() == {verdict: 1}
+    assert runs.advance(run.id).status == end
+    if verdict == WARNED:
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+        assert runs.advance(run.id).status == Status.PAUSED, "one of two that must sign"
 
 
 def test_runs_at_different_places_fare_differently_and_examples_name_them(people: cast.People) -> None:

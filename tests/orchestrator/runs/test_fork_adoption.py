@@ -21,6 +21,7 @@ from tests.support import cast, run_actions
 from tests.support.forging import tamper
 from tests.support.payload_runs import chain, notes
 from tests.support.small_graphs import advanced, graph, registered, started
+from tests.support.versioned_graphs import Texts, deployed, in_euros, paying
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -246,6 +247,20 @@ def test_a_fork_of_what_belongs_to_no_run_stays_a_checkpoint() -> None:
     with pytest.raises(WrongStatus, match="comes from no run"):
         runs.resume(forked.run)
     assert not Run.objects.filter(id=forked.run).exists()
+
+
+def test_a_fork_whose_version_is_gone_is_refused_with_its_cure_where_a_migration_leads_on() -> None:
+    run = advanced(paying("1"))
+    forked = CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"total": 7}})
+    new = paying("2", Texts)
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    with pytest.raises(WrongStatus, match="a migration sees nothing of what it changed; fork its origin") as refused:
+        runs.resume(forked.run)
+    assert not Run.objects.filter(id=forked.run).exists()
+    assert f"{run.key}:at-1" in refused.value.message
+    made = runs.fork(f"{run.key}:at-1", patch={"scratch": {"total": "7 euros"}})
+    assert run_actions.state(made)["total"] == "7 euros"
 
 
 def test_a_fork_of_a_graph_that_is_not_here_says_so() -> None:
