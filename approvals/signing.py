@@ -242,7 +242,8 @@ def _installed(run: Run, row: PendingWrite) -> Compiled:
     compiled = versions.graph_for(run)
     if compiled is None:
         message = "the version of the graph that proposed this write is not installed here, so it cannot be edited"
-        raise IncompatibleGraph(message, write=str(row.write))
+        cures = "approve or reject it, or let a steward resume the run, which brings it onto the version that is here"
+        raise IncompatibleGraph(f"{message}; {cures}, where that takes it", write=str(row.write))
     return compiled
 
 

@@ -210,13 +210,14 @@ def resume(
 ) -> Run:
     """Queue again a run that failed, one that stopped before an effect that needs a yes (`allow_effects` gives it), a
     fork that was made paused, one that is incompatible or queued and whose version no live worker has, or a tampered
-    one that verifies. Of a graph that is here in another version it goes on with that, if it can, be it an older one.
+    one that verifies. Of a graph that is here in another version it goes on with that, if it can, be it an older one;
+    so does one that waits for people, who are then asked on.
 
     What its open superstep kept is used; only tasks without a result run. With a `patch` it goes on from its newest
     checkpoint on a new line; the patch obeys the rules of a fork's. An id of a checkpoint names its run, where it is
     the newest. A fork that a store made gets its row here. Raises `WrongStatus` for any other status: a run that waits
-    for people goes on by their signatures alone; `InvalidValue` (patch, nodes), `MissingSecrets`, `TamperedRow` or
-    `WrongKey`, naming the first fault.
+    for people passes its gate by their signatures alone; `InvalidValue` (patch, nodes), `MissingSecrets`, `TamperedRow`
+    or `WrongKey`, naming the first fault.
     """
     check_person(by, "by")
     allow_effects = travel_plan.checked_names(allow_effects)
@@ -227,19 +228,27 @@ def resume(
         return travel.resume_patched(run, patch, travel.Wanted(Travel.RESUME, patch, None, allow_effects, reason, by))
     if run.status == Status.TAMPERED:
         _require_whole(run, by=by)
+    # Before the lock, for it runs code of the author's.
+    adopts = run.status == Status.PAUSED and version_choice.can_adopt(run)
     with locked(run.id, by=by) as run:
-        allowed = [*_started(run, by=by), *_allowed(run, allow_effects, by=by)]
-        if run.status == Status.PAUSED and not allowed:
-            _require_waits_for_nobody(run)
-        stranded = version_choice.is_stranded(run)
-        allowed.append(NewEvent("run_resumed", {"was": run.status}, actor=name_of(by)))
-        locked_run.requeue_run(run, events=allowed, only=_RESUMABLE | ({Status.QUEUED} if stranded else set()))
-        audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
-        if (graph := graph_of(run)) is not None:
-            require_secrets(graph)
+        stranded = _queue_again(run, allow_effects, adopts=adopts, by=by)
     if stranded:
         version_choice.adopt_current(run)
     return run
+
+
+def _queue_again(run: Run, allow_effects: Collection[str], *, adopts: bool, by: Any) -> bool:
+    """Queue a locked run again, with its lines. Whether nobody else can take it."""
+    allowed = [*_started(run, by=by), *_allowed(run, allow_effects, by=by)]
+    if run.status == Status.PAUSED and not allowed:
+        _require_waits_for_nobody(run, adopts=adopts)
+    stranded = version_choice.is_stranded(run)
+    allowed.append(NewEvent("run_resumed", {"was": run.status}, actor=name_of(by)))
+    locked_run.requeue_run(run, events=allowed, only=_RESUMABLE | ({Status.QUEUED} if stranded else set()))
+    audit_log.record_act("resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects))
+    if (graph := graph_of(run)) is not None:
+        require_secrets(graph)
+    return stranded
 
 
 _RESUMABLE = frozenset({Status.PAUSED, Status.FAILED, Status.INCOMPATIBLE, Status.TAMPERED})
@@ -279,11 +288,15 @@ def _allowed(run: Run, nodes: Collection[str], *, by: Any) -> list[NewEvent]:
     return [departure.allow_effects(run, row, list(nodes), by=by)]
 
 
-def _require_waits_for_nobody(run: Run) -> None:
-    """Raise `WrongStatus` where a paused run waits for people, or for a yes."""
+def _require_waits_for_nobody(run: Run, *, adopts: bool) -> None:
+    """Raise `WrongStatus` where a paused run waits for people and is not brought onto another version (`adopts`), or
+    where it waits for a yes.
+    """
     if ApprovalRequest.objects.filter(run=run.id, line=run.line, status=RequestStatus.OPEN).exists():
+        if adopts:
+            return
         message = f"run {run.key} waits for people: {run.at_node}; it goes on when they have signed"
-        raise WrongStatus(message, status=run.status)
+        raise WrongStatus(f"{message}{version_choice.cure_of_stranded(run)}", status=run.status)
     if run.at_node and (row := lines.line_row(run, run.line)) and row.stops:
         message = f"run {run.key} stopped before {run.at_node}, for what it does has happened, or may have"
         raise WrongStatus(f"{message}; name it in allow_effects", status=run.status, needs_yes=list(row.stops))

@@ -38,6 +38,24 @@ def is_stranded(run: Run) -> bool:
     return run.fingerprint not in workers.live_fingerprints()
 
 
+def can_adopt(run: Run) -> bool:
+    """Whether a run that nobody else can take goes on with the version that is here, migrated and asked as it is. It
+    opens the state and runs the author's migrations.
+    """
+    if not is_stranded(run) or not _resumed(run, registry.current(run.graph)):
+        return False
+    return _fork(run) is not None
+
+
+def cure_of_stranded(run: Run) -> str:
+    """What helps a run that waits for people while its version is nowhere, as the rest of a sentence; else empty."""
+    if not is_stranded(run):
+        return ""
+    here = registry.current(run.graph).version
+    cures = f"register that beside version {here}, or deploy a migration to that that takes the run as it stands"
+    return f"; its version {run.version} is not here, so nobody can edit what waits: {cures}"
+
+
 @frozen
 class Ways:
     """How an incompatible run can go on: `resume` says what resuming it does now, `fork` is the checkpoint from which
@@ -83,7 +101,9 @@ def _was_refused(run: Run, target: Compiled) -> bool:
 
 
 def _fork(run: Run) -> UUID | None:
-    """The newest checkpoint, where a fork from it is possible: its plan is made, as by whoever asks for one."""
+    """The newest checkpoint, where a fork from it is possible: its plan is made, as by whoever asks for one. It fails
+    where a migration does, or would misread what waits.
+    """
     try:
         travel.plan(run.head or "")
     except Error:

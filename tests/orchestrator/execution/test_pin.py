@@ -18,14 +18,14 @@ from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Sum, Task, registry
-from orchestrator.engine.errors import InvalidValue, StaleLease
+from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, StaleLease, WrongStatus
 from orchestrator.execution import loop
 from orchestrator.execution.adoption import pin
 from tests.crash.abort import watching
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Notes, Order, advanced, graph, held, started
 from tests.support.statements import Breaks
-from tests.support.versioned_graphs import Copied, deployed, paying
+from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -126,10 +126,16 @@ class Added(BaseModel):
     free: int = 0
 
 
-def billing(version: str, state: type[BaseModel] = Notes, *, begins: int = 7, fails: bool = False) -> Graph:
+class Beside(Notes):
+    free: int = 0
+
+
+def billing(
+    version: str, state: type[BaseModel] = Beside, *, begins: int = 7, fails: bool = False, **policy: Any
+) -> Graph:
     """fetch sets the total, people are asked to set 120, beside a node that may fail; version 2 counts cents."""
     made = Graph("billing", version=version, input=Order, state=state)
-    gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
+    gate = Gate(reviewers=["group:claims"], writes={"total": Show()}, **policy)
     made.node("fetch")(lambda state, ctx: {"total": begins} if begins else None)
     made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 120})
 
@@ -149,7 +155,7 @@ def _in_cents(state: Any) -> None:
     state["scratch"]["total"] *= 100
 
 
-@pytest.mark.parametrize("state", [Notes, Added])
+@pytest.mark.parametrize("state", [Beside, Added])
 @pytest.mark.parametrize("begins", [7, 0])
 @pytest.mark.parametrize("signs", ["before", "after"])
 def test_what_was_proposed_in_euros_is_never_set_as_cents(
@@ -232,3 +238,53 @@ def test_a_migration_that_kills_its_process_is_not_tried_for_ever() -> None:
     deployed(mended)
     runs.resume(run.id)
     assert runs.advance(run.id).version == "2"
+
+
+def test_a_run_that_waits_for_people_is_brought_onto_the_version_that_is_here_by_a_steward(people: cast.People) -> None:
+    run, rita = advanced(paying("1", quorum=2)), run_actions.reviewer(people.reviewer)
+    run_actions.sign(run, rita, ["approve"])
+    new = paying("2", Texts, quorum=2)
+    new.migration(from_version="1")(in_euros)
+    deployed(new)
+    with pytest.raises(IncompatibleGraph, match="let a steward resume the run"):
+        run_actions.sign(run, run_actions.reviewer(people.second_reviewer), [("edit", "Hello")])
+    resumed = runs.resume(run.id, by=people.steward)
+    run.refresh_from_db()
+    assert (resumed.id, run.status, run.version) == (run.id, Status.QUEUED, "2")
+    assert (runs.advance(run.id).status, run_actions.request(run).status) == (Status.PAUSED, "open")
+    with pytest.raises(WrongStatus, match="waits for people"):
+        runs.resume(run.id, by=people.steward)
+    run_actions.sign(run, people.second_reviewer, ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, ["sent Dear 3 euros"])
+    assert verify_run(run.id) == []
+
+
+def test_what_was_signed_comes_back_where_the_migration_moved_what_it_was_bound_to(people: cast.People) -> None:
+    run, rita = advanced(billing("1", shows=("free",), quorum=2)), run_actions.reviewer(people.reviewer)
+    run_actions.sign(run, rita, ["approve"])
+    new = billing("3", shows=("free",), quorum=2)
+    new.migration(from_version="1")(lambda state: state["scratch"].update(free=1))
+    deployed(new)
+    runs.resume(run.id, by=people.steward)
+    assert runs.advance(run.id).status == Status.PAUSED
+    (row,) = run_actions.pending(run)
+    assert (row.revision, row.reason) == (2, "rebase")
+    run_actions.sign(run, run_actions.reviewer(people.second_reviewer), ["approve"])
+    assert runs.advance(run.id).status == Status.PAUSED, "the first one signed beside another value"
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("migrates", [lambda state: state["scratch"].update(total=1), lambda state: 1 / 0])
+def test_a_run_that_waits_for_people_stays_as_it_is_where_the_version_that_is_here_cannot_take_it(
+    migrates: Any, people: cast.People
+) -> None:
+    run, before = advanced(billing("1")), len(run_actions.log(Run.objects.get()))
+    new = billing("3")
+    new.migration(from_version="1")(migrates)
+    deployed(new)
+    with pytest.raises(WrongStatus, match="waits for people.* register that beside version 3, or deploy a migration"):
+        runs.resume(run.id, by=people.steward)
+    run.refresh_from_db()
+    assert (run.status, run.version, len(run_actions.log(run))) == (Status.PAUSED, "1", before)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["reject"])
