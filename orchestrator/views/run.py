@@ -193,7 +193,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
         "imported": BundleImport.objects.filter(run=run).select_related("by").first() if run.imported else None,
         "may_export": permissions.may(user, "export_run"),
         "may_fork": may_fork,
-        "problem": problem_of(run, may_steer=may_steer, may_settle=may_settle),
+        "problem": problem_of(run, asks=bool(asks.writes), may_steer=may_steer, may_settle=may_settle),
         "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
         "may_settle": may_settle,
         "may_steer": may_steer,

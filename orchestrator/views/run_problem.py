@@ -6,9 +6,10 @@ from uuid import UUID
 
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.models import Run
+from checkpoints.versions import graph_for
 from orchestrator.engine.differences import BREAKING, Difference
 from orchestrator.runs.labels import display_error
-from orchestrator.runs.version_choice import ways_out
+from orchestrator.runs.version_choice import is_stranded, ways_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,12 @@ class Problem:
     harmless: tuple[str, ...] = ()
 
 
-def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None:
-    """The panel of a stopped run; None for one that goes on or ended."""
+def problem_of(run: Run, *, asks: bool, may_steer: bool, may_settle: bool) -> Problem | None:
+    """The panel of a stopped run, and of one that `asks` people something while its version is gone; None for one that
+    goes on or ended.
+    """
+    if run.status == Status.PAUSED and asks and not run.imported:
+        return _left_behind(run, may_steer)
     if run.status not in STOPPED:
         return None
     error = display_error(run) or {}
@@ -50,6 +55,26 @@ def problem_of(run: Run, *, may_steer: bool, may_settle: bool) -> Problem | None
         return _incompatible(run, found, error, may_steer)
     why_not = "" if may_steer else "Somebody with the right to steer runs can resume it."
     return replace(found, action="resume" if may_steer else "", why_not=why_not)
+
+
+def _left_behind(run: Run, may: bool) -> Problem | None:
+    """Of a paused run whose version is gone, where the one that is here would read otherwise what it asks about. No
+    query where its version is here.
+    """
+    if not is_stranded(run) or graph_for(run) is not None:
+        return None
+    ways = ways_out(run, forks=False)
+    can = "Somebody with the right to steer runs can bring it onto the version that is here." if ways.resume else ""
+    return Problem(
+        f"Version {run.version} is not here any more",
+        safe="What it asks can be approved or rejected as it is, and edited by nobody.",
+        todo="" if ways.resume else _RAISE.format(run.version) if ways.same_version else _DEPLOY,
+        action="resume" if ways.resume and may else "",
+        label=ways.resume or "Resume",
+        confirm="It pauses again, and people are asked on. What was signed counts, or comes back where what it was "
+        "bound to moved.",
+        why_not="" if may else can,
+    )
 
 
 def _incompatible(run: Run, found: Problem, error: dict[str, Any], may: bool) -> Problem:
@@ -98,6 +123,7 @@ def _sentence(error: dict[str, Any]) -> str:
     return named if named.endswith((".", "!", "?")) else f"{named}."
 
 
+_DEPLOY = "Deploy the version that it began with beside the new one, or a migration to the new one; then resume it."
 _RAISE = (
     "Raise the version of the graph that is here, for it is called {} too. Then deploy it with a migration, or beside "
     "the one that the run began with, and resume the run."
@@ -111,7 +137,7 @@ _RESUMABLE: dict[str, Problem] = {
     Status.INCOMPATIBLE: Problem(
         "This run cannot go on with the version that is here",
         safe="Nothing of it was changed, and its history stays readable.",
-        todo="Deploy the version that it began with beside the new one, or a migration to the new one; then resume it.",
+        todo=_DEPLOY,
         confirm="It goes on where a worker has its version, or one that takes it. Its log says which.",
     ),
     Status.TAMPERED: Problem(
