@@ -166,6 +166,10 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "Runs verified",
         lambda f: f"verified {_counted(f.get('checked', 0), 'run')}, {f.get('failed', 0):,} bad",
     ),
+    "run_marked": (
+        "Run marked tampered",
+        lambda f: f"marked the run as tampered: {f.get('row') or 'a record'} is not as it was written",
+    ),
     "heads_anchored": ("Heads anchored", lambda f: f"anchored {_counted(len(f.get('heads', ())), 'run')}"),
     "memory_forgotten": (
         "Memory forgotten",
