@@ -96,9 +96,9 @@ def _keys(facts: Facts) -> str:
 
 def _all_keys(keys: Facts) -> Iterator[str]:
     for sort, word in _SORTS.items():
-        if names := list(keys[sort]):
+        if names := sorted(keys[sort]):
             yield f"{word}{'s' if len(names) > 1 else ''} {' and '.join(names)}"
-    yield from (f"{name} {_MAKES[sort]}" for sort, name in keys["makes"].items())
+    yield from (f"{keys['makes'][sort]} {word}" for sort, word in _MAKES.items() if sort in keys["makes"])
 
 
 def _other_keys(facts: Facts) -> Iterator[str]:

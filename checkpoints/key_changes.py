@@ -60,7 +60,7 @@ def _has_form(found: Any) -> TypeGuard[KeysInUse]:
 def _beyond(some: KeysInUse, others: KeysInUse) -> dict[str, list[str]]:
     """The ids of those keys that the others lack, or have as another key, by their sorts."""
     found = {
-        sort: [name for name, mark in keys.items() if others.get(sort, {}).get(name) != mark]
+        sort: sorted(name for name, mark in keys.items() if others.get(sort, {}).get(name) != mark)
         for sort, keys in some.items()
     }
     return {sort: names for sort, names in found.items() if names}
