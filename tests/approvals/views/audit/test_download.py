@@ -68,6 +68,8 @@ def test_an_export_leaves_a_line_before_its_first_byte_and_keeps_to_the_filters(
     log: list[AuditLine], people: People, browse: Browse
 ) -> None:
     client = browse(people.auditor)
+    assert client.head(reverse("audit_export", args=["csv"])).status_code == 405
+    assert not AuditLine.objects.filter(kind="audit_exported").exists()
     answer = client.get(reverse("audit_export", args=["csv"]), {"kind": "keys_rotated"})
     line = AuditLine.objects.get(kind="audit_exported")
     assert (line.actor, line.facts) == (people.auditor, {"format": "csv", "only": {"kind": "keys_rotated"}})
