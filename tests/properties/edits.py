@@ -44,13 +44,14 @@ class Reduced(Before):
 
 @dataclass
 class Source:
-    """The code of one version, as an author edits it."""
+    """The code of one version, as an author edits it. `marks`: its migration changes what lines of the log mean."""
 
     specs: list[Spec]
     starts: list[str]
     state: type[BaseModel] = Before
     version: str = "1"
     migration: Any = None
+    marks: bool = False
     nodes: dict[str, dict[str, Any]] = None  # type: ignore[assignment]
     gates: dict[str, dict[str, Any]] = None  # type: ignore[assignment]
     label: str | None = None
@@ -205,21 +206,21 @@ def bypass(source: Source, dice: Random) -> None:
 
 
 def channel(source: Source, dice: Random) -> None:
-    """A channel is new, gone, of another type or reducer; with a migration, with one that fails or changes what the log
-    means, or without.
-    """
+    """A channel is new, gone, of another type or reducer; with a migration, with one that fails, or without."""
     source.state = dice.choice([Added, Retyped, Removed, Reduced])
     does: dict[Any, Callable[[Any], Any]] = {
         Retyped: lambda state: state["scratch"].update(extra=f"was {state['scratch']['extra']}"),
         Removed: lambda state: {**state, "scratch": {"log": state["scratch"]["log"]}},
     }
-    kind = dice.choice(["none", "fits", "fails", "marks"])
+    kind = dice.choice(["none", "fits", "fails"])
     source.version = "2"
-    fits = does.get(source.state, lambda state: None)
     if kind != "none":
-        source.migration = {"fits": fits, "fails": _failing, "marks": lambda state: _marking(fits(state) or state)}[
-            kind
-        ]
+        source.migration = does.get(source.state, lambda state: None) if kind == "fits" else _failing
+
+
+def meaning(source: Source, dice: Random) -> None:
+    """What lines of the log mean changes, and their type does not."""
+    source.version, source.migration, source.marks = "2", _marking, True
 
 
 def _marking(state: Any) -> Any:
@@ -244,7 +245,8 @@ EDITS: list[Edit] = [
 def edited(before: Source, name: str, seed: int) -> tuple[Source, list[str]]:
     """The source after one to three edits, and what they are called; those that leave no legal graph are not made."""
     dice, source, made = Random(f"{seed}/edits"), before, []
-    chosen = [bypass] if dice.random() < 0.3 else dice.choices(EDITS, k=dice.choice([1, 2, 2, 3]))
+    often = dice.random()
+    chosen = [bypass] if often < 0.3 else [meaning] if often < 0.4 else dice.choices(EDITS, k=dice.choice([1, 2, 2, 3]))
     for edit in chosen:
         tried = copy.deepcopy(source)
         edit(tried, dice)

@@ -17,6 +17,7 @@ from django.db import connection
 from hypothesis import event, given, note, seed
 from hypothesis import strategies as st
 
+from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints import timeline
 from checkpoints.core.status import ENDS, Status
 from checkpoints.ledger.run_error import stored_error
@@ -92,9 +93,9 @@ def _deployed_under_runs(before: Source, dice: int, ann: User) -> list[str]:
     _deploy(new)
     said, waiting = _said(name)
     kept = [_Lived(run, before) for run in lived if run.status not in ENDS]
-    became = Counter(one.goes_on() for one in kept)
+    became = Counter(one.goes_on(source) for one in kept)
     assert became == said or _failed_migrations(became, said, waiting)
-    for verdict in said:
+    for verdict in {*said, *became}:
         event(f"{verdict}, {source.migration and 'migration' or ''}")
     for one in kept:
         one.ends(people(dice), ann, old, new)
@@ -182,12 +183,15 @@ class _Lived:
         done = TaskResult.objects.filter(run=run, outcome=Outcome.DONE)
         self.done = {row.task for row in done}
         self.effects = self._effects()
+        kept_results = timeline.head_document(run.id)["open"].get("results", {}).values()
+        asked = ApprovalRequest.objects.filter(run=run, status__in=[RequestStatus.OPEN, RequestStatus.SETTLED])
+        self.has_lines_waiting = asked.exists() or any(one["output"] for one in kept_results)
 
     def _effects(self) -> dict[str, int]:
         called = {task: n for (task, _), n in CALLED[self.run.id].items()}
         return {task: n for task, n in {**called, **counts(self.run)}.items() if task in self.done}
 
-    def goes_on(self) -> str:
+    def goes_on(self, new: Source) -> str:
         """Let a worker with the new code take it; gives what became of it, in the words of the forecast."""
         run = self.run
         if run.status in (Status.FAILED, Status.INCOMPATIBLE):
@@ -203,6 +207,7 @@ class _Lived:
             return self._refused()
         if run.fingerprint == self.pinned:
             return STAYS
+        assert not (new.marks and self.has_lines_waiting), "a line that waits would be written without the mark"
         return self._adopted()
 
     def _refused(self) -> str:
