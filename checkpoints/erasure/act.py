@@ -21,6 +21,7 @@ from checkpoints.erasure.plan import ErasurePlan, Held
 from checkpoints.erasure.sweeps import SWEEPS, erase_orphans
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
+from checkpoints.memory import search as memory_search
 from checkpoints.models import ErasureRecord, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
@@ -183,7 +184,8 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
     record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
     if record.ended_at is None:
         yield from _erase_rows(record, lease)
-    # Also where it was cut off between the two: what stood in the rows still stands in free pages.
+    # Also where it was cut off between the two: what stood in the rows still stands in the index and in free pages.
+    memory_search.drop_removed_words()
     wipe_free_pages()
 
 
