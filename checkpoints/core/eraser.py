@@ -4,11 +4,12 @@ Both erasers answer the same questions, one a kind of value that rows hold. A ch
 so that erased changes still come to the erased state.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkpoints.core.state_paths import PARTITIONS, STATE, StatePath
 from checkpoints.core.tombstone import TEXT, tombstone
+from checkpoints.core.visible_text import CUT
 from orchestrator.engine import ops
 from orchestrator.engine.ops import Op
 
@@ -17,6 +18,8 @@ Where = tuple[Any, ...]
 
 SHORTEST_WORD = 4
 """Characters of a text that is looked for within other texts; a shorter one is erased at its path only."""
+LONGEST_ERASED = max(CUT) // SHORTEST_WORD * len(TEXT)
+"""A text that was cut off may be so long when each word in it was erased."""
 _TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
 """Keys of the engine's own notes under which texts stand that a node may have brought."""
 _NOTES = frozenset({"frontier", "open", "diagnostics"})
@@ -129,9 +132,24 @@ class PathEraser:
 
     def text(self, text: str) -> str:
         """A text that stays a text."""
+        kept, at = "", 0
+        for start, end in _joined(self._found(text)):
+            kept, at = kept + text[at:start] + TEXT, end
+        return kept + text[at:]
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        """From where to where words stand in a text; at its end also the beginning of one, where it may be cut off."""
         for word in self._words:
-            text = text.replace(word, TEXT)
-        return text
+            start = text.find(word)
+            while start >= 0:
+                yield start, start + len(word)
+                start = text.find(word, start + len(word))
+        if not _may_be_cut(text):
+            return
+        for start in range(len(text) - SHORTEST_WORD + 1):
+            if any(word.startswith(text[start:]) for word in self._words):
+                yield start, len(text)
+                return
 
     def input(self, value: Any) -> Any:
         """What the run was started with."""
@@ -176,6 +194,24 @@ class PathEraser:
 
 
 Eraser = WholeEraser | PathEraser
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Parts of a text in order, those that overlap as one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _may_be_cut(text: str) -> bool:
+    """Whether a text was cut off where rows keep so many characters; one of which something was erased since has
+    another length.
+    """
+    return len(text) in CUT or (TEXT in text and len(text) <= LONGEST_ERASED)
 
 
 def _is_at(where: Where, parts: Sequence[str | int]) -> bool:
