@@ -26,6 +26,7 @@ from django.db.models.lookups import Exact, LessThan
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.run_line import Travel
 from checkpoints.retention.rule import Rule
 
 OLD, WITH_RUN = "old", "with_run"
@@ -43,6 +44,7 @@ WORDS = {
     "forked_from": "a fork, a replay or a later line began at it",
     "prepared_from": "an undecided or not yet run call was prepared from it",
     "in_hand": "a worker goes on from it",
+    "replayed": "a replay that has not ended reads it",
     "policy": "the policy keeps it",
 }
 """What each word means to people, in the order in which it is looked for."""
@@ -94,6 +96,7 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
         ("forked_from", Q(Exists(RunLine.objects.filter(departure=OuterRef("id")))) | Q(Exists(_forks()))),
         *((word, Exists(rows())) for word, rows in POINTS.items()),
         ("in_hand", _in_hand()),
+        ("replayed", Exists(_replays())),
         (OLD, _old(rule)),
     ]
     return found
@@ -102,6 +105,12 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
 def _forks() -> "QuerySet[Checkpoint]":
     """What a store forked has no line before it is resumed."""
     return Checkpoint.objects.filter(parent=OuterRef("id"), source=Source.FORK)
+
+
+def _replays() -> "QuerySet[RunLine]":
+    """A replay reads of the line that it departed from where tasks went, up to its own end."""
+    of = {"departure_run": OuterRef("run_id"), "parent_line": OuterRef("line"), "departure_seq__lte": OuterRef("seq")}
+    return RunLine.objects.filter(**of, number=1, travel=Travel.REPLAY).exclude(run__status__in=ENDS)
 
 
 def _in_hand() -> Q:

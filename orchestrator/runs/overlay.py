@@ -6,8 +6,9 @@ its gate have signed it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
 from checkpoints import versions
@@ -171,9 +172,7 @@ def _frontier(point: Departure, overlay: Overlay) -> Frontier:
     return frontier
 
 
-def stage_requests(
-    point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asker: Asker, *, at: datetime
-) -> NewRequests:
+def stage_requests(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asker: Asker) -> NewRequests:
     """The requests of the line that begins: those of the point anew, and one a gate for what of the patch is held.
 
     Raises `InvalidValue` where a function for reviewers fails.
@@ -183,7 +182,7 @@ def stage_requests(
     channels = execution_memory.held_channels([], held)
     state = execution_memory.memory_values(asker.protection, overlay.state, channels)
     # Whom a gate asks is not the patch's to say.
-    moment = Moment(state, point.checkpoint.superstep, point.input, at, asked_on=point.state)
+    moment = Moment(state, point.checkpoint.superstep, point.input, timezone.now(), asked_on=point.state)
     reached = {one.task: _reached(point, one) for one in every}
     return prepare_requests(asker, point.graph, reached, held, moment)
 
