@@ -125,7 +125,7 @@ def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, b
     run = locked_run.lock_run(one.run.id, also_imported=True)
     plan.require_erasable(run, held)
     now = plan.inherited_of(run)
-    if forks and one is wanted and {i.id for i in now} != {i.id for i in wanted.inherited}:
+    if forks and one is wanted and {(i.id, i.how) for i in now} != {(i.id, i.how) for i in wanted.inherited}:
         raise WrongStatus(f"run {run.key} was forked just now; look at the plan again", run=str(run.id))
     record = ErasureRecord(
         run=run.id,
