@@ -71,9 +71,8 @@ def _erase_bulk_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 def _wanted_left(wanted: dict[str, Any], eraser: Eraser) -> dict[str, Any]:
-    return {name: eraser.opaque(wanted[name]) for name in ("patch",) if name in wanted} | {
-        name: eraser.texts(wanted[name]) for name in ("reason",) if name in wanted
-    }
+    ways = {"patch": eraser.patch, "reason": eraser.texts}
+    return {name: erase(wanted[name]) for name, erase in ways.items() if name in wanted}
 
 
 def _admin_lines(run: Run) -> Any:

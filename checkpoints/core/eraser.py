@@ -156,10 +156,39 @@ class PathEraser:
         return self.at(value, ("input",))
 
     def patch(self, value: Any) -> Any:
-        """What a fork changed: partitions, or channels."""
+        """What a fork changed: partitions, each of them values or operations; or channels."""
         if isinstance(value, dict) and value.keys() <= set(PARTITIONS):
-            return erased_document(value, self)
+            return {name: self._part(part, name) for name, part in value.items()}
         return self.at(value, ("*",))
+
+    def _part(self, part: Any, name: str) -> Any:
+        return [self._operation(one, name) for one in part] if isinstance(part, list) else self.at(part, (name,))
+
+    def _operation(self, operation: Any, partition: str) -> Any:
+        """An operation of RFC 6902, whose value stands where its pointer says."""
+        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+            return self.texts(operation)
+        keys = _keys(operation["path"])
+        # A number may be a key or the place in a list, and says nothing there.
+        wheres = [(partition, *keys), (partition, *(None if _is_place(key) else key for key in keys))]
+        left = {name: self.texts(inner) for name, inner in operation.items()} | {"op": operation.get("op")}
+        left |= {name: self._pointer(operation[name]) for name in ("path", "from") if name in operation}
+        if "value" in operation:
+            left["value"] = self._placed(operation["value"], wheres)
+        return left
+
+    def _placed(self, value: Any, wheres: Sequence[Where]) -> Any:
+        if any(self.is_whole(where[:end]) for where in wheres for end in range(2, len(where) + 1)):
+            return None if value is None else self.mark
+        for where in dict.fromkeys(wheres):
+            value = self.at(value, where)
+        return value
+
+    def _pointer(self, pointer: Any) -> str:
+        """Where an operation points to; the channel keeps its name."""
+        head, *rest = str(pointer).split("/", 2)
+        channel, below = rest[:1], _keys("/" + rest[1]) if len(rest) > 1 else []
+        return "/".join([head, *channel, *(self.text(key).replace("~", "~0").replace("/", "~1") for key in below)])
 
     def key(self, key: str, where: Where) -> str:
         """The name of something in a box that stands there. Names that differ stay different: each word has a number.
@@ -194,6 +223,15 @@ class PathEraser:
 
 
 Eraser = WholeEraser | PathEraser
+
+
+def _keys(pointer: str) -> list[str]:
+    """The keys of a pointer of RFC 6901."""
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+
+
+def _is_place(key: str) -> bool:
+    return key == "-" or key.isdigit()
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

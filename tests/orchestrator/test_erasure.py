@@ -17,10 +17,14 @@ from django.urls import reverse
 
 from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
-from checkpoints.models import AuditLine, ErasureRecord, Job, Run
+from checkpoints.core.tombstone import tombstone
+from checkpoints.models import AuditLine, Checkpoint, ErasureRecord, Job, Run
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.jobs import kinds
-from orchestrator.models import IdempotencyRecord
+from orchestrator.models import BulkFork, IdempotencyRecord
+from orchestrator.runs import bulk_fork
 from orchestrator.templatetags.console import moment
 from tests.support import cast, erasures, run_actions, secret_claim
 from tests.support.api_people import Client
@@ -137,6 +141,18 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     assert "The values of this run were erased" in stella.get(answer.url).content.decode()
 
 
+def test_the_page_names_forks_that_a_store_made(run: Run, people: cast.People, browse: Browse) -> None:
+    stella, url = browse(people.steward), reverse("erase", args=[run.id])
+    assert "No other run has values of it." in stella.get(url).content.decode()
+    fork = CheckpointStore().fork(run.head or "")
+    html = stella.get(url).content.decode()
+    assert f"<code>{fork.run}</code>, a fork that a store made and nobody has resumed" in html
+    assert "No other run has values of it." not in html
+    assert stella.post(url, {"confirm": run.key, "forks": "on"}).status_code == 302
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
+    assert not Checkpoint.objects.filter(run=fork.run).exists()
+
+
 def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
     run: Run, people: cast.People, browse: Browse
 ) -> None:
@@ -245,3 +261,26 @@ def test_answers_that_are_kept_and_the_admins_history_hold_nothing_of_an_erased_
     assert (again.status_code, again.json()["code"]) == (410, "erased")
     assert olive.post("runs/", {"graph": "secret_claim", "input": {}}, **{"Idempotency-Key": "b"}).json() == other
     assert IdempotencyRecord.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("patch", "left"),
+    [
+        ({"letter": "Ada", "sent": "no"}, {"letter": None, "sent": "no"}),
+        ([{"op": "add", "path": "/letter", "value": "Ada"}], [{"op": "add", "path": "/letter", "value": None}]),
+    ],
+)
+def test_a_short_text_at_an_erased_path_goes_from_the_patch_of_a_bulk_fork(
+    people: cast.People, patch: Any, left: Any
+) -> None:
+    secret_claim.registered(encrypted=False)
+    origin = runs.cancel(runs.start("secret_claim", {"person": "A"}, by=people.starter).id, by=people.starter)
+    job = bulk_fork.fork_many([str(origin.head)], patch={"scratch": patch}, by=people.steward)
+    kinds.advance(job.id)
+    bulk = BulkFork.objects.get(id=job.id)
+    fork = runs.cancel(bulk.results.get().fork, by=people.starter)
+    record = retention.erase(fork.id, ["letter"], by=people.steward)
+    bulk.refresh_from_db()
+    kept = json.dumps(read_value(bulk, "wanted")["patch"]["scratch"])
+    assert kept.replace(json.dumps(tombstone(record.id)), "null") == json.dumps(left)
+    assert list(verification.verify_run(fork.id)) == []

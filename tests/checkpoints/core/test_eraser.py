@@ -182,3 +182,34 @@ def test_words_that_overlap_are_erased_whole() -> None:
     eraser = PathEraser("r", [parsed_path("who")], ["Ada Marker", "Marker of Bath"])
     assert eraser.text("to Ada Marker of Bath, Bath") == f"to {TEXT}, Bath"
     assert eraser.text("Ada MarkerAda Marker") == TEXT * 2
+
+
+def test_operations_are_erased_at_the_place_that_they_point_to() -> None:
+    paths = [parsed_path(path) for path in ("letter", "pay.sum", "lines[2].amount", 'sums["7"]', 'sums["9"].in', "box")]
+    eraser = PathEraser("r", paths, ["Ada Marker"])
+    mark, operations = tombstone("r"), {
+        ("/letter", "Ada"): tombstone("r"),
+        ("/pay", "whole"): "whole",
+        ("/pay/sum", 7): tombstone("r"),
+        ("/pay/other", 7): 7,
+        ("/lines/0/amount", 7): tombstone("r"),
+        ("/lines/-/n", 7): 7,
+        ("/sums/7", 1): tombstone("r"),
+        ("/sums/8", 1): 1,
+        ("/sums/9", (("in", 1), ("out", 2))): {"in": tombstone("r"), "out": 2},
+        ("/box/in/side", 3): tombstone("r"),
+        ("/notes/-", "to Ada Marker"): f"to {TEXT}",
+        ("/letter", None): None,
+    }  # fmt: skip
+    for (pointer, value), left in operations.items():
+        given = dict(value) if isinstance(value, tuple) else value
+        [said] = eraser.patch({"scratch": [{"op": "add", "path": pointer, "value": given}]})["scratch"]
+        assert (said["op"], said["path"], said["value"]) == ("add", pointer, left), pointer
+    whole = {"op": "replace", "path": "", "value": {"letter": "Ada", "pay": {"sum": 7, "n": 1}}}
+    [said] = eraser.patch({"scratch": [whole]})["scratch"]
+    assert said["value"] == {"letter": mark, "pay": {"sum": mark, "n": 1}}
+    move = {"op": "move", "from": "/sums/Ada Marker", "path": "/sums/a~1b"}
+    assert eraser.patch({"scratch": [move]}) == {
+        "scratch": [{"op": "move", "from": f"/sums/{TEXT}", "path": "/sums/a~1b"}]
+    }
+    assert WholeEraser("r").patch({"scratch": [whole]}) == mark
