@@ -9,17 +9,18 @@ from django.apps import apps
 
 from approvals.models import Decision
 from checkpoints import retention
-from checkpoints.models import AuditLine, Checkpoint, Run
+from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunKey
 from checkpoints.queue import jobs
 from checkpoints.verification import audit, verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import KeyConflict
 from orchestrator.jobs import kinds
-from tests.support import cast
+from tests.support import cast, secret_claim
 from tests.support.forging import tamper
 from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.paid_claims import paid
+from tests.support.secret_claim import marked
 from tests.support.small_graphs import started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,3 +112,20 @@ def test_a_run_that_does_not_verify_is_not_removed() -> None:
     pruned(policy("short", **GONE))
     run.refresh_from_db()
     assert (run.status, len(seqs(run))) == ("tampered", 5)
+
+
+@pytest.mark.parametrize("paths", [None, ["input.person"]], ids=["all values", "a path"])
+def test_a_run_that_is_being_erased_stays_until_its_erasure_has_ended(
+    people: cast.People, configure: Any, paths: list[str] | None
+) -> None:
+    configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=True)
+    run = runs.cancel(runs.start("secret_claim", {"person": marked("input")}, by=people.starter).id)
+    record = retention.begin_erasure(run.id, paths, by=people.steward)
+    rule = policy("secret_claim", keep_last=None, remove_runs_after_days={"cancelled": 0})
+    assert pruned(rule).progress["place"]["runs"] == 0
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    record.refresh_from_db()
+    assert (record.ended_at is None, bytes(record.words)) == (False, b"")
+    assert bytes(RunKey.objects.get(id=run.id).wrapped) == b"" or paths
+    assert pruned(rule).progress["place"]["runs"] == 1
