@@ -89,7 +89,7 @@ def _erase_admin_lines(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 SWEEPS = [
-    Sweep("answers to repeated posts", lambda run: _answers(run).count(), _erase_answers),
+    Sweep("answers to repeated posts", lambda run: _answers(run).count(), _erase_answers, again=True),
     Sweep("bulk forks", lambda run: _bulk_forks(run).count(), _erase_bulk_forks),
     Sweep("lines of the admin's history", lambda run: _admin_lines(run).count(), _erase_admin_lines),
 ]

@@ -237,8 +237,12 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
         if record.ended_at is not None:
             return
         erased_batches.erase_run_row(run, record, eraser)
+        for sweep in SWEEPS:
+            if sweep.again:
+                sweep.erase(run, record, eraser)
         rows, digest = rows_digest(record)
         ended: dict[str, Any] = {"rows": rows, "rows_hash": digest, "ended_at": timezone.now(), "words": b""}
+        ended["kept_files"] = record.kept_files
         if not record.paths:
             erased_batches.require_own_key_unused(run)
             data_keys.destroy_data_key(run.id)

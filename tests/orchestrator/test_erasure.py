@@ -245,3 +245,17 @@ def test_answers_that_are_kept_and_the_admins_history_hold_nothing_of_an_erased_
     assert (again.status_code, again.json()["code"]) == (410, "erased")
     assert olive.post("runs/", {"graph": "secret_claim", "input": {}}, **{"Idempotency-Key": "b"}).json() == other
     assert IdempotencyRecord.objects.count() == 3
+
+
+def test_an_answer_that_is_kept_while_a_run_is_erased_says_afterwards_that_it_was(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    olive = Client(people.starter)
+    body = {"graph": "secret_claim", "key": "K-1", "input": {"person": marked("input"), "branch": marked("fact")}}
+    run = Run.objects.get(id=olive.post("runs/", body).json()["id"])
+    runs.cancel(run.id, by=people.starter)
+    job = erasures.worked_until(retention.begin_erasure(run.id, by=people.steward), "checkpoints")
+    told = olive.post("runs/", body, **{"Idempotency-Key": "late"})
+    assert "fact" in erasures.marks_in(told.content)
+    assert kinds.advance(job.id).error == ""
+    assert erasures.marks_in(erasures.everything()) == set()
+    assert olive.post("runs/", body, **{"Idempotency-Key": "late"}).json()["code"] == "erased"
