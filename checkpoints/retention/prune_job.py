@@ -25,7 +25,7 @@ from checkpoints.retention.kept_points import REMOVED, WITH_RUN, classified
 from checkpoints.retention.rule import Rule, facts_of, rule_from, rule_of
 from checkpoints.retention.stretches import RemovedRows, remove_stretch
 from checkpoints.retention.whole_runs import remove_run
-from checkpoints.verification import TAMPERED, verify_checkpoints
+from checkpoints.verification import TAMPERED, verify_checkpoints, verify_run
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     CountersignError,
@@ -199,7 +199,7 @@ class _Work:
         """
         before = asdict(self.result)
         try:
-            _require_sound(run)
+            _require_sound(run, whole=whole)
             archived, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
             if whole:
                 remove_run(self.rule, run, by=self.by, archived=archived, inside=self.note)
@@ -228,9 +228,9 @@ class _Work:
                 self.result.bad.append(str(run))
 
 
-def _require_sound(run: UUID) -> None:
-    """Raise the refusal of the first fault of a run's checkpoints."""
-    fault = verify_checkpoints(run)
+def _require_sound(run: UUID, *, whole: bool) -> None:
+    """Raise the refusal of the first fault of what is removed: a run's checkpoints, or all that hangs on it."""
+    fault = next(iter(verify_run(run, most=1)), None) if whole else verify_checkpoints(run)
     if fault is not None:
         kind = TamperedRow if fault.code in TAMPERED else WrongKey
         raise kind(fault.reason, row=fault.what)
