@@ -19,8 +19,10 @@ from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
 from checkpoints.models import AuditLine, ErasureRecord, Job, Run
 from orchestrator import runs
+from orchestrator.engine.errors import WrongStatus
 from orchestrator.jobs import kinds
-from orchestrator.models import IdempotencyRecord
+from orchestrator.models import BulkFork, IdempotencyRecord
+from orchestrator.runs import bulk_fork
 from orchestrator.templatetags.console import moment
 from tests.support import cast, erasures, run_actions, secret_claim
 from tests.support.api_people import Client
@@ -259,3 +261,23 @@ def test_an_answer_that_is_kept_while_a_run_is_erased_says_afterwards_that_it_wa
     assert kinds.advance(job.id).error == ""
     assert erasures.marks_in(erasures.everything()) == set()
     assert olive.post("runs/", body, **{"Idempotency-Key": "late"}).json()["code"] == "erased"
+
+
+def test_a_run_that_a_bulk_fork_made_is_refused_while_that_goes_on_and_nothing_is_changed(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    heads = [runs.start("secret_claim", {}, by=people.starter).head for _ in "ab"]
+    job = bulk_fork.fork_many([one for one in heads if one], reason=marked("why"), by=people.steward)
+    bulk = BulkFork.objects.get(id=job.id)
+    row = bulk.results.order_by("id")[0]
+    assert bulk_fork._fork_one(bulk, bulk_fork.WantedForks(reason=marked("why")), row.pk)
+    fork = Run.objects.get(id=bulk.results.get(id=row.pk).fork)
+    runs.cancel(fork.id, by=people.starter)
+    before = contents()
+    acts: list[Callable[..., Any]] = [retention.erase, retention.begin_erasure]
+    for act in (*acts, lambda run, **_: retention.plan_erasure(run)):
+        with pytest.raises(WrongStatus, match="the bulk fork that made this run is going on"):
+            act(fork.id, by=people.steward)
+    assert contents() == before
+    assert kinds.advance(job.id).status == "done"
+    retention.erase(fork.id, by=people.steward)
+    assert verification.verify_run(fork.id) == []
