@@ -26,8 +26,8 @@ NOTHING_LEFT = (Erased, UnknownThing)
 Held = Callable[[Iterable[UUID]], set[UUID]]
 """Which of these runs are under a legal hold."""
 CONDITIONS: list[Callable[[Run], None]] = []
-"""Of other floors: each raises where a run must stay as it is now. Asked before anything is written, and again under the
-lock of the run.
+"""Of other floors: each raises where a run must stay as it is now. Asked before anything is written, and again under
+the lock of the run.
 """
 
 
