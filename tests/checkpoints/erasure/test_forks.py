@@ -13,6 +13,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
 from tests.support import cast
 from tests.support.full_installation import a_full_run
+from tests.support.table_contents import contents
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,6 +51,20 @@ def test_runs_that_inherited_values_are_erased_too_if_that_is_asked(run: Run, pe
         assert faults(one) == []
         state = timeline.state_at(timeline.list_checkpoints(one.id)[0].id)
         assert all(value is None or is_tombstone(value) for value in state["scratch"].values())
+
+
+def test_a_fork_under_a_hold_that_would_be_erased_too_leaves_all_as_they_are(run: Run, people: cast.People) -> None:
+    fork = runs.cancel(runs.fork(f"{run.key}:initial", by=people.starter).id, by=people.starter)
+    hold = retention.hold(fork.id, "a court asked", by=people.steward)
+    before = contents()
+    acts: list[Any] = [retention.erase, retention.begin_erasure]
+    for act_on in (*acts, lambda run, forks, by: retention.plan_erasure(run, forks=forks)):
+        with pytest.raises(WrongStatus, match=f"run {fork.key} is under a legal hold"):
+            act_on(run.id, forks=True, by=people.steward)
+    assert contents() == before
+    retention.release_hold(hold.id, by=people.steward)
+    retention.erase(run.id, forks=True, by=people.steward)
+    assert not Run.objects.filter(erasure=None).exists()
 
 
 @pytest.mark.parametrize("of", ["the run", "its fork"])
