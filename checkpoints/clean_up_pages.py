@@ -125,7 +125,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "live": row.status in LIVE,
         "paused": jobs.is_paused(row),
         "may_act": _may_act(request),
-        "bad": Run.objects.filter(id__in=place.get("bad", ())).only("id", "key"),
+        **{name: Run.objects.filter(id__in=place.get(name, ())).only("id", "key") for name in ("bad", "referred")},
     }
     return _page(request, "job", f"Cleaning up {row.facts['graph']}", job=row, place=place, **facts)
 

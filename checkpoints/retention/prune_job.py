@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 from django.contrib.auth import get_user_model
-from django.db import OperationalError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from checkpoints import audit_log
@@ -43,7 +43,7 @@ LOOKED_AT = 500
 """Runs of one look for what goes."""
 EVERY_SECONDS = 0.2
 MOST_NAMED = 100
-"""Runs that did not verify which the audit line names; all are counted."""
+"""Runs that did not verify, and runs that another app names, which the audit line names; all are counted."""
 LONGEST_NAME = 200
 """Characters of the name of a job."""
 MOST_MOVED = 0.01
@@ -54,7 +54,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Pruned:
-    """How far a removal has got. `last` is the id of the last run that was looked at."""
+    """How far a removal has got. `last` is the id of the last run that was looked at; `bad` are runs that did not
+    verify, `referred` those that rows of other apps name.
+    """
 
     last: str = ""
     rows: int = 0
@@ -62,6 +64,7 @@ class Pruned:
     runs: int = 0
     skipped: int = 0
     bad: list[str] = field(default_factory=list)
+    referred: list[str] = field(default_factory=list)
     seconds: float = 0.0
     told: bool = False
 
@@ -150,6 +153,7 @@ def stop(job_id: UUID, *, by: Any) -> bool:
 def _tell(graph: str, by: Any, result: Pruned, *, stopped: bool = False) -> None:
     facts: dict[str, Any] = {"graph": graph, "checkpoints": result.rows, "bytes": result.bytes}
     facts |= {"runs": result.runs, "skipped": result.skipped, "bad": result.bad}
+    facts |= {"referred": result.referred} if result.referred else {}
     facts |= {"stopped": True} if stopped else {}
     audit_log.record("history_pruned", actor=by, **facts)
 
@@ -195,7 +199,8 @@ class _Work:
 
     def remove(self, run: UUID, *, whole: bool) -> Iterator[None]:
         """Remove what goes of a run, yielding after each piece. A run that does not verify is left as it is, and is
-        tampered from then on; one that cannot be verified, or is locked too long, is left to the next removal.
+        tampered from then on; one that cannot be verified, is locked too long, or is named by a row of another app, is
+        left to the next removal.
         """
         before = asdict(self.result)
         try:
@@ -213,7 +218,7 @@ class _Work:
             raise
         except UnknownThing:
             return  # removed since it was looked for
-        except (CountersignError, OperationalError) as error:
+        except (CountersignError, OperationalError, IntegrityError) as error:
             for field_name, was in before.items():
                 setattr(self.result, field_name, was)
             self._leave(run, error)
@@ -221,6 +226,8 @@ class _Work:
     def _leave(self, run: UUID, error: Exception) -> None:
         self.result.skipped += 1
         log.warning("not_pruned", run=str(run), error=str(error))
+        if isinstance(error, IntegrityError) and len(self.result.referred) < MOST_NAMED:
+            self.result.referred.append(str(run))
         if isinstance(error, CountersignError) and error.code in TAMPERED:
             locked_run.mark_tampered(run, error, ended=True)
             audit_log.record("refused_tampered", actor=self.by, run=run, row=str(error.facts.get("row", "")))

@@ -2,10 +2,14 @@
 stay, and everything verifies.
 """
 
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.db import connection
+from django.urls import reverse
 
 from approvals.models import Decision
 from checkpoints import retention
@@ -22,6 +26,7 @@ from tests.support.large_states import large
 from tests.support.paid_claims import paid
 from tests.support.secret_claim import marked
 from tests.support.small_graphs import started
+from tests.support.stewards import browser_of, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GONE: dict[str, Any] = {"keep_last": None, "remove_runs_after_days": {"completed": 0, "failed": 0}}
@@ -135,3 +140,40 @@ def test_a_run_that_is_being_erased_stays_until_its_erasure_has_ended(
     assert (record.ended_at is None, bytes(record.words)) == (False, b"")
     assert bytes(RunKey.objects.get(id=run.id).wrapped) == b"" or paths
     assert pruned(rule).progress["place"]["runs"] == 1
+
+
+@pytest.fixture
+def host_table() -> Iterator[Callable[[Run], None]]:
+    """A table of another app with a foreign key to runs; gives what adds a row that names one."""
+    with connection.cursor() as cursor:
+        kind = "uuid" if connection.vendor == "postgresql" else "char(32)"
+        runs_table = f"{Run._meta.db_table} (id) DEFERRABLE INITIALLY DEFERRED"
+        cursor.execute(f"CREATE TABLE host_note (run_id {kind} NOT NULL REFERENCES {runs_table})")
+
+    def name(run: Run) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO host_note (run_id) VALUES (%s)", [adapted(run)])
+
+    yield name
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE host_note")
+
+
+def adapted(run: Run) -> Any:
+    return Run._meta.get_field("id").get_db_prep_value(run.id, connection)
+
+
+def test_a_run_that_a_row_of_another_app_names_stays_is_named_and_the_others_go(
+    host_table: Callable[[Run], None], people: cast.People
+) -> None:
+    made = [long_run("short", "abcd") for _ in range(3)]
+    host_table(made[1])
+    job = pruned(policy("short", **GONE), by=people.steward)
+    assert [Run.objects.filter(id=run.id).exists() for run in made] == [False, True, False]
+    assert (len(seqs(made[1])), faults()) == (5, [])
+    line = AuditLine.objects.get(kind="history_pruned")
+    assert (line.facts["runs"], line.facts["skipped"], line.facts["bad"]) == (2, 1, [])
+    assert line.facts["referred"] == job.progress["place"]["referred"] == [str(made[1].id)]
+    assert AuditLine.objects.filter(kind="run_removed").count() == 2
+    page = text(browser_of(people.steward).get(reverse("admin:clean_up_job", args=[job.id])))
+    assert re.search(f"rows of other apps name them: <a href=[^>]*{made[1].id}[^>]*>{made[1].key}</a>", page)
