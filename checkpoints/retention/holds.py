@@ -18,6 +18,7 @@ from checkpoints.core.ids import uuid_of
 from checkpoints.db.limits import within_limits
 from checkpoints.models import Checkpoint, ErasureRecord, LegalHold, Pin, Run
 from checkpoints.models.legal_hold import LONGEST_REASON
+from checkpoints.retention.rights import require_manager
 from orchestrator.engine.errors import UnknownThing, WrongStatus
 
 
@@ -39,9 +40,10 @@ def lock_unless_held(run: UUID) -> bool:
 def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
     """Put a run under a legal hold; `by` None is the system. Several holds may lie on one run, each with its reason.
 
-    Raises `UnknownThing`, `InvalidValue` where there is no reason, and `WrongStatus` while values of the run are being
-    erased.
+    Raises `UnknownThing`, `InvalidValue` where there is no reason, `WrongStatus` while values of the run are being
+    erased, and `Forbidden` for whoever may not manage retention, as each of these verbs does.
     """
+    require_manager(by)
     run = uuid_of(run_id, "run")
     checked_text(reason, "reason", least=1, most=LONGEST_REASON)
     with transaction.atomic():
@@ -63,14 +65,17 @@ def require_not_being_erased(run: UUID) -> None:
 
 
 def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
-    """End a hold; the audit log says why. False: it had ended before, or there is none. Raises `InvalidValue`."""
+    """End a hold; the audit log says why. False: it had ended before, or there is none. Raises `InvalidValue`,
+    `Forbidden`.
+    """
     return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by, reason)
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
     """Keep a checkpoint until it is unpinned; gives the pin that lies on it where one does. Raises `UnknownThing` where
-    there is no such checkpoint in a timeline, `InvalidValue`.
+    there is no such checkpoint in a timeline, `InvalidValue`, `Forbidden`.
     """
+    require_manager(by)
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     checked_text(reason, "reason", most=LONGEST_REASON)
     named = Checkpoint.objects.filter(id=checkpoint, kept=True)
@@ -90,12 +95,15 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
 
 
 def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
-    """Take the pin from a checkpoint; the audit log says why. False: there is none. Raises `InvalidValue`."""
+    """Take the pin from a checkpoint; the audit log says why. False: there is none. Raises `InvalidValue`,
+    `Forbidden`.
+    """
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     return _end(Pin.objects.filter(checkpoint=checkpoint), "checkpoint_unpinned", by, reason)
 
 
 def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
+    require_manager(by)
     checked_text(reason, "reason", most=LONGEST_REASON)
     with transaction.atomic():
         row = rows.filter(released_at=None).first()

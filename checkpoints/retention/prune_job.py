@@ -22,6 +22,7 @@ from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.retention.archive import require_folder, write_bundle
 from checkpoints.retention.dry_runs import DryRun, count
 from checkpoints.retention.kept_points import REMOVED, WITH_RUN, classified
+from checkpoints.retention.rights import require_manager
 from checkpoints.retention.rule import Rule, facts_of, rule_from, rule_of
 from checkpoints.retention.stretches import RemovedRows, remove_stretch
 from checkpoints.retention.whole_runs import remove_run
@@ -29,7 +30,6 @@ from checkpoints.verification import TAMPERED, verify_checkpoints, verify_run
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     CountersignError,
-    Forbidden,
     StaleLease,
     TamperedRow,
     UnknownThing,
@@ -38,7 +38,6 @@ from orchestrator.engine.errors import (
 )
 
 KIND = "prune_runs"
-PERMISSION = "checkpoints.manage_retention"
 LOOKED_AT = 500
 """Runs of one look for what goes."""
 EVERY_SECONDS = 0.2
@@ -90,8 +89,7 @@ def prune(
     manage retention, and `InvalidValue` for a policy that says nothing clear, or asks for an archive that cannot be
     written.
     """
-    if by is not None and not by.has_perm(PERMISSION):
-        raise Forbidden("you may not manage retention", permission=PERMISSION)
+    require_manager(by)
     rule = rule_of(policy, now=now)
     require_folder(rule)
     expected = count(rule)

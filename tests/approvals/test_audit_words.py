@@ -71,7 +71,8 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
         (
             "history_pruned",
             {"checkpoints": 2, "skipped": 2, "bad": [], "referred": ["x"]},
-            "removed 2 checkpoints; rows of other apps name 1 run, which stayed; 1 run could not be cleaned up and stayed",
+            "removed 2 checkpoints; rows of other apps name 1 run, which stayed; "
+            "1 run could not be cleaned up and stayed",
         ),
         (
             "retention_policy_saved",
