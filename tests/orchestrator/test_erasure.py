@@ -24,7 +24,7 @@ from orchestrator.jobs import kinds
 from orchestrator.models import BulkFork, IdempotencyRecord
 from orchestrator.runs import bulk_fork
 from orchestrator.templatetags.console import moment
-from tests.support import cast, erasures, run_actions, secret_claim
+from tests.support import cast, erasures, histories, run_actions, secret_claim
 from tests.support.api_people import Client
 from tests.support.full_installation import a_full_run
 from tests.support.secret_claim import marked
@@ -223,6 +223,26 @@ def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
     with pytest.raises(CommandError, match="1 of 1"):
         call_command("erase", str(made[0].id), stderr=errors)
     assert "erased already" in errors.getvalue()
+
+
+def test_the_command_takes_runs_of_one_graph_with_a_fact_and_leaves_those_of_others(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    run = runs.start("secret_claim", {"person": marked("input"), "branch": marked("fact")}, by=people.starter)
+    runs.cancel(run.id, by=people.starter)
+    other = histories.short_run("other")
+    # As a run of another graph with the same fact, whose state has no such path.
+    Run.objects.filter(id=other.id).update(facts={"Branch": marked("fact")})
+    out, fact = StringIO(), f"Branch={marked('fact')}"
+    options: dict[str, Any] = {"fact": fact, "paths": ["input.person"], "stdout": out, "stderr": StringIO()}
+    with pytest.raises(CommandError, match="1 of 2"):
+        call_command("erase", dry_run=True, **options)
+    call_command("erase", graph="secret_claim", as_json=True, **options)
+    assert json.loads(out.getvalue().splitlines()[-1])["run"] == str(run.id)
+    assert Run.objects.get(id=other.id).erasure is None
+    with pytest.raises(CommandError, match="no run of the graph nothing has the fact"):
+        call_command("erase", fact=fact, graph="nothing")
+    with pytest.raises(CommandError, match="--graph goes with --fact"):
+        call_command("erase", str(run.id), graph="secret_claim")
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

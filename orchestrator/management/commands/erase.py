@@ -25,6 +25,7 @@ class Command(command_line.DatabaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run", nargs="*", help="id or key")
         parser.add_argument("--fact", metavar="NAME=VALUE", help="every run with this indexed fact")
+        parser.add_argument("--graph", metavar="NAME", help="with --fact: of the runs of this graph alone")
         parser.add_argument("--path", action="append", dest="paths", metavar="PATH", help="as applicant.name; again")
         parser.add_argument("--forks", action="store_true", help="also the runs that inherited the values")
         parser.add_argument("--reason", default="", help="why; stays in the record, so it names nobody")
@@ -37,10 +38,11 @@ class Command(command_line.DatabaseCommand):
         if by is not None and not permissions.may(by, "manage_retention"):
             raise CommandError(f"{by.get_username()} may not erase: that needs the right to manage retention")
         with command_line.one_clear_line():
-            found = [*(runs.get(one) for one in options["run"]), *_with_fact(options["fact"])]
+            found = [*(runs.get(one) for one in options["run"]), *_with_fact(options["fact"], options["graph"])]
         if not found:
+            of = f" of the graph {options['graph']}" if options["graph"] else ""
             raise CommandError(
-                f"no run has the fact {options['fact']}" if options["fact"] else "name a run, or a --fact"
+                f"no run{of} has the fact {options['fact']}" if options["fact"] else "name a run, or a --fact"
             )
         refused = 0
         for run in {run.id: run for run in found}.values():
@@ -74,14 +76,17 @@ class Command(command_line.DatabaseCommand):
             self.stdout.write("  " + visible_text(f"{one['how']} {one['key'] or one['run']} has values of it: {what}"))
 
 
-def _with_fact(text: str | None) -> Iterator[Run]:
-    """The runs with this fact, the oldest first. Facts are texts. Raises `CommandError`."""
+def _with_fact(text: str | None, graph: str | None) -> Iterator[Run]:
+    """The runs with this fact, of one graph or (None) of all, the oldest first. Facts are texts. Raises `CommandError`."""
     if text is None:
+        if graph is not None:
+            raise CommandError("--graph goes with --fact: it says of which graph the runs with that fact are")
         return
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise CommandError("--fact is NAME=VALUE, as the run's page shows them")
     rows = Run.objects.filter(facts__contains={name: value}) if _contains() else Run.objects.exclude(facts={})
+    rows = rows if graph is None else rows.filter(graph=graph)
     for run in rows.order_by("created_at", "id").iterator():
         if run.facts.get(name) == value:
             yield run
