@@ -28,6 +28,7 @@ from checkpoints.retention.archive import Archived, require_archived
 from checkpoints.retention.kept_points import WITH_RUN, classified
 from checkpoints.retention.rule import Rule
 from checkpoints.retention.stretches import Inside, RemovedRows
+from checkpoints.sealing import data_keys
 from checkpoints.verification.audit import REMOVED
 
 PARTS: tuple[Any, ...] = (
@@ -56,6 +57,9 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, 
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
         Run.objects.filter(id=run.id).delete()
+        if run.encrypted and archived is None:
+            # A bundle has the key as it is wrapped today; when the keys of the settings change, only the row follows.
+            data_keys.remove_data_key(run.id)
         if run.key != str(run.id):
             RemovedKey.objects.update_or_create(key=run.key, defaults={"run": run.id})
         inside(removed)

@@ -77,7 +77,7 @@ class Command(command_line.DatabaseCommand):
 
 
 def _with_fact(text: str | None, graph: str | None) -> Iterator[Run]:
-    """The runs with this fact, of one graph or (None) of all, the oldest first. Facts are texts. Raises `CommandError`."""
+    """The runs with this fact, of one graph or of all, the oldest first. Facts are texts. Raises `CommandError`."""
     if text is None:
         if graph is not None:
             raise CommandError("--graph goes with --fact: it says of which graph the runs with that fact are")

@@ -4,6 +4,7 @@ stay, and everything verifies.
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from django.db import connection
 from django.urls import reverse
 
 from approvals.models import Decision
-from checkpoints import retention
+from checkpoints import bundle, retention
+from checkpoints.conf import keyring
+from checkpoints.core.keyring import DATA_KEY
 from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent, RunKey
 from checkpoints.queue import jobs
 from checkpoints.verification import audit, verify_run
@@ -24,6 +27,7 @@ from tests.support.forging import tamper
 from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.paid_claims import paid
+from tests.support.sealed_tables import ONE_KEY
 from tests.support.secret_claim import marked
 from tests.support.small_graphs import started
 from tests.support.stewards import browser_of, text
@@ -177,3 +181,19 @@ def test_a_run_that_a_row_of_another_app_names_stays_is_named_and_the_others_go(
     assert AuditLine.objects.filter(kind="run_removed").count() == 2
     page = text(browser_of(people.steward).get(reverse("admin:clean_up_job", args=[job.id])))
     assert re.search(f"rows of other apps name them: <a href=[^>]*{made[1].id}[^>]*>{made[1].key}</a>", page)
+
+
+@pytest.mark.parametrize("archive", [False, True], ids=["gone", "archived"])
+def test_the_data_key_of_an_encrypted_run_goes_with_it_unless_its_bundle_needs_it(
+    archive: bool, tmp_path: Path, configure: Any, people: cast.People
+) -> None:
+    configure(ARCHIVE_FOLDER=str(tmp_path), BUNDLE_KEY="07" * 32, **ONE_KEY)
+    run, other = long_run("short", "abcd", encrypted=True), long_run("short", "abcd", encrypted=True)
+    retention.hold(other.id, "stays", by=None)
+    pruned(policy("short", **GONE, archive=archive))
+    left = {other.id, run.id} if archive else {other.id}
+    assert set(RunKey.objects.values_list("id", flat=True)) == left
+    assert archive or f"{DATA_KEY}{run.id.hex}" not in keyring().data_keys
+    assert faults() == []
+    for file in tmp_path.iterdir():
+        assert faults(bundle.load(file, by=people.steward)) == []
