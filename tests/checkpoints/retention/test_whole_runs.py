@@ -18,6 +18,9 @@ from checkpoints.conf import keyring
 from checkpoints.core.keyring import DATA_KEY
 from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent, RunKey
 from checkpoints.queue import jobs
+from checkpoints.retention import whole_runs
+from checkpoints.retention.rule import rule_of
+from checkpoints.retention.stretches import RemovedRows
 from checkpoints.verification import audit, verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import KeyConflict
@@ -30,6 +33,7 @@ from tests.support.paid_claims import paid
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.secret_claim import marked
 from tests.support.small_graphs import started
+from tests.support.statements import counted
 from tests.support.stewards import browser_of, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -197,3 +201,28 @@ def test_the_data_key_of_an_encrypted_run_goes_with_it_unless_its_bundle_needs_i
     assert faults() == []
     for file in tmp_path.iterdir():
         assert faults(bundle.load(file, by=people.steward)) == []
+
+
+def test_a_run_goes_in_few_statements_however_long_it_was() -> None:
+    taken = []
+    for nodes in ("ab", "abcdefgh"):
+        run = long_run("short", nodes)
+        rule = rule_of(policy("short", **GONE))
+        with counted() as sent:
+            removed = whole_runs.remove_run(rule, run.id, by=None, archived=None, inside=lambda removed: None)
+        assert removed == RemovedRows(len(nodes) + 1, removed.bytes if removed else 0, runs=1)
+        taken.append([one.split()[0] for one in sent if one.startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))])
+    assert taken[0] == taken[1]
+    # The lock, the look, the count; the line of the audit log; what hangs on the run, and its row.
+    assert taken[0] == ["SELECT"] * 3 + ["INSERT"] + ["DELETE"] * (len(whole_runs.PARTS) + 1)
+    assert len(taken[0]) == 15
+
+
+def test_bytes_that_lie_outside_the_rows_go_with_their_run(tmp_path: Path, configure: Any) -> None:
+    folder = tmp_path / "bytes"
+    configure(PAYLOADS={"files": {"backend": "files", "options": {"location": str(folder)}}})
+    long_run("short", "abcd", payloads="files")
+    assert [path for path in folder.rglob("*") if path.is_file()]
+    pruned(policy("short", **GONE))
+    assert not Run.objects.exists()
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
