@@ -11,6 +11,7 @@ import pytest
 from checkpoints import payloads, retention, timeline, uploads, verification
 from checkpoints.core.tombstone import TEXT
 from checkpoints.models import Checkpoint, Run, Upload, UploadReference
+from checkpoints.retention.rights import PERMISSION
 from orchestrator import runs
 from orchestrator.engine import Graph
 from orchestrator.jobs import kinds
@@ -65,6 +66,7 @@ def test_erasing_files_costs_the_same_beside_many_other_runs(graph: Graph, peopl
     first, second, shared = upload(), upload(), upload()
     alone, beside = ended(graph, first, people), ended(graph, second, people)
     steward = people.steward
+    assert steward.has_perm(PERMISSION), "and what he may do is known from here on"
     with counted() as few:
         retention.erase(alone.id, by=steward)
     for _ in range(12):
