@@ -165,6 +165,10 @@ class _Ahead:
         """Whether a token is on the edge."""
         return self.at is None or edge in self.at.edges
 
+    def will_take(self, edge: str) -> bool:
+        """Whether a result that is kept goes on by the edge."""
+        return self.at is not None and self.at.takes(edge)
+
 
 def _reached(ways: Iterable[_Way], starts: Iterable[str], behind: Iterable[str] = ()) -> set[str]:
     """The nodes that can begin: these, what they lead to, and what leads on from `behind`."""
@@ -307,6 +311,8 @@ def _of_edges(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
         if edge not in new["edges"]:
             if ahead.holds(edge):
                 yield Difference(BREAKING, f"edge `{edge}`", "was removed, and the run was on its way along it")
+            elif ahead.will_take(edge):
+                yield Difference(BREAKING, f"edge `{edge}`", "was removed, and a result that is kept leads along it")
             else:
                 weight = WARNING if ahead.began(_way(edge).source) or ahead.needs(_way(edge).source) else HARMLESS
                 yield Difference(weight, f"edge `{edge}`", "was removed")
