@@ -32,7 +32,7 @@ class Pending:
 
     def takes(self, edge: str) -> bool:
         """Whether a kept result goes on by this edge."""
-        return edge in self.kept or (edge.endswith(_FAULT) and _fault_of(edge) in self.kept)
+        return edge in self.kept or _fault_of(edge) in self.kept
 
     def to_text(self) -> str:
         """As a run's row keeps it; never empty."""
@@ -75,12 +75,13 @@ def kept_ways(node: str, returned: Mapping[str, Any]) -> list[str]:
 
 def lost_ways(kept: Iterable[str], edges: Collection[str]) -> list[str]:
     """Those of kept ways that lead along none of these edges, sorted."""
-    there = {*edges, *(_fault_of(edge) for edge in edges if edge.endswith(_FAULT))}
+    there = {*edges, *map(_fault_of, edges)}
     return sorted({*kept} - there)
 
 
 def _fault_of(edge: str) -> str:
-    return edge.partition(">")[0] + _FAULT
+    """The way of an error along this edge; empty where it is none. A label, behind `?`, may end like one."""
+    return edge.partition(">")[0] + _FAULT if edge.endswith(_FAULT) and "?" not in edge else ""
 
 
 def _node_of(task: str) -> str:

@@ -183,60 +183,6 @@ def test_a_way_round_a_gate_that_lies_ahead_breaks() -> None:
     assert said(new, AT_FETCH, old=open_before) == []
 
 
-def asking(*more: tuple[str, str, str | None], pay_on: str = "approved") -> Any:
-    """The structure of: look leads to a gate and to x; pay comes behind the gate alone, where it ends like that."""
-    made = Graph("g", input=Nothing, state=State)
-    for name in ("look", "x", "refuse", "pay"):
-        made.node(name)(logs)
-    made.node("ask", approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
-    made.branch("look", lambda state: "ask", {"ask": "ask", "x": "x"})
-    made.edge(START, "look")
-    for source, target, when in [
-        ("ask", "pay", pay_on),
-        ("ask", END, ("approved", "partial")),
-        ("ask", "refuse", "rejected"),
-        ("x", END, None),
-        ("refuse", END, None),
-        ("pay", END, None),
-        *more,
-    ]:
-        made.edge(source, target, when=when)
-    return compile(made).structure
-
-
-OPEN_GATE = Pending(asked=("ask",))
-OPEN_BESIDE = Pending(edges=("look>x?x",), asked=("ask",))
-AT_X = Pending(edges=("look>x?x",))
-REFUSED = Pending(edges=("ask>refuse!rejected",))
-PAYING = Pending(edges=("ask>pay!approved",))
-
-
-@pytest.mark.parametrize(
-    ("edge", "behind", "stops", "goes_on"),
-    [
-        (("ask", "pay", "error"), "it", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
-        (("ask", "pay", "rejected"), "its approval", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
-        (("ask", "pay", "partial"), "its approval in full", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
-        (("refuse", "pay", None), "its approval", [OPEN_GATE, REFUSED, None], [PAYING, AT_X]),
-        (("x", "pay", None), "it", [OPEN_BESIDE, AT_X, None], [PAYING, OPEN_GATE, REFUSED]),
-    ],
-)
-def test_a_new_way_to_what_came_only_behind_a_gate_breaks_wherever_the_run_could_take_it_unsigned(
-    edge: tuple[str, str, str | None], behind: str, stops: list[Pending | None], goes_on: list[Pending | None]
-) -> None:
-    new, lost = asking(edge), f"gate of node `ask`: `pay` came only behind {behind}, and can begin without it now"
-    for at in stops:
-        assert (BREAKING, lost) in said(new, at, asking()), at
-    for at in goes_on:
-        assert all(weight != BREAKING for weight, _ in said(new, at, asking())), at
-
-
-def test_a_node_that_came_behind_no_gate_may_be_reached_by_a_new_way() -> None:
-    found = said(asking(("look", "refuse", "error")), AT_X, asking(("x", "refuse", None)))
-    assert all(weight != BREAKING for weight, _ in found)
-    assert all(weight != BREAKING for weight, _ in said(asking(("x", "refuse", None)), PAYING, asking()))
-
-
 def test_a_gate_breaks_where_items_of_its_node_were_not_all_asked() -> None:
     new = declared(gate={"quorum": 1})
     for at in (Pending(nodes=("pay",), asked=("pay",)), Pending(edges=("fetch>pay",), asked=("pay",))):
