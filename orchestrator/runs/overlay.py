@@ -16,7 +16,7 @@ from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task, canonical
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frontier import Frontier
-from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch
+from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch, renumbered_patches
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
@@ -59,7 +59,7 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
     guarded = guards_at(point, names) | _guards_of_steps(point) if asks else {}
     state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
-    gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
+    gates, number = list(dict.fromkeys(guarded.values())), next_patch(renumbered_patches(point.frontier))
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
     patched = {gate for name, gate in guarded.items() if name in of_person}
     reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
@@ -161,7 +161,7 @@ def first_checkpoint(point: Departure, overlay: Overlay, source: str, *, seq: in
 
 
 def _frontier(point: Departure, overlay: Overlay) -> Frontier:
-    frontier = point.frontier
+    frontier = renumbered_patches(point.frontier)
     set_now = [name for name in overlay.change.patched if name not in overlay.change.guarded]
     firsts = {name for name in set_now if point.graph.channels[name].reducer == First}
     if firsts:

@@ -5,13 +5,15 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
+from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
+from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import Append
+from orchestrator.engine import Append, Graph
 from tests.support import cast, run_actions
-from tests.support.small_graphs import Notes
+from tests.support.small_graphs import Notes, slice_of, started
 from tests.support.versioned_graphs import deployed, paying, signed_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,3 +62,47 @@ def test_what_was_signed_is_signed_again_under_any_name_where_its_gate_is_there(
     run = runs.advance(run.id)
     assert (run.status, run.at_node) == (Status.PAUSED, "$patch"), stored_error(run)
     assert run_actions.state(run)[channel] == ("Dear" if channel == "letter" else "")
+
+
+def _doubling(state: Any) -> None:
+    state["scratch"]["total"] = state["scratch"]["total"] * 2 + 1
+
+
+def counted(version: str, *, migrates: bool = True) -> Graph:
+    """A version in which the total is guarded, and to which a migration leads that changes it."""
+    made = paying(version, guards=("letter", "total"))
+    if migrates:
+        made.migration(from_version=str(int(version) - 1))(_doubling)
+    return made
+
+
+def _signed(run: Run, people: cast.People) -> Run:
+    assert (run.status, run.at_node) == (Status.PAUSED, "$patch"), stored_error(run)
+    run_actions.sign_open(run, run_actions.reviewer(people.reviewer), "approve")
+    return slice_of(Run.objects.get(id=run.id), draining=iter([False, True]).__next__)
+
+
+def test_migrations_of_one_line_are_signed_one_after_another(people: cast.People) -> None:
+    run = started(paying("1"))
+    totals = []
+    for version in ("2", "3", "4"):
+        deployed(counted(version))
+        run = _signed(runs.advance(run.id), people)
+        totals.append(run_actions.state(run)["total"])
+    assert totals == [1, 3, 7]
+    tasks = ApprovalRequest.objects.filter(run=run.id, node="$patch").order_by("visit").values_list("visit", "status")
+    assert [*tasks] == [(1, "applied"), (2, "applied"), (3, "applied")]
+    assert verify_run(run.id) == []
+
+
+def test_a_migration_is_signed_behind_a_patch_that_was_signed(people: cast.People) -> None:
+    run = started(counted("1", migrates=False))
+    made = runs.fork(run.head or "", patch={"scratch": {"total": 5}})
+    made = _signed(runs.advance(made.id), people)
+    deployed(counted("2"))
+    made = _signed(runs.advance(made.id), people)
+    assert run_actions.state(made)["total"] == 11
+    again = runs.fork(made.head or "", patch={"scratch": {"total": 6}})
+    assert [row.task for row in run_actions.pending(again)] == ["$patch:1:0"], "each line counts its own"
+    assert run_actions.state(_signed(runs.advance(again.id), people))["total"] == 6
+    assert verify_run(made.id) == verify_run(again.id) == []
