@@ -74,8 +74,7 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     """
     found = entries(lease)
     # A superstep that was cut off is in hand still where the run then went on with another version, under signatures.
-    beside = (checkpoint.Source.VERSION, checkpoint.Source.SETTLEMENT)
-    if lease.end.seq > head.logged or head.payload.open or head.source in beside:
+    if lease.end.seq > head.logged or head.payload.open or head.source in checkpoint.BETWEEN:
         _require_begun(lease)
     return found
 

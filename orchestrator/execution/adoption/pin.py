@@ -164,15 +164,15 @@ def _facts(lease: Lease, target: Compiled, found: Judgement, change: StateChange
 
 def _checkpoint(lease: Lease, head: Head, target: Compiled, change: StateChange) -> NewCheckpoint:
     before, seq = head.payload, head.next_seq
-    frontier = before.frontier
+    frontier = replace(Frontier.from_json(before.frontier), written=change.written)
     if change.held:
-        frontier = hold_patch(Frontier.from_json(frontier), change.held[0].task.visit, len(change.gates)).to_json()
+        frontier = hold_patch(frontier, change.held[0].task.visit, len(change.gates))
     there = {**change.state["scratch"], **change.state["artifacts"]}
     since = {name: n for name, n in before.versions.items() if name in there} | dict.fromkeys(change.changed, seq)
     whole = not (before.open or journal.entries(lease))
     return NewCheckpoint(
         Source.VERSION,
-        replace(before, state=change.state, frontier=frontier, versions=since),
+        replace(before, state=change.state, frontier=frontier.to_json(), versions=since),
         lease.superstep,
         {name: ops.put(there[name]) for name in change.changed},
         committed=whole,

@@ -6,14 +6,16 @@ import pytest
 from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
-from checkpoints.models import Run
+from checkpoints.models import Checkpoint, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import Append, Graph
+from orchestrator.engine import Append, Artifact, First, Graph
 from tests.support import cast, run_actions
-from tests.support.small_graphs import Notes, slice_of, started
+from tests.support.chain import join_in_a_row
+from tests.support.small_graphs import Notes, Order, slice_of, started
 from tests.support.versioned_graphs import deployed, paying, signed_letter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,3 +108,91 @@ def test_a_migration_is_signed_behind_a_patch_that_was_signed(people: cast.Peopl
     assert [row.task for row in run_actions.pending(again)] == ["$patch:1:0"], "each line counts its own"
     assert run_actions.state(_signed(runs.advance(again.id), people))["total"] == 6
     assert verify_run(made.id) == verify_run(again.id) == []
+
+
+class Owned(Notes):
+    """`Notes` with an owner, who stays the first that is named."""
+
+    owner: Annotated[str | None, First] = None
+
+
+class Placed(Notes):
+    """`Notes` with a place, which is replaced."""
+
+    owner: str | None = None
+
+
+def owning(version: str, state: Any, migrates: Any = None) -> Graph:
+    """start may name an owner, wait does nothing, late names one."""
+    made = Graph("owning", version=version, input=Order, state=state)
+    named = {"start": "bob"} if state is Placed else {}
+    for name in ("start", "wait", "late"):
+        owner = named.get(name, "late" if name == "late" else None)
+        made.node(name)(lambda state, ctx, owner=owner: {"owner": owner} if owner else None)
+    join_in_a_row(made, "start", "wait", "late")
+    if migrates:
+        made.migration(from_version="1")(migrates)
+    return made
+
+
+def _owned(state: Any) -> None:
+    state["scratch"]["owner"] = "ann"
+
+
+def _as_it_is(state: Any) -> None:
+    """Nothing is to be done."""
+
+
+@pytest.mark.parametrize(
+    ("old", "migrates", "owner"), [(Owned, _owned, "ann"), (Owned, _as_it_is, "late"), (Placed, _as_it_is, "bob")]
+)
+def test_what_a_migration_gives_a_first_channel_stays_in_the_run_as_in_its_fork(
+    old: Any, migrates: Any, owner: str
+) -> None:
+    run = started(owning("1", old))
+    slice_of(run, draining=iter([False, False, True]).__next__)
+    assert run.head_seq == 2
+    deployed(owning("2", Owned, migrates))
+    made = runs.fork(Run.objects.get(id=run.id).head)
+    for one in (runs.advance(run.id), runs.advance(made.id)):
+        assert one.status == Status.COMPLETED, stored_error(one)
+        assert run_actions.state(one)["owner"] == owner
+
+
+def test_a_replay_asks_nobody_for_what_a_migration_makes_of_it(people: cast.People) -> None:
+    run = started(paying("1", nodes=("fetch", "send")))
+    runs.advance(run.id)
+    replay = runs.replay(f"{run.key}:initial")
+    new = paying("2", guards=("letter", "total"), nodes=("fetch", "propose", "send"))
+    new.migration(from_version="1")(lambda state: state["scratch"].update(total=9))
+    deployed(new)
+    replay = runs.advance(replay.id)
+    assert (replay.status, replay.version) == (Status.COMPLETED, "2"), stored_error(replay)
+    assert timeline.state_at(Checkpoint.objects.get(run=replay.id, source="version").id)["scratch"]["total"] == 9
+    assert not ApprovalRequest.objects.filter(run=replay.id).exists()
+    assert verify_run(replay.id) == []
+
+
+class Relocated(Notes):
+    """`Notes` whose letter is an artifact."""
+
+    letter: Annotated[str, Artifact] = ""
+
+
+def test_a_signed_value_stays_as_it_is_until_its_move_to_another_partition_is_signed(people: cast.People) -> None:
+    run = signed_letter(people)
+    head = Run.objects.get(id=run.id).head
+
+    def moves(state: Any) -> None:
+        state["artifacts"]["letter"] = state["scratch"].pop("letter") + "!"
+
+    new = paying("2", Relocated, guards=(), nodes=("fetch", "propose", "file", "send"))
+    new.migration(from_version="1")(moves)
+    deployed(new)
+    made = runs.fork(head)
+    for one in (runs.advance(run.id), runs.advance(made.id)):
+        assert (one.status, one.at_node) == (Status.PAUSED, "$patch"), stored_error(one)
+        assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear"}
+        _signed(one, people)
+        assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear!"}
+        assert verify_run(one.id) == []
