@@ -15,6 +15,7 @@ from checkpoints.verification.audit import REMOVED
 ROOT = Path(__file__).parents[2]
 PASSED_ON = {
     "checkpoints/anchors.py": {ROUTINE},
+    "checkpoints/key_changes.py": {"keys_changed"},
     "checkpoints/policy_admin.py": {"retention_policy_saved", "retention_policy_deleted"},
     "checkpoints/retention/holds.py": {"hold_released", "checkpoint_unpinned"},
     "checkpoints/retention/whole_runs.py": {REMOVED},
