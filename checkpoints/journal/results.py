@@ -73,8 +73,8 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     says that it began: without its row the effect would be made again.
     """
     found = entries(lease)
-    # A superstep that was cut off is in hand still where the run then went on with another version.
-    if lease.end.seq > head.logged or head.payload.open or head.source == checkpoint.Source.VERSION:
+    # A superstep that was cut off is in hand still where the run then went on with another version, under signatures.
+    if lease.end.seq > head.logged or head.payload.open or head.source in checkpoint.BETWEEN:
         _require_begun(lease)
     return found
 

@@ -171,16 +171,17 @@ def gate(source: Source, dice: Random) -> None:
 
 
 PAID = "y"
-"""A node that comes behind one gate alone."""
+"""A node that comes behind one gate alone, or behind either of two."""
 
 
 def with_payment(specs: list[Spec], dice: Random) -> list[Spec]:
-    """The graph with a node more that comes behind a gate alone, which is there or is made."""
+    """The graph with a node more that comes behind a gate alone, or behind either of two: there already, or made."""
     specs = copy.deepcopy(specs)
-    gate = dice.choice([spec for spec in specs if spec.gated] or specs)
-    if not gate.gated:
-        gate.gated, gate.plain = True, gate.plain or [END]
-    gate.when.setdefault(dice.choice(["approved", "partial"]), []).append(PAID)
+    first = dice.choice([spec for spec in specs if spec.gated] or specs)
+    for gate in {spec.name: spec for spec in (first, dice.choice([first, *specs]))}.values():
+        if not gate.gated:
+            gate.gated, gate.plain = True, gate.plain or [END]
+        gate.when.setdefault(dice.choice(["approved", "partial"]), []).append(PAID)
     return [*specs, Spec(PAID, plain=[END])]
 
 
