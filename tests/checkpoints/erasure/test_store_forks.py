@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from checkpoints import retention
 from checkpoints.core.ids import uuid7
 from checkpoints.erasure import plan, store_forks
+from checkpoints.ledger import checkpoint_rows
 from checkpoints.models import Checkpoint, ErasureRecord, Job, Run
 from checkpoints.store import CheckpointStore
 from checkpoints.verification import verify_run
@@ -73,6 +74,25 @@ def test_with_forks_it_goes_as_a_whole_with_what_was_saved_and_forked_behind_it(
     folders = {path.parent.name for path in cellar.rglob("*.payload")}
     assert folders == ({str(other.run)} if backend == "cellar" else set())
     assert (store.get(other.id).state["input"], verify_run(run.id)) == ({"person": "Eve"}, [])
+
+
+def test_cut_off_before_the_bytes_of_a_backend_went_the_erasure_goes_on_with_them(
+    run: Run, people: cast.People, cellar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = CheckpointStore("cellar").fork(run.head or "")
+
+    def dies(row: Checkpoint) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as cut:
+        cut.setattr(checkpoint_rows, "delete_payloads", dies)
+        with pytest.raises(KeyboardInterrupt):
+            retention.erase(run.id, forks=True, by=people.steward)
+    assert rows_of(fork) == 0
+    assert list(cellar.rglob("*.payload"))
+    Job.objects.update(lease_until="2000-01-01T00:00Z")
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
+    assert not list(cellar.rglob("*.payload"))
 
 
 def test_one_that_was_resumed_is_erased_as_any_fork_is_with_those_that_a_store_made_of_it(
