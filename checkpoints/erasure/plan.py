@@ -25,6 +25,10 @@ NOTHING_LEFT = (Erased, UnknownThing)
 
 Held = Callable[[Iterable[UUID]], set[UUID]]
 """Which of these runs are under a legal hold."""
+CONDITIONS: list[Callable[[Run], None]] = []
+"""Of other floors: each raises where a run must stay as it is now. Asked before anything is written, and again under
+the lock of the run.
+"""
 
 
 @frozen
@@ -138,6 +142,8 @@ def require_erasable(run: Run, held: Held) -> None:
         raise WrongStatus(message, run=str(run.id), status=run.status)
     if ErasureRecord.objects.filter(run=run.id, paths=[]).exclude(ended_at=None).exists():
         raise Erased(f"all values of run {run.key} were erased already", run=str(run.id))
+    for condition in CONDITIONS:
+        condition(run)
 
 
 def require_sound(run: Run) -> None:

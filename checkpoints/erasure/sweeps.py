@@ -26,11 +26,15 @@ _EVER = datetime.max.replace(tzinfo=UTC)
 
 @frozen
 class Sweep:
-    """A place outside sealed rows. `count` is what the plan tells; `erase` does it, in transactions of its own."""
+    """A place outside sealed rows. `count` is what the plan tells; `erase` does it, in transactions of its own.
+    `again`: something may come there while the erasure goes on, so it is done once more at its end, under the lock of
+    the run.
+    """
 
     name: str
     count: Callable[[Run], int]
     erase: Callable[[Run, ErasureRecord, Eraser], None]
+    again: bool = False
 
 
 def _references(run: Run) -> list[dict[str, Any]]:
@@ -94,7 +98,7 @@ def _note_archives(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 SWEEPS: list[Sweep] = [
-    Sweep("archived bundles", lambda run: len(_archives(run)), _note_archives),
+    Sweep("archived bundles", lambda run: len(_archives(run)), _note_archives, again=True),
     Sweep("uploaded files", lambda run: len(_references(run)), _erase_files),
     Sweep("jobs", lambda run: Job.objects.filter(run=run.id).exclude(error="").count(), _erase_jobs),
 ]

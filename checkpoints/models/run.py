@@ -135,7 +135,9 @@ class Run(Sealed):
 
 
 class RunKey(models.Model):
-    """One run's key. It outlives the run, for its decisions do. Destroyed (`wrapped` empty) when the run is erased."""
+    """One run's key. Destroyed (`wrapped` empty) when the run is erased; it goes with a run that retention removes, but
+    where the run was archived first: its bundle is opened with it.
+    """
 
     PAYLOADS: ClassVar[tuple[str, ...]] = ("wrapped",)
     IDENTITY: ClassVar[tuple[str, ...]] = ("id",)

@@ -24,7 +24,7 @@ from django.db.models import (
 from django.db.models.lookups import Exact, LessThan
 
 from checkpoints.core.status import ENDS, Status
-from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
+from checkpoints.models import Checkpoint, ErasureRecord, LegalHold, Pin, Run, RunLine
 from checkpoints.models.checkpoint import Source
 from checkpoints.retention.rule import Rule
 
@@ -37,6 +37,7 @@ WORDS = {
     "tampered": "its run does not verify",
     "imported": "its run came in as a bundle, and stays as it came",
     "held": "its run is under a legal hold",
+    "erasing": "values of its run are being erased",
     "waits": "its run waits at it",
     "head": "the newest of its run",
     "pinned": "somebody pinned it",
@@ -84,6 +85,7 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
         ("tampered", Q(run__status=Status.TAMPERED)),
         ("imported", Q(run__imported=True)),
         ("held", Exists(LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None))),
+        ("erasing", _being_erased()),
     ]
     if rule.ended:
         found.append((WITH_RUN, _ended(rule) & _unreferenced()))
@@ -97,6 +99,14 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
         (OLD, _old(rule)),
     ]
     return found
+
+
+def _being_erased() -> Q:
+    """An erasure goes through the rows of a run in batches. A removal between two of them would make a snapshot of rows
+    that it has not reached, at one behind which it is already; and where the run went, it would never end.
+    """
+    going_on = ErasureRecord.objects.filter(run=OuterRef("run_id"), ended_at=None)
+    return Q(run__erasure__isnull=False) & Q(Exists(going_on))
 
 
 def _forks() -> "QuerySet[Checkpoint]":

@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from checkpoints import retention, timeline, verification
 from checkpoints.erasure import erased_batches
-from checkpoints.models import ErasureRecord, Job, Run
+from checkpoints.erasure.places import FIRST_LINE, PLACES
+from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Job, Run
 from checkpoints.models.job import JobStatus
 from orchestrator.engine.errors import Erased
 from orchestrator.jobs import kinds
@@ -112,3 +113,26 @@ def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(run: Run, people: cas
     record = ErasureRecord.objects.get(run=run.id)
     assert record.ended_at is not None
     assert faults(run) == []
+
+
+def test_the_record_keeps_of_each_row_the_seal_that_it_had(run: Run, people: cast.People) -> None:
+    before = {(model._meta.db_table, str(row.pk)): (bytes(row.seal or b""), row.seal_key) for model, row in rows(run)}
+    retention.erase(run.id, by=people.steward)
+    told = ErasedRow.objects.filter(run=run.id)
+    assert {(one.table, one.row): (bytes(one.old_seal), one.old_key) for one in told} == {
+        name: before[name] for name in told.values_list("table", "row")
+    }
+    now = {(model._meta.db_table, str(row.pk)): bytes(row.seal or b"") for model, row in rows(run)}
+    anew = [one for one in told if one.table != Run._meta.db_table]
+    assert {(one.table, one.row): bytes(one.new_seal) for one in anew} == {
+        name: now[name] for name in ((one.table, one.row) for one in anew)
+    }
+    assert len(anew) > 10
+
+
+def rows(run: Run) -> Iterator[tuple[Any, Any]]:
+    """Each row of a run that has a seal of its own."""
+    places = [(place.model, place.rows(run.id)) for place in (*PLACES, FIRST_LINE)]
+    own = [(Checkpoint, Checkpoint.objects.filter(run=run.id)), (Run, Run.objects.filter(id=run.id))]
+    for model, found in [*places, *own]:
+        yield from ((model, row) for row in found)
