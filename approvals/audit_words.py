@@ -124,7 +124,9 @@ def _pruned(facts: Facts) -> str:
     said = f"removed {_counted(facts.get('checkpoints', 0), 'checkpoint')}"
     said += f", {_counted(runs, 'whole run')} among them" if runs else ""
     said += f"; {_counted(bad, 'run')} did not verify and stayed" if bad else ""
-    left = facts.get("skipped", 0) - bad
+    referred = len(facts.get("referred", ()))
+    said += f"; rows of other apps name {_counted(referred, 'run')}, which stayed" if referred else ""
+    left = facts.get("skipped", 0) - bad - referred
     said += f"; {_counted(left, 'run')} could not be cleaned up and stayed" if left > 0 else ""
     return said + ("; somebody stopped it" if facts.get("stopped") else "")
 

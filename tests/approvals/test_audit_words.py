@@ -70,6 +70,12 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
             "removed 0 checkpoints; 2 runs did not verify and stayed; 1 run could not be cleaned up and stayed",
         ),
         (
+            "history_pruned",
+            {"checkpoints": 2, "skipped": 2, "bad": [], "referred": ["x"]},
+            "removed 2 checkpoints; rows of other apps name 1 run, which stayed; "
+            "1 run could not be cleaned up and stayed",
+        ),
+        (
             "retention_policy_saved",
             {
                 "keep_last": 3,
