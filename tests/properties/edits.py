@@ -130,6 +130,14 @@ def edge_gone(source: Source, dice: Random) -> None:
         spec.plain.remove(dice.choice(spec.plain))
 
 
+def way_gone(source: Source, dice: Random) -> None:
+    """A target of goto or of sends, or an error edge."""
+    ways = [way for spec in source.specs for way in (spec.goto, spec.sends, spec.error) if way]
+    if ways:
+        way = dice.choice(ways)
+        way.remove(dice.choice(way))
+
+
 def new_edge(source: Source, dice: Random) -> None:
     spec, target = dice.choice(source.specs), dice.choice([*(spec.name for spec in source.specs), END])
     if target not in spec.plain:
@@ -224,7 +232,7 @@ def _failing(state: Any) -> Any:
 
 EDITS: list[Edit] = [
     *(texts, texts, version, new_node, node_gone, edge_gone, new_edge, join, effect, reads, policy, gate, channel),
-    *(bypass, bypass),
+    *(bypass, bypass, way_gone, way_gone),
 ]
 
 
