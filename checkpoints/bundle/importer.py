@@ -30,11 +30,13 @@ from checkpoints.bundle.told_erasures import Note
 from checkpoints.bundle.verifier import Bad, Contents
 from checkpoints.core.arguments import checked_actor
 from checkpoints.core.status import ENDS, STOPPED, Status
-from checkpoints.models import BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
+from checkpoints.models import AuditLine, BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
 from checkpoints.models.fields import Sealed
 from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN, protection_of
 from checkpoints.verification import verify_run
+from checkpoints.verification.audit import REMOVED
 from orchestrator.engine.errors import CountersignError, InvalidBundle, InvalidValue, KeyConflict, TamperedRow
 from orchestrator.engine.frozen import frozen
 
@@ -97,19 +99,25 @@ def _loaded(source: BinaryIO, by: Any) -> tuple[Run, bool]:
         taken = _Reading(source, signed, {})
         for _ in taken.rows():
             pass
-        if (there := _there(UUID(taken.contents.run), signed)) is not None:
+        row = taken.contents.row
+        if (there := _there(row, signed)) is not None:
             return there, False
+        _require_end_of_removed(row)
         source.seek(begin)
         people = _people(taken.names) if own else {}
-        with transaction.atomic():
-            return _written(_Reading(source, signed, people), signed, by), True
+        try:
+            with transaction.atomic():
+                return _written(_Reading(source, signed, people), signed, by), True
+        except IntegrityError as error:
+            # Another import of this very bundle may have been first.
+            if (there := _there(row, signed)) is not None:
+                return there, False
+            raise KeyConflict("a row of this bundle is here already, in another run") from error
     except Bad as bad:
         line, reason = bad.args
         raise InvalidBundle(f"line {line} of the bundle: {reason}", line=line, reason=reason) from None
     except TamperedRow as error:
         raise InvalidBundle(error.message, line=0, reason=error.message) from error
-    except IntegrityError as error:
-        raise KeyConflict("a row of this bundle is here already, in another run") from error
 
 
 def _require_trusted(source: BinaryIO, begin: int) -> Signed:
@@ -132,8 +140,9 @@ def _people(names: Collection[str]) -> People:
     return dict(found.values_list(users.USERNAME_FIELD, "pk"))
 
 
-def _there(run_id: UUID, signed: Signed) -> Run | None:
+def _there(row: Mapping[str, Any], signed: Signed) -> Run | None:
     """The run that this very bundle gave before. Raises `KeyConflict` where the id is that of something else."""
+    run_id = UUID(row["id"])
     found = Run.objects.filter(id=run_id).select_related("bundle_import").first()
     if found is not None and found.imported and found.bundle_import.last == signed.last:
         return found
@@ -141,6 +150,21 @@ def _there(run_id: UUID, signed: Signed) -> Run | None:
         message = f"run {run_id} is here already, and did not come from this bundle"
         raise KeyConflict(message, run=str(run_id))
     return None
+
+
+def _require_end_of_removed(row: Mapping[str, Any]) -> None:
+    """Raises `KeyConflict` where this run was removed here and its log stood elsewhere: only what was removed comes
+    back, else the log would end before a line that is anchored, or tell another story.
+    """
+    lines = AuditLine.objects.filter(run=row["id"], kind=REMOVED)
+    told = [line.facts for line in lines if fault_of(line, PLAIN) is None]
+    last = max(told, key=lambda facts: int(facts["event_seq"]), default=None)
+    if last is not None and (last["event_seq"], last["event_hash"]) != (row["event_seq"], row["event_hash"]):
+        named = f"; {last['bundle']} is the bundle that restores it" if "bundle" in last else ""
+        message = (
+            f"run {row['id']} was removed here at line {last['event_seq']} of its log, where this bundle does not end"
+        )
+        raise KeyConflict(message + named, run=row["id"])
 
 
 class _Reading:
