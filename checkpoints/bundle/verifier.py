@@ -177,7 +177,7 @@ class Contents:
 
     def _erased(self, row: dict[str, Any], record: str, columns: dict[str, str]) -> frozenset[str]:
         """The columns of a row of which something was erased; what stands there now has the hash that its note says."""
-        _require(not columns or record in self.erasures, "it names an erasure that the manifest does not")
+        _require(record in self.erasures or not (record or columns), "it names an erasure that the manifest does not")
         fits = self.encrypted or all(digest(row[name]) == hash_ for name, hash_ in columns.items())
         _require(fits, "what stands in the place of what was erased has another hash")
         return frozenset(columns)

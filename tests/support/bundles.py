@@ -72,7 +72,7 @@ def written(bodies: list[dict[str, Any]], key: Ed25519PrivateKey) -> bytes:
 
 
 def _append(lines: list[bytes], last: str, body: dict[str, Any]) -> str:
-    data = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    data = json.dumps(body, separators=(",", ":")).encode()
     hash_ = hashlib.sha256(last.encode() + data).hexdigest()
     lines.append(b'{"hash":"' + hash_.encode() + b'","body":' + data + b"}\n")
     return hash_
