@@ -13,14 +13,15 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import append_only, bundled_rows, retention_needs
+        from approvals import append_only, retention_needs
         from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
+        from approvals.models import ApprovalRequest, Decision, Receipt
         from checkpoints import bundle, erasure, verification
         from checkpoints.retention import kept_points
 
-        for table in bundled_rows.TABLES:
-            bundle.add_table(table)
+        for kind, model in (("request", ApprovalRequest), ("receipt", Receipt), ("decision", Decision)):
+            bundle.add_table(bundle.BundledTable(kind, model, size=20, shapes=model.SHAPES))
         erasure.PLACES.extend(approvals_erasure.PLACES)
         erasure.SWEEPS.extend(approvals_erasure.SWEEPS)
         verification.EXAMINERS.append(approvals_verification.approvals)
