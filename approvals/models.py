@@ -15,7 +15,7 @@ _POLICY = {
 }  # fmt: skip
 _LINE = {
     "write": str, "label?": str, "revision": int, "hash": str, "verdict": frozenset({"approve", "edit", "reject"}),
-    "result": str, "why?": str, "by?": [str], "needed?": int, "settled?": str,
+    "result": str, "why?": (str, type(None)), "by?": ([str], type(None)), "needed?": int, "settled?": (str, type(None)),
 }  # fmt: skip
 REQUEST: dict[str, Any] = {"title": str, "facts": [{"label": str}], "why": (str, dict), "policy": _POLICY}
 RECEIPT: dict[str, Any] = {"lines": [_LINE]}
