@@ -16,9 +16,9 @@ class ApprovalsConfig(AppConfig):
         from approvals import append_only, retention_needs
         from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
-        from approvals.models import ApprovalRequest, Decision, Receipt
+        from approvals.models import ApprovalRequest, Decision, Draft, Receipt
         from checkpoints import bundle, erasure, verification
-        from checkpoints.retention import kept_points
+        from checkpoints.retention import kept_points, whole_runs
 
         for kind, model in (("request", ApprovalRequest), ("receipt", Receipt), ("decision", Decision)):
             bundle.add_table(bundle.BundledTable(kind, model, size=20, shapes=model.SHAPES))
@@ -28,6 +28,7 @@ class ApprovalsConfig(AppConfig):
         kept_points.POINTS["prepared_from"] = retention_needs.points_of_calls
         kept_points.REFERENCES.append(retention_needs.requests_of)
         kept_points.REFERENCES.append(retention_needs.decisions_of)
+        whole_runs.PARTS.append(Draft)
         pre_migrate.connect(append_only.make_room, sender=self)
         post_migrate.connect(append_only.install_triggers, sender=self)
         checks.register(append_only.check_triggers, checks.Tags.database)

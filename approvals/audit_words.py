@@ -1,6 +1,6 @@
 """What a line of the audit log says, as pages, the API and exports put it. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Facts = Mapping[str, Any]
@@ -80,13 +80,53 @@ def _code(facts: Facts) -> str:
     return str(facts.get("code", "")).replace("_", " ")
 
 
+_SORTS = {"signing": "signing key", "encryption": "encryption key", "trusted": "trusted key"}
+_MAKES = {"signing": "seals", "encryption": "encrypts"}
+
+
+def _keys(facts: Facts) -> str:
+    """Which keys came and went; where nothing is known of those before, which there are."""
+    if "came" not in facts:
+        said = f"found these keys in use: {', '.join(_all_keys(facts['keys']))}"
+    else:
+        others = ", ".join(_other_keys(facts))
+        said = f"found other keys in use: {others}" if others else "found the same keys in use"
+    return said + ("; the line before this one does not verify" if "unproven" in facts else "")
+
+
+def _all_keys(keys: Facts) -> Iterator[str]:
+    for sort, word in _SORTS.items():
+        if names := sorted(keys[sort]):
+            yield f"{word}{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+    yield from (f"{keys['makes'][sort]} {word}" for sort, word in _MAKES.items() if sort in keys["makes"])
+
+
+def _other_keys(facts: Facts) -> Iterator[str]:
+    came, went, makes = facts["came"], facts["went"], facts["keys"]["makes"]
+    for sort, word in _SORTS.items():
+        was = went.get(sort, ())
+        yield from (f"{word} {name} is {'another one' if name in was else 'new'}" for name in came.get(sort, ()))
+        yield from (f"{word} {name} is gone" for name in was if name not in came.get(sort, ()))
+    if "bundle" in came:
+        yield "the bundle key is another one"
+    yield from (f"{name} counts as compromised" for name in came.get("compromised", ()))
+    for name in went.get("compromised", ()):
+        if name not in came.get("compromised", ()):
+            yield f"{name} does not count as compromised"
+    yield from (f"{makes[sort]} {_MAKES[sort]}" for sort in came.get("makes", ()))
+    if "encryption" in went.get("makes", ()) and "encryption" not in makes:
+        yield "nothing encrypts"
+
+
 def _pruned(facts: Facts) -> str:
     """How much a clean-up removed, and what it left."""
     runs, bad = facts.get("runs", 0), len(facts.get("bad", ()))
     said = f"removed {_counted(facts.get('checkpoints', 0), 'checkpoint')}"
     said += f", {_counted(runs, 'whole run')} among them" if runs else ""
     said += f"; {_counted(bad, 'run')} did not verify and stayed" if bad else ""
-    left = facts.get("skipped", 0) - bad
+    referred = len(facts.get("referred", ()))
+    said += f"; rows of other apps name {_counted(referred, 'run')}, which stayed" if referred else ""
+    left = facts.get("skipped", 0) - bad - referred
     said += f"; {_counted(left, 'run')} could not be cleaned up and stayed" if left > 0 else ""
     return said + ("; somebody stopped it" if facts.get("stopped") else "")
 
@@ -162,9 +202,14 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
         "Keys rotated",
         lambda f: f"encrypted {_counted(sum((f.get('rows') or {}).values()), 'row')} under {f.get('key', '')}",
     ),
+    "keys_changed": ("Keys changed", _keys),
     "runs_verified": (
         "Runs verified",
         lambda f: f"verified {_counted(f.get('checked', 0), 'run')}, {f.get('failed', 0):,} bad",
+    ),
+    "run_marked": (
+        "Run marked tampered",
+        lambda f: f"marked the run as tampered: {f.get('row') or 'a record'} is not as it was written",
     ),
     "heads_anchored": ("Heads anchored", lambda f: f"anchored {_counted(len(f.get('heads', ())), 'run')}"),
     "memory_forgotten": (

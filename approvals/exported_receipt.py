@@ -32,6 +32,17 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
     Raises `UnknownThing` also for whoever may not have it, `TamperedRow` and `WrongKey` where a row of it does not
     prove to be what was sealed, `TamperedRow` also where one is gone that was not removed on purpose.
     """
+    decision, run, seen = find_exportable(decision_id, by=by)
+    file = sealed_envelope(PAYLOAD_TYPE, _content(decision, run, hidden=run.encrypted or not seen))
+    audit_log.record("receipt_exported", actor=by, run=run.id, decision=str(decision.id))
+    return file
+
+
+def find_exportable(decision_id: UUID | str, *, by: Any) -> tuple[Decision, Run, bool]:
+    """A decision of which this person may have the file, its run, and whether they see that; nothing is exported.
+
+    Raises `UnknownThing` also for whoever may not have it.
+    """
     checked_actor(by, "by")
     decision = Decision.objects.select_related("request").filter(id=uuid_of(decision_id, "decision")).first()
     run = Run.objects.filter(id=decision.run).first() if decision else None
@@ -40,9 +51,7 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
     seen = by is None or permissions.may_see_run(by, run)
     if by is not None and decision.by_id != by.pk and not (seen and permissions.may(by, "view_audit")):
         raise unknown_thing("decision", decision_id)
-    file = sealed_envelope(PAYLOAD_TYPE, _content(decision, run, hidden=run.encrypted or not seen))
-    audit_log.record("receipt_exported", actor=by, run=run.id, decision=str(decision.id))
-    return file
+    return decision, run, seen
 
 
 def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:

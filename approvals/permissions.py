@@ -11,10 +11,11 @@ from django.contrib.auth.models import Permission
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
+from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.lines import Stretch, past
-from checkpoints.models import Run, RunLine, TaskResult
+from checkpoints.models import Checkpoint, Run, RunLine, TaskResult
 
 RIGHTS = {
     "view_run": "checkpoints.view_run",
@@ -109,6 +110,14 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
     if run is None:
         raise unknown_thing("run", id_or_key)
     return run
+
+
+def visible_checkpoint(user: Any, id_or_alias: str) -> Checkpoint:
+    """The checkpoint with its run. Raises `UnknownThing` also where the caller may not see the run."""
+    found = timeline.get_checkpoint(id_or_alias)
+    if not may_see_run(user, found.run):
+        raise unknown_thing("checkpoint", id_or_alias)
+    return found
 
 
 def visible_named(user: Any, refs: Sequence[str]) -> dict[str, Run]:

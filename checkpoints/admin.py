@@ -5,8 +5,10 @@
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
 from django.db.models import BinaryField, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -267,12 +269,14 @@ class MemoryRecordAdmin(ReadOnlyRows):
 @admin.register(models.GraphVersion)
 class GraphVersionAdmin(ReadOnlyRows):
     list_display = ("name", "version", "fingerprint", "first_seen_at")
+    search_fields = ("name", "=version", "^fingerprint")
 
 
 @admin.register(models.Upload)
 class UploadAdmin(ReadOnlyRows):
     list_display = ("name", "size", "by", "at")
     list_select_related = ("by",)
+    search_fields = ("name", "sha256__exact")
 
 
 @admin.register(models.UploadReference)
@@ -287,6 +291,7 @@ class UploadReferenceAdmin(ReadOnlyRows):
 @admin.register(models.Worker)
 class WorkerAdmin(ReadOnlyRows):
     list_display = ("host", "pid", "started_at", "heartbeat_at", "stopped_at", "busy", "slots")
+    search_fields = ("host",)
 
 
 @admin.register(models.Job)
@@ -300,3 +305,19 @@ class JobAdmin(ReadOnlyRows):
 class AuditLineAdmin(ReadOnlyRows):
     list_display = ("at", "actor_name", "kind", "run", "request")
     list_filter = ("kind",)
+    search_fields = ("run", "actor")
+    search_help_text = "The id of a run, or the name of the account that acted."
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: "QuerySet[Any]", search_term: str
+    ) -> "tuple[QuerySet[Any], bool]":
+        """Whole ids and names only, for these have indexes: a look into texts would read every line."""
+        words = search_term.strip()
+        if not words:
+            return queryset, False
+        users = get_user_model()
+        try:
+            return queryset.filter(run=UUID(words)), False
+        except ValueError:
+            found = users._default_manager.filter(**{users.USERNAME_FIELD: words}).values_list("pk", flat=True)
+            return queryset.filter(actor__in=[*found]), False

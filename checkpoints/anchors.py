@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from checkpoints import audit_log
+from checkpoints.key_changes import record_key_changes
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import ROUTINE
 from checkpoints.queue.jobs import JobLease, Step
@@ -31,7 +32,10 @@ Head = tuple[str, int, str]
 
 
 def anchor_heads(lease: JobLease) -> Iterator[Step]:
-    """The kind `anchor_heads`: anchor the heads that moved since the last turn, then chain the audit log."""
+    """The kind `anchor_heads`: say where the keys changed, anchor the heads that moved since the last turn, then chain
+    the audit log.
+    """
+    record_key_changes()
     found = AuditLine.objects.filter(kind=KIND).order_by("-id")[:KNOWN]
     lines = [line for line in found if fault_of(line, PLAIN) is None]  # one that was changed says nothing
     known = {tuple(head) for line in lines for head in line.facts["heads"]}

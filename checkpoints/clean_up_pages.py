@@ -18,7 +18,7 @@ from checkpoints import retention
 from checkpoints.models import Job, RetentionPolicy, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
-from checkpoints.retention import prune_job
+from checkpoints.retention import prune_job, rights
 from checkpoints.retention.dry_runs import DryRun
 from checkpoints.retention.kept_points import REMOVED
 from checkpoints.retention.stock import AGES, stock
@@ -42,7 +42,7 @@ def pages_of(site: admin.AdminSite) -> list[URLPattern]:
 
 def may_look(user: Any) -> bool:
     """Whether a user may see policies and what they would remove."""
-    return bool(user.has_perm(prune_job.PERMISSION) or user.has_perm("checkpoints.view_retentionpolicy"))
+    return bool(user.has_perm(rights.PERMISSION) or user.has_perm("checkpoints.view_retentionpolicy"))
 
 
 class Typed(forms.Form):
@@ -125,7 +125,7 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
         "live": row.status in LIVE,
         "paused": jobs.is_paused(row),
         "may_act": _may_act(request),
-        "bad": Run.objects.filter(id__in=place.get("bad", ())).only("id", "key"),
+        **{name: Run.objects.filter(id__in=place.get(name, ())).only("id", "key") for name in ("bad", "referred")},
     }
     return _page(request, "job", f"Cleaning up {row.facts['graph']}", job=row, place=place, **facts)
 
@@ -151,7 +151,7 @@ def _require_look(request: HttpRequest) -> None:
 
 
 def _may_act(request: HttpRequest) -> bool:
-    return bool(request.user.has_perm(prune_job.PERMISSION))
+    return bool(request.user.has_perm(rights.PERMISSION))
 
 
 def _under_way(policy: RetentionPolicy) -> Job | None:

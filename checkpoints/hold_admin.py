@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -16,7 +17,8 @@ from checkpoints import clean_up_pages, retention, timeline
 from checkpoints.models import Checkpoint, LegalHold, Pin, Run
 from checkpoints.models.legal_hold import LONGEST_REASON
 from checkpoints.policy_admin import ManagedRows, ModelForm
-from orchestrator.engine.errors import UnknownThing
+from checkpoints.retention.holds import require_not_being_erased
+from orchestrator.engine.errors import CountersignError, UnknownThing, WrongStatus
 
 
 def _wide_text() -> forms.TextInput:
@@ -43,6 +45,10 @@ class HoldForm(ModelForm):
         found = Run.objects.filter(**named).values_list("id", flat=True).first()
         if found is None:
             raise ValidationError("There is no run of that key or id.")
+        try:
+            require_not_being_erased(found)
+        except WrongStatus as error:
+            raise ValidationError(f"{error.message[:1].upper()}{error.message[1:]}.") from error
         return found
 
 
@@ -143,6 +149,14 @@ class KeptRows(ManagedRows):
         if not row.run_key:
             return row.run
         return format_html('<a href="{}">{}</a>', reverse("admin:checkpoints_run_change", args=[row.run]), row.run_key)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """What stands against a row since its form was checked is said above an empty one."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except CountersignError as error:
+            messages.error(request, f"Nothing was changed: {error.message}.")
+            return redirect(request.get_full_path())
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -5,7 +5,7 @@ A row that is not as it was written, or is gone, raises `TamperedRow`, or `Wrong
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -16,6 +16,7 @@ from checkpoints.sealing.sealed_rows import Protected, protection_of
 from orchestrator.engine.errors import TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
+Key = TypeVar("Key", UUID, int)
 NOT_STARTED = "*"
 """Among the stops of a line: no node starts, until somebody resumes the run."""
 FARTHEST = 100
@@ -126,9 +127,9 @@ def forks_below(runs: Collection[UUID], *, nearest: Collection[UUID]) -> list[UU
     return [*found]
 
 
-def in_parts(runs: Collection[UUID]) -> Iterator[list[UUID]]:
-    """These ids, so many at a time as one query may name."""
-    ids = [*runs]
+def in_parts(keys: Collection[Key]) -> Iterator[list[Key]]:
+    """These ids or numbers, so many at a time as one query may name."""
+    ids = list(keys)
     for first in range(0, len(ids), AT_ONCE):
         yield ids[first : first + AT_ONCE]
 

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from checkpoints import audit_log, clean_up_pages, retention
 from checkpoints.core.status import Status
 from checkpoints.models import GraphVersion, RetentionPolicy, Run
-from checkpoints.retention import prune_job
+from checkpoints.retention import rights
 from checkpoints.retention.rule import MOST_DAYS, REMOVABLE
 from orchestrator.engine.errors import CountersignError
 
@@ -125,7 +125,7 @@ class ManagedRows(Base):
     actions: Any = ()
 
     def _manages(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm(prune_job.PERMISSION))
+        return bool(request.user.has_perm(rights.PERMISSION))
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Not by numbers that no column can hold."""

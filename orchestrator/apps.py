@@ -20,6 +20,7 @@ class OrchestratorConfig(AppConfig):
         from orchestrator import erasure as orchestrator_erasure
         from orchestrator.roles import make_roles
 
+        erasure.CONDITIONS.append(orchestrator_erasure.require_no_bulk_fork)
         erasure.SWEEPS.extend(orchestrator_erasure.SWEEPS)
         connection_created.connect(database_file.keep_private)
         account_changes.connect()

@@ -53,12 +53,19 @@ def _bulk_forks(run: Run) -> Any:
     return BulkFork.objects.filter(results__fork=run.id).distinct()
 
 
+def require_no_bulk_fork(run: Run) -> None:
+    """Raise `WrongStatus` while the bulk fork that made a run goes on: it makes more of the same patch. A job that has
+    ended stays so.
+    """
+    going_on = Job.objects.filter(id__in=_bulk_forks(run).values("id"), status__in=LIVE).values_list("id", flat=True)
+    if (job := going_on.first()) is not None:
+        message = "the bulk fork that made this run is going on; erase again when it has ended"
+        raise WrongStatus(message, run=str(run.id), job=str(job))
+
+
 def _erase_bulk_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     """The patch that made this run, of the same bulk fork for all its runs; and what a refusal said of the run."""
     for row in _bulk_forks(run):
-        if Job.objects.filter(id=row.id, status__in=LIVE).exists():
-            message = "the bulk fork that made this run is going on; erase again when it has ended"
-            raise WrongStatus(message, run=str(run.id), job=str(row.id))
         protection = Protection(row.encrypted)
         sealed_rows.verify_row(row, protection)
         values = payload_left(row, "wanted", lambda wanted: {**wanted, **_wanted_left(wanted, eraser)})
@@ -71,9 +78,8 @@ def _erase_bulk_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 def _wanted_left(wanted: dict[str, Any], eraser: Eraser) -> dict[str, Any]:
-    return {name: eraser.opaque(wanted[name]) for name in ("patch",) if name in wanted} | {
-        name: eraser.texts(wanted[name]) for name in ("reason",) if name in wanted
-    }
+    ways = {"patch": eraser.patch, "reason": eraser.texts}
+    return {name: erase(wanted[name]) for name, erase in ways.items() if name in wanted}
 
 
 def _admin_lines(run: Run) -> Any:
@@ -89,7 +95,7 @@ def _erase_admin_lines(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 SWEEPS = [
-    Sweep("answers to repeated posts", lambda run: _answers(run).count(), _erase_answers),
+    Sweep("answers to repeated posts", lambda run: _answers(run).count(), _erase_answers, again=True),
     Sweep("bulk forks", lambda run: _bulk_forks(run).count(), _erase_bulk_forks),
     Sweep("lines of the admin's history", lambda run: _admin_lines(run).count(), _erase_admin_lines),
 ]

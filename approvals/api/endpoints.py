@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from approvals import inbox, permissions, reviews
 from approvals.api.base import page_schema, paginate, person, read_body
 from approvals.api.serializers import DecisionLine, DecisionsBody, ReceiptOut, RequestLine, RequestOut, RequestsQuery
-from approvals.exported_receipt import export_receipt
+from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UnknownThing
@@ -98,3 +98,9 @@ class DecisionReceipt(APIView):
         file = export_receipt(decision, by=person(request))
         named = {"Content-Disposition": f'attachment; filename="receipt-{decision}.json"'}
         return HttpResponse(file, content_type="application/json", headers=named)
+
+    @extend_schema(exclude=True)
+    def head(self, request: Request, decision: UUID) -> HttpResponse:
+        """Whether one may; nothing is exported."""
+        find_exportable(decision, by=person(request))
+        return HttpResponse(content_type="application/json")

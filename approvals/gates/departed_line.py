@@ -50,21 +50,23 @@ class DepartedLine:
 
 
 def departed_line(run: Run, compiled: Compiled | None, states: Sequence[RequestState]) -> DepartedLine:
-    """The run's line. No query where it never departed; else two, and two more while a patch waits for people.
+    """The run's line. No query where it never departed; else two. Two more while a patch waits for people, or what a
+    migration made of a guarded channel.
 
     Raises `TamperedRow` or `WrongKey` where a row is not as it was written.
     """
     row = lines.line_row(run, run.line) if run.line > 1 or run.origin_checkpoint else None
-    if row is None:
-        return DepartedLine()
-    reason = str(read_value(row, "reason") or "")
     waiting = [one.request for one in states if one.request.status == RequestStatus.OPEN]
     patches = sum(1 for request in waiting if request.node == PATCH)
-    ahead = Ahead(stops=frozenset(row.stops))
+    stops = frozenset(row.stops if row else ())
+    ahead = Ahead(stops)
     if patches and compiled is not None:
         frontier = Frontier.from_json(timeline.head_document(run.id)["frontier"])
         others = any(visit_of(key)[0] != PATCH for key in frontier.waiting)
-        ahead = Ahead(frozenset(row.stops), _pending(compiled, frontier), patches, others)
+        ahead = Ahead(stops, _pending(compiled, frontier), patches, others)
+    if row is None:
+        return DepartedLine(ahead)
+    reason = str(read_value(row, "reason") or "")
     return DepartedLine(ahead, reason, _before(row, {one.request.task for one in states}))
 
 

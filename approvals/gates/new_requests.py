@@ -12,6 +12,7 @@ from uuid import UUID
 
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
+from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
@@ -167,7 +168,7 @@ def _stage(
         position=write.position,
         channel=write.channel,
         # A column that lists read: in an encrypted run it holds nothing of the value.
-        label=(plain_label(gate, write) if asker.protection.encrypted else labels["label"])[:300],
+        label=(plain_label(gate, write) if asker.protection.encrypted else labels["label"])[:LONGEST_LABEL],
         value=write.value,
         base=base,
         shown=labels,

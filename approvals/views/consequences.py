@@ -97,6 +97,11 @@ def _lines(compiled: Compiled, node: str, outcome: str, ahead: Ahead, *, single:
 NOTHING_FOLLOWS = Line(
     "Nothing follows on this path", "If nothing else is going on, the run ends as rejected.", icon="slash"
 )
+BEHIND_PATCH = Line(
+    "This counts once the patch is signed",
+    "If the patch is rejected, the run ends as rejected. If it changes what you decide on, you are asked again.",
+    icon="clock",
+)
 PATCH_REFUSED = Line(
     "The run ends as rejected", "Nothing of the patch is applied. The run can be rewound or forked again.", icon="slash"
 )
@@ -109,7 +114,8 @@ def lines_after(
     if node == PATCH:
         return _lines_after_patch(compiled, outcome, fates, ahead)
     taken = [(edge, _sure(edge)) for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
-    return _lines_ahead(compiled, taken, fates, ahead.stops)
+    lines = _lines_ahead(compiled, taken, fates, ahead.stops)
+    return [BEHIND_PATCH, *lines] if lines and ahead.patches else lines
 
 
 def _lines_after_patch(compiled: Compiled, outcome: str, fates: Sequence[Fate], ahead: Ahead) -> list[Line]:

@@ -145,8 +145,10 @@ def error_page(request: HttpRequest, title: str, text: str, *, status: int) -> H
 
 
 def may_post(request: HttpRequest, run: Run, right: str, *, refusal: str) -> bool:
-    """Whether this person has the right to act on a run. Who posts without it leaves an audit line `refusal`."""
+    """Whether this person has the right to act on a run. Who posts without it leaves an audit line `refusal`, which
+    names the right.
+    """
     may = permissions.may(request.user, right)
     if request.method == "POST" and not may:
-        audit_log.record(refusal, actor=request.user, run=run.id, graph=run.graph)
+        audit_log.record(refusal, actor=request.user, run=run.id, graph=run.graph, right=right)
     return may

@@ -14,7 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
-from approvals.exported_receipt import export_receipt
+from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.views import comparison
 from approvals.views.inbox import names_of
@@ -99,8 +99,11 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
 @login_required
 @require_safe
 def receipt_file(request: HttpRequest, decision: UUID) -> HttpResponse:
-    """One decision as a signed file. For whom, `export_receipt` says; everybody else gets 404."""
+    """One decision as a signed file. For whom, `find_exportable` says; others get 404. A HEAD exports nothing."""
     try:
+        if request.method == "HEAD":
+            find_exportable(decision, by=request.user)
+            return HttpResponse(content_type="application/json")
         file = export_receipt(decision, by=request.user)
     except UnknownThing as error:
         raise Http404(error.message) from error

@@ -137,9 +137,11 @@ def _read(run_id: UUID | str) -> Run:
 
 
 def _moved(run: Run) -> bool:
-    """Whether somebody has written to the run since it was read, so that what was written is of two moments."""
-    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch").first()
-    return now != (run.event_seq, run.head, run.epoch)
+    """Whether somebody has written to the run since it was read, or erases values of it, so that what was written is of
+    two moments.
+    """
+    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch", "erasure").first()
+    return now != (run.event_seq, run.head, run.epoch, run.erasure)
 
 
 def _faults(run: Run, *, as_is: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from checkpoints.conf import bundle_seed, trusted_keys
+from checkpoints.core.keyring import public_part
 
 
 def private_key() -> Ed25519PrivateKey:
@@ -12,7 +13,7 @@ def private_key() -> Ed25519PrivateKey:
 
 def public_key() -> bytes:
     """The 32 bytes by which others verify what this installation signed."""
-    return private_key().public_key().public_bytes_raw()
+    return public_part(bundle_seed())
 
 
 def name_of_key(public: bytes) -> str | None:

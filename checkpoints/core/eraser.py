@@ -4,11 +4,12 @@ Both erasers answer the same questions, one a kind of value that rows hold. A ch
 so that erased changes still come to the erased state.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkpoints.core.state_paths import PARTITIONS, STATE, StatePath
 from checkpoints.core.tombstone import TEXT, tombstone
+from checkpoints.core.visible_text import CUT
 from orchestrator.engine import ops
 from orchestrator.engine.ops import Op
 
@@ -17,6 +18,8 @@ Where = tuple[Any, ...]
 
 SHORTEST_WORD = 4
 """Characters of a text that is looked for within other texts; a shorter one is erased at its path only."""
+LONGEST_ERASED = max(CUT) // SHORTEST_WORD * len(TEXT)
+"""A text that was cut off may be so long when each word in it was erased."""
 _TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
 """Keys of the engine's own notes under which texts stand that a node may have brought."""
 _NOTES = frozenset({"frontier", "open", "diagnostics"})
@@ -129,19 +132,63 @@ class PathEraser:
 
     def text(self, text: str) -> str:
         """A text that stays a text."""
+        kept, at = "", 0
+        for start, end in _joined(self._found(text)):
+            kept, at = kept + text[at:start] + TEXT, end
+        return kept + text[at:]
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        """From where to where words stand in a text; at its end also the beginning of one, where it may be cut off."""
         for word in self._words:
-            text = text.replace(word, TEXT)
-        return text
+            start = text.find(word)
+            while start >= 0:
+                yield start, start + len(word)
+                start = text.find(word, start + len(word))
+        if not _may_be_cut(text):
+            return
+        for start in range(len(text) - SHORTEST_WORD + 1):
+            if any(word.startswith(text[start:]) for word in self._words):
+                yield start, len(text)
+                return
 
     def input(self, value: Any) -> Any:
         """What the run was started with."""
         return self.at(value, ("input",))
 
     def patch(self, value: Any) -> Any:
-        """What a fork changed: partitions, or channels."""
+        """What a fork changed: partitions, each of them values or operations; or channels."""
         if isinstance(value, dict) and value.keys() <= set(PARTITIONS):
-            return erased_document(value, self)
+            return {name: self._part(part, name) for name, part in value.items()}
         return self.at(value, ("*",))
+
+    def _part(self, part: Any, name: str) -> Any:
+        return [self._operation(one, name) for one in part] if isinstance(part, list) else self.at(part, (name,))
+
+    def _operation(self, operation: Any, partition: str) -> Any:
+        """An operation of RFC 6902, whose value stands where its pointer says."""
+        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+            return self.texts(operation)
+        keys = _keys(operation["path"])
+        # A number may be a key or the place in a list, and says nothing there.
+        wheres = [(partition, *keys), (partition, *(None if _is_place(key) else key for key in keys))]
+        left = {name: self.texts(inner) for name, inner in operation.items()} | {"op": operation.get("op")}
+        left |= {name: self._pointer(operation[name]) for name in ("path", "from") if name in operation}
+        if "value" in operation:
+            left["value"] = self._placed(operation["value"], wheres)
+        return left
+
+    def _placed(self, value: Any, wheres: Sequence[Where]) -> Any:
+        if any(self.is_whole(where[:end]) for where in wheres for end in range(2, len(where) + 1)):
+            return None if value is None else self.mark
+        for where in dict.fromkeys(wheres):
+            value = self.at(value, where)
+        return value
+
+    def _pointer(self, pointer: Any) -> str:
+        """Where an operation points to; the channel keeps its name."""
+        head, *rest = str(pointer).split("/", 2)
+        channel, below = rest[:1], _keys("/" + rest[1]) if len(rest) > 1 else []
+        return "/".join([head, *channel, *(self.text(key).replace("~", "~0").replace("/", "~1") for key in below)])
 
     def key(self, key: str, where: Where) -> str:
         """The name of something in a box that stands there. Names that differ stay different: each word has a number.
@@ -176,6 +223,33 @@ class PathEraser:
 
 
 Eraser = WholeEraser | PathEraser
+
+
+def _keys(pointer: str) -> list[str]:
+    """The keys of a pointer of RFC 6901."""
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+
+
+def _is_place(key: str) -> bool:
+    return key == "-" or key.isdigit()
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Parts of a text in order, those that overlap as one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _may_be_cut(text: str) -> bool:
+    """Whether a text was cut off where rows keep so many characters; one of which something was erased since has
+    another length.
+    """
+    return len(text) in CUT or (TEXT in text and len(text) <= LONGEST_ERASED)
 
 
 def _is_at(where: Where, parts: Sequence[str | int]) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cached_property
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -24,6 +25,7 @@ under the same id, the nonce, the sealed bytes with their tag.
 """
 KEY_BYTES = 32
 MARK_BYTES = 4
+FINGERPRINT_BYTES = 8
 NONCE_BYTES = 12
 TAG_BYTES = 16
 DATA_KEY = "@"
@@ -136,6 +138,18 @@ class Keyring:
     @cached_property
     def _hashers(self) -> dict[str, bytes]:
         return {}
+
+
+def fingerprint_of(key: bytes, purpose: str) -> str:
+    """16 hexadecimal digits that tell a key from another of the same name, derived under the key itself: like a seal
+    that it makes, they tell nothing of it to whoever does not have it.
+    """
+    return derived(key, f"countersign fingerprint {purpose}")[:FINGERPRINT_BYTES].hex()
+
+
+def public_part(seed: bytes) -> bytes:
+    """The 32 bytes of the public key of an Ed25519 seed."""
+    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
 
 
 def key_of(kept: bytes) -> str:

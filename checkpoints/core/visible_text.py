@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+LONGEST_LABEL = 300
+"""Characters that are kept of the label of a run or a held write; lists show it."""
+LONGEST_FACT = 200
+"""Of an indexed fact; the Django admin keeps as many of what it calls a row."""
+LONGEST_JOB_ERROR = 2000
+CUT = frozenset({LONGEST_LABEL, LONGEST_FACT, LONGEST_JOB_ERROR})
+"""A text of such a length may have been longer: an erasure looks at its end."""
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _EMPTY_LOOKING = (
     (0x034F, 0x034F),  # combining grapheme joiner

@@ -5,10 +5,11 @@
 
 from checkpoints.erasure.act import KIND, begin_erasure, erase, erase_job
 from checkpoints.erasure.places import PLACES, Place
-from checkpoints.erasure.plan import ErasurePlan, plan_erasure
+from checkpoints.erasure.plan import CONDITIONS, ErasurePlan, plan_erasure
 from checkpoints.erasure.sweeps import SWEEPS, Sweep
 
 __all__ = [
+    "CONDITIONS",
     "KIND",
     "PLACES",
     "SWEEPS",

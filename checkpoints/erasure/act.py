@@ -21,6 +21,7 @@ from checkpoints.erasure.plan import ErasurePlan, Held
 from checkpoints.erasure.sweeps import SWEEPS, erase_orphans
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
+from checkpoints.memory import search as memory_search
 from checkpoints.models import ErasureRecord, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
@@ -109,23 +110,33 @@ class _ErasureRequest:
     def begin(self, wanted: ErasurePlan) -> list[ErasureRecord]:
         """The records, that of the run itself first: all or none."""
         with transaction.atomic():
-            return [
+            records = [
                 _begin(one, wanted, forks=self.forks, reason=self.reason, by=self.by, held=self.held)
                 for one in [wanted, *wanted.along]
             ]
+            if self.forks:
+                _require_no_new_fork(wanted)
+        return records
 
 
 def _read(record: ErasureRecord) -> ErasureRecord:
     return ErasureRecord.objects.get(id=record.id)
 
 
+def _require_no_new_fork(wanted: ErasurePlan) -> None:
+    """Raise `WrongStatus` where more runs have the values than were planned for. From each of those that are locked
+    nothing departs any more, so this is asked when the last one is.
+    """
+    run = wanted.run
+    if {(one.id, one.how) for one in plan.inherited_of(run)} != {(one.id, one.how) for one in wanted.inherited}:
+        message = f"run {run.key}, or a run that came of it, was forked just now; look at the plan again"
+        raise WrongStatus(message, run=str(run.id))
+
+
 def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, by: Any, held: Held) -> ErasureRecord:
     """The record and the job. From here on nothing departs from the run any more."""
     run = locked_run.lock_run(one.run.id, also_imported=True)
     plan.require_erasable(run, held)
-    now = plan.inherited_of(run)
-    if forks and one is wanted and {i.id for i in now} != {i.id for i in wanted.inherited}:
-        raise WrongStatus(f"run {run.key} was forked just now; look at the plan again", run=str(run.id))
     record = ErasureRecord(
         run=run.id,
         by=by,
@@ -133,7 +144,7 @@ def _begin(one: ErasurePlan, wanted: ErasurePlan, *, forks: bool, reason: str, b
         at=timezone.now(),
         reason=reason,
         paths=[str(path) for path in one.paths],
-        inherited=[i.json(along=forks) for i in now],
+        inherited=[i.json(along=forks) for i in plan.inherited_of(run)],
         words=pack_json(sorted({*one.words, *wanted.words})) if one.paths else b"",
     )
     sealed_rows.seal_and_encrypt([record], protection_of(run))
@@ -183,7 +194,8 @@ def erase_job(lease: JobLease) -> Iterator[Step]:
     record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
     if record.ended_at is None:
         yield from _erase_rows(record, lease)
-    # Also where it was cut off between the two: what stood in the rows still stands in free pages.
+    # Also where it was cut off between the two: what stood in the rows still stands in the index and in free pages.
+    memory_search.drop_removed_words()
     wipe_free_pages()
 
 
@@ -237,8 +249,12 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
         if record.ended_at is not None:
             return
         erased_batches.erase_run_row(run, record, eraser)
+        for sweep in SWEEPS:
+            if sweep.again:
+                sweep.erase(run, record, eraser)
         rows, digest = rows_digest(record)
         ended: dict[str, Any] = {"rows": rows, "rows_hash": digest, "ended_at": timezone.now(), "words": b""}
+        ended["kept_files"] = record.kept_files
         if not record.paths:
             erased_batches.require_own_key_unused(run)
             data_keys.destroy_data_key(run.id)

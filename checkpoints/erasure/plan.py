@@ -12,6 +12,7 @@ from checkpoints.core.state_paths import StatePath, parsed_path
 from checkpoints.core.status import ENDS, Status
 from checkpoints.erasure.places import PLACES
 from checkpoints.erasure.state_words import texts_in, values_at
+from checkpoints.erasure.store_forks import STORE_FORK, forks_made_of
 from checkpoints.erasure.sweeps import SWEEPS
 from checkpoints.models import Checkpoint, ErasureRecord, Run, RunLine
 from checkpoints.models.run_line import Travel
@@ -25,12 +26,16 @@ NOTHING_LEFT = (Erased, UnknownThing)
 
 Held = Callable[[Iterable[UUID]], set[UUID]]
 """Which of these runs are under a legal hold."""
+CONDITIONS: list[Callable[[Run], None]] = []
+"""Of other floors: each raises where a run must stay as it is now. Asked before anything is written, and again under
+the lock of the run.
+"""
 
 
 @frozen
 class Inherited:
     """A run that has values of another one: it came of it (a fork, a replay, a child), or that came of it (an origin, a
-    parent). `run` is None where it is not here any more.
+    parent). `run` is None where it is not here any more, and of a fork that a store made and nobody has resumed.
     """
 
     id: UUID
@@ -51,7 +56,8 @@ class Inherited:
 @frozen
 class ErasurePlan:
     """What would be erased of a run: `counts` are rows by place, `inherited` the other runs that have values of it,
-    `words` the texts that stand at the paths now, `along` the plans of the runs that would be erased with it.
+    `words` the texts that stand at the paths now, `along` the plans of the runs that would be erased with it, `clears`
+    the forks without a run that would go.
     """
 
     run: Run
@@ -60,10 +66,11 @@ class ErasurePlan:
     inherited: tuple[Inherited, ...]
     words: tuple[str, ...] = ()
     along: tuple["ErasurePlan", ...] = ()
+    clears: tuple[UUID, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """For machines; never a value."""
-        along = {one.run.id for one in self.along}
+        along = {*(one.run.id for one in self.along), *self.clears}
         return {
             "run": str(self.run.id),
             "key": self.run.key,
@@ -96,7 +103,8 @@ def plan_erasure(
     words = sorted({text for values in found.values() for value in values for text in texts_in(value)})
     inherited = inherited_of(run)
     along = (_planned_along(one, wanted, held) for one in inherited) if forks else ()
-    return ErasurePlan(run, wanted, _counts(run), inherited, tuple(words), tuple(one for one in along if one))
+    clears = tuple(one.id for one in inherited if forks and one.how == STORE_FORK)
+    return ErasurePlan(run, wanted, _counts(run), inherited, tuple(words), tuple(one for one in along if one), clears)
 
 
 def _planned_along(one: Inherited, wanted: tuple[StatePath, ...], held: Held) -> ErasurePlan | None:
@@ -138,6 +146,8 @@ def require_erasable(run: Run, held: Held) -> None:
         raise WrongStatus(message, run=str(run.id), status=run.status)
     if ErasureRecord.objects.filter(run=run.id, paths=[]).exclude(ended_at=None).exists():
         raise Erased(f"all values of run {run.key} were erased already", run=str(run.id))
+    for condition in CONDITIONS:
+        condition(run)
 
 
 def require_sound(run: Run) -> None:
@@ -154,7 +164,7 @@ def going_on(run: UUID) -> ErasureRecord | None:
 
 def inherited_of(run: Run) -> tuple[Inherited, ...]:
     """The runs that came of a run and what came of these, then those that it came of: each once, in order of their ids.
-    Two queries a level, and one.
+    Three queries a level of the first, two of the others, and one.
     """
     after, before = _followed(run.id, _came_of), _followed(run.id, _comes_from)
     there = Run.objects.in_bulk([*after, *before])
@@ -176,9 +186,11 @@ def _followed(run: UUID, step: Callable[[set[UUID]], dict[UUID, str]]) -> dict[U
 
 
 def _came_of(level: set[UUID]) -> dict[UUID, str]:
+    stored = dict.fromkeys(forks_made_of(level), STORE_FORK)
     lines = RunLine.objects.filter(departure_run__in=level, number=1).values_list("run", "travel")
     children = Run.objects.filter(parent_run__in=level).values_list("id", flat=True)
-    return {run: str(travel) for run, travel in lines} | dict.fromkeys(children, CHILD)
+    # A fork that has a run has a line too, whoever made it.
+    return stored | {run: str(travel) for run, travel in lines} | dict.fromkeys(children, CHILD)
 
 
 def _comes_from(level: set[UUID]) -> dict[UUID, str]:

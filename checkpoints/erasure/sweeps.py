@@ -15,6 +15,8 @@ from django.db.models import Q
 from checkpoints import payloads, uploads
 from checkpoints.conf import conf
 from checkpoints.core.eraser import Eraser
+from checkpoints.erasure import store_forks
+from checkpoints.erasure.store_forks import STORE_FORK
 from checkpoints.models import ErasureRecord, Job, Run, Upload, UploadReference
 from checkpoints.payloads.orphans import orphans_among
 from checkpoints.sealing import sealed_columns
@@ -26,11 +28,15 @@ _EVER = datetime.max.replace(tzinfo=UTC)
 
 @frozen
 class Sweep:
-    """A place outside sealed rows. `count` is what the plan tells; `erase` does it, in transactions of its own."""
+    """A place outside sealed rows. `count` is what the plan tells; `erase` does it, in transactions of its own.
+    `again`: something may come there while the erasure goes on, so it is done once more at its end, under the lock of
+    the run.
+    """
 
     name: str
     count: Callable[[Run], int]
     erase: Callable[[Run, ErasureRecord, Eraser], None]
+    again: bool = False
 
 
 def _references(run: Run) -> list[dict[str, Any]]:
@@ -73,10 +79,14 @@ def erase_orphans(run: Run) -> None:
     """Delete what payload backends keep of a run and no row points to: what stood there before, and what a worker put
     that never committed. Nobody commits to a run that has ended.
     """
+    _delete_orphans(run.id)
+
+
+def _delete_orphans(run: UUID) -> None:
     for backend in payloads.backends().values():
         if backend.in_row:
             continue
-        names = iter(backend.names(before=_EVER, folder=str(run.id)))
+        names = iter(backend.names(before=_EVER, folder=str(run)))
         while batch := list(islice(names, BATCH)):
             for name in orphans_among(batch):
                 backend.delete(name, b"")
@@ -93,8 +103,16 @@ def _note_archives(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     record.kept_files = sorted({*record.kept_files, *_archives(run)})
 
 
+def _clear_store_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
+    """The record names those that go, so that nothing is forgotten where this is cut off."""
+    asked = [UUID(one["run"]) for one in record.inherited if one["how"] == STORE_FORK and one["erased"]]
+    for fork in store_forks.clear(asked):
+        _delete_orphans(fork)
+
+
 SWEEPS: list[Sweep] = [
-    Sweep("archived bundles", lambda run: len(_archives(run)), _note_archives),
+    Sweep("forks that a store made", lambda run: 0, _clear_store_forks),
+    Sweep("archived bundles", lambda run: len(_archives(run)), _note_archives, again=True),
     Sweep("uploaded files", lambda run: len(_references(run)), _erase_files),
     Sweep("jobs", lambda run: Job.objects.filter(run=run.id).exclude(error="").count(), _erase_jobs),
 ]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 from django.db import transaction
-from django.db.models import Q, QuerySet, Subquery
+from django.db.models import Q, QuerySet, Subquery, functions
 from django.utils import timezone
 
 from checkpoints.conf import conf
@@ -73,8 +73,8 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     says that it began: without its row the effect would be made again.
     """
     found = entries(lease)
-    # A superstep that was cut off is in hand still where the run then went on with another version.
-    if lease.end.seq > head.logged or head.payload.open or head.source == checkpoint.Source.VERSION:
+    # A superstep that was cut off is in hand still where the run then went on with another version, under signatures.
+    if lease.end.seq > head.logged or head.payload.open or head.source in checkpoint.BETWEEN:
         _require_begun(lease)
     return found
 
@@ -83,7 +83,8 @@ def _require_begun(lease: Lease) -> None:
     """Every attempt that began since the last whole superstep, or on this line, has its row. Two queries."""
     known = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
     whole = Checkpoint.objects.filter(known, run=lease.id, line=lease.line).order_by("-seq")
-    since = Subquery(whole.values("event_seq")[:1])
+    begun = RunEvent.objects.filter(run=lease.id, type="line_begun").order_by("-seq")
+    since = functions.Coalesce(Subquery(whole.values("event_seq")[:1]), Subquery(begun.values("seq")[:1]), 0)
     events = RunEvent.objects.filter(run=lease.id, type="effects_started", seq__gt=since)
     try:
         attempts = Counter(
@@ -91,8 +92,7 @@ def _require_begun(lease: Lease) -> None:
         )
     except ValueError as error:
         raise TamperedRow(f"a line of run {lease.key} does not say what began: {error}", run=str(lease.id)) from error
-    nodes = {Task.parse(task).node for task in attempts}
-    rows = TaskResult.objects.filter(run=lease.id, line=lease.line, node__in=nodes)
+    rows = TaskResult.objects.filter(run=lease.id, line=lease.line, node__in={Task.parse(one).node for one in attempts})
     there = Counter(row.task for row in rows.only("node", "visit", "index")) if attempts else {}
     for task, number in attempts.items():
         if there.get(task, 0) < number:

@@ -89,13 +89,16 @@ def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -
     notify.notify_workers()
 
 
-def mark_tampered(run_id: UUID, error: CountersignError, *, ended: bool = False) -> None:
+def mark_tampered(run_id: UUID, error: CountersignError, *, ended: bool = False) -> bool:
     """`stop_as_tampered` without a lease. A leased run is left to its holder. One that ended stays ended, unless runs
-    that `ended` are meant too.
+    that `ended` are meant too. Gives whether this marked it: one that was so already keeps what it was marked for.
     """
     run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
-    if run is not None:
-        details = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
-        why = error_columns(run_id, details, protection_of(run))
-        found = Run.objects.filter(id=run_id).exclude(status__in=[Status.RUNNING, *(() if ended else ENDS)])
-        found.update(status=Status.TAMPERED, due_at=None, **why)
+    if run is None:
+        return False
+    details = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
+    why = error_columns(run_id, details, protection_of(run))
+    left = [Status.RUNNING, Status.TAMPERED, *(() if ended else ENDS)]
+    return bool(
+        Run.objects.filter(id=run_id).exclude(status__in=left).update(status=Status.TAMPERED, due_at=None, **why)
+    )

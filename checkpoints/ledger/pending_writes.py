@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from checkpoints.core import codec
+from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import Reason
 from checkpoints.sealing import sealed_columns
@@ -73,7 +74,7 @@ def edited(
     fresh = _next(row)
     fresh.shown = pack_json(shown)
     if not protection.encrypted:
-        fresh.label = str(shown["label"])[:300]
+        fresh.label = str(shown["label"])[:LONGEST_LABEL]
     return _filled(fresh, value, base_of(row), Reason.EDIT, author=author, at=at, protection=protection)
 
 

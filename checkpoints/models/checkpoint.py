@@ -24,6 +24,9 @@ class Source(models.TextChoices):
 BEGINNINGS = (Source.FORK, Source.REPLAY, Source.REWIND)
 """Why there is a first checkpoint of a line that departed from another."""
 
+BETWEEN = (Source.VERSION, Source.SETTLEMENT)
+"""Checkpoints that there may be between the start of a superstep that was cut off and its end."""
+
 
 class Checkpoint(Sealed):
     """One row of a run's timeline, or (`kept=False`) the recovery point that the next commit replaces."""

@@ -5,6 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
+from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.models.fields import OfTask, Sealed
 from checkpoints.models.run import Run
 
@@ -31,7 +32,7 @@ class PendingWrite(OfTask, Sealed):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="pending_writes", db_index=False)
     position = models.IntegerField()
     channel = models.CharField(max_length=200)
-    label = models.CharField(max_length=300, blank=True, default="")
+    label = models.CharField(max_length=LONGEST_LABEL, blank=True, default="")
     value = models.BinaryField(help_text="Packed canonical JSON.")
     base = models.BinaryField(
         help_text="Packed canonical JSON: {channel, shows}, the values when this revision was made."

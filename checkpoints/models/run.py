@@ -9,6 +9,7 @@ from django.db.models.lookups import IsNull
 
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
+from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.models.fields import Sealed, hash_field
 
 CLAIMABLE = (Status.QUEUED, Status.RUNNING, Status.WAITING)
@@ -31,7 +32,7 @@ class Run(Sealed):
     graph = models.CharField(max_length=200)
     version = models.CharField(max_length=50)
     fingerprint = hash_field()
-    label = models.CharField(max_length=300, blank=True, default="")
+    label = models.CharField(max_length=LONGEST_LABEL, blank=True, default="")
     facts = models.JSONField(default=dict, blank=True)
     encrypted = models.BooleanField(default=False)
     hash_key = models.CharField(
@@ -135,7 +136,9 @@ class Run(Sealed):
 
 
 class RunKey(models.Model):
-    """One run's key. It outlives the run, for its decisions do. Destroyed (`wrapped` empty) when the run is erased."""
+    """One run's key. Destroyed (`wrapped` empty) when the run is erased; it goes with a run that retention removes, but
+    where the run was archived first: its bundle is opened with it.
+    """
 
     PAYLOADS: ClassVar[tuple[str, ...]] = ("wrapped",)
     IDENTITY: ClassVar[tuple[str, ...]] = ("id",)

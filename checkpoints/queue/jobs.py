@@ -15,6 +15,7 @@ from django.db.models import F, Q
 from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_moment, checked_number, checked_seconds, checked_text
 from checkpoints.core.ids import uuid7, uuid_of
+from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import notify
@@ -147,13 +148,14 @@ def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
         _change(lease, due_at=db_in(again_in), attempts=0, progress={}, **values)
 
 
-def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None = None) -> None:
-    """It went wrong: due again after a pause; after `MOST_ATTEMPTS` of them failed, or due again in `again_in` s.
+def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None = None, final: bool = False) -> None:
+    """It went wrong: due again after a pause; after `MOST_ATTEMPTS` of them, or at once where this is `final`, failed,
+    or due again in `again_in` s.
 
     Raises `StaleLease`.
     """
-    values: dict[str, Any] = BACK | {"error_code": code, "error": message[:2000]}
-    if lease.attempts < MOST_ATTEMPTS:
+    values: dict[str, Any] = BACK | {"error_code": code, "error": message[:LONGEST_JOB_ERROR]}
+    if lease.attempts < MOST_ATTEMPTS and not final:
         # The first pause is 2 s, each next one twice as long.
         _change(lease, due_at=db_in(2.0**lease.attempts), **values)
     elif again_in is not None:

@@ -38,21 +38,33 @@ def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
     """Archive a run where its policy asks for that; None for none. The name holds where the log of the run stood, so
     that no later bundle replaces it.
 
-    Raises as `bundle.export` does, and `SaveFailed` where the file cannot be written.
+    Raises as `bundle.export` does, `SaveFailed` where the file cannot be written, and `WrongStatus` where an erasure of
+    the run began before the file lay in the folder; then it does not stay there.
     """
     if not rule.archive:
         return None
     require_folder(rule)
     # Read before the bundle is written, which holds all this, and what the run did meanwhile.
-    found = Run.objects.filter(id=run_id).values_list("head_seq", "event_seq").first()
+    found = Run.objects.filter(id=run_id).values_list("head_seq", "event_seq", "erasure").first()
     if found is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
-    name = f"{run_id}-{found[1]}.bundle"
+    head_seq, event_seq, erasure = found
+    file = Path(conf().archive_folder) / f"{run_id}-{event_seq}.bundle"
     try:
-        bundle.export(run_id, Path(conf().archive_folder) / name, by=by)
+        bundle.export(run_id, file, by=by)
+        _require_not_erased_since(file, run_id, erasure)
     except OSError as error:
         raise SaveFailed(f"the bundle of run {run_id} could not be written: {error}") from error
-    return Archived(name, *found)
+    return Archived(file.name, head_seq, event_seq)
+
+
+def _require_not_erased_since(file: Path, run_id: UUID, erasure: UUID | None) -> None:
+    """An erasure names the bundles that it finds in the folder. Of one that began before this bundle lay there nobody
+    knows, so it goes again.
+    """
+    if Run.objects.filter(id=run_id).values_list("erasure", flat=True).first() != erasure:
+        file.unlink(missing_ok=True)
+        raise WrongStatus(f"values of run {run_id} were erased while it was archived", run=str(run_id))
 
 
 def require_archived(archived: Archived | None, run: Run) -> None:

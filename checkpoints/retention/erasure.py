@@ -8,6 +8,7 @@ from checkpoints import erasure
 from checkpoints.erasure import ErasurePlan
 from checkpoints.models import ErasureRecord
 from checkpoints.retention.holds import is_held
+from checkpoints.retention.rights import require_manager
 
 
 def erase(
@@ -23,8 +24,10 @@ def erase(
 
     Raises, having changed nothing, `UnknownThing` (no such run, or nothing at a path), `InvalidValue`, `WrongStatus`
     (a run can still go on, or is under a legal hold), `Erased` (all of it was erased already), `TamperedRow`,
-    `WrongKey`. Cut off by a crash it is gone on with by a worker, or by the same call.
+    `WrongKey`, `Forbidden` (who may not manage retention). Cut off by a crash it is gone on with by a worker, or by the
+    same call.
     """
+    require_manager(by)
     return erasure.erase(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
 
 
@@ -40,6 +43,7 @@ def begin_erasure(
     checkpoints any more. `ended_at` of the record says when it is done. Raises as `erase` does, and `WrongStatus` while
     another erasure of the run goes on.
     """
+    require_manager(by)
     return erasure.begin_erasure(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
 
 

@@ -5,6 +5,7 @@ leaves a line in the audit log.
 """
 
 from collections.abc import Iterable
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -15,9 +16,10 @@ from checkpoints import audit_log
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.db.limits import within_limits
-from checkpoints.models import Checkpoint, LegalHold, Pin, Run
+from checkpoints.models import Checkpoint, ErasureRecord, LegalHold, Pin, Run
 from checkpoints.models.legal_hold import LONGEST_REASON
-from orchestrator.engine.errors import UnknownThing
+from checkpoints.retention.rights import require_manager
+from orchestrator.engine.errors import UnknownThing, WrongStatus
 
 
 def is_held(run_ids: Iterable[UUID]) -> set[UUID]:
@@ -27,29 +29,53 @@ def is_held(run_ids: Iterable[UUID]) -> set[UUID]:
     return set(LegalHold.objects.filter(run__in=list(run_ids), released_at=None).values_list("run", flat=True))
 
 
+def lock_unless_held(run: UUID) -> bool:
+    """Lock a run's row, so that no hold comes over it before the caller's transaction ends. False where one is;
+    nothing holds a run that is gone.
+    """
+    _row_locked(run)
+    return not is_held([run])
+
+
 def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
     """Put a run under a legal hold; `by` None is the system. Several holds may lie on one run, each with its reason.
 
-    Raises `UnknownThing`, and `InvalidValue` where there is no reason.
+    Raises `UnknownThing`, `InvalidValue` where there is no reason, `WrongStatus` while values of the run are being
+    erased, and `Forbidden` for whoever may not manage retention, as each of these verbs does.
     """
+    require_manager(by)
     run = uuid_of(run_id, "run")
     checked_text(reason, "reason", least=1, most=LONGEST_REASON)
     with transaction.atomic():
         _lock(run)
+        require_not_being_erased(run)
         row = LegalHold.objects.create(run=run, reason=reason, by=by, at=timezone.now())
         audit_log.record("run_held", actor=by, run=run, hold=row.id, reason=reason)
     return row
 
 
+def require_not_being_erased(run: UUID) -> None:
+    """Raise `WrongStatus` where an erasure of a run was begun and has not ended: a hold would not stop it."""
+    record = ErasureRecord.objects.filter(run=run, ended_at=None).order_by("at", "id").first()
+    if record is not None:
+        key = Run.objects.filter(id=run).values_list("key", flat=True).first()
+        since = f"{record.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        message = f"values of run {key} are being erased since {since}; nothing holds them any more"
+        raise WrongStatus(message, run=str(run), record=str(record.id))
+
+
 def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
-    """End a hold; the audit log says why. False: it had ended before, or there is none. Raises `InvalidValue`."""
+    """End a hold; the audit log says why. False: it had ended before, or there is none. Raises `InvalidValue`,
+    `Forbidden`.
+    """
     return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by, reason)
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
     """Keep a checkpoint until it is unpinned; gives the pin that lies on it where one does. Raises `UnknownThing` where
-    there is no such checkpoint in a timeline, `InvalidValue`.
+    there is no such checkpoint in a timeline, `InvalidValue`, `Forbidden`.
     """
+    require_manager(by)
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     checked_text(reason, "reason", most=LONGEST_REASON)
     named = Checkpoint.objects.filter(id=checkpoint, kept=True)
@@ -69,12 +95,15 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
 
 
 def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
-    """Take the pin from a checkpoint; the audit log says why. False: there is none. Raises `InvalidValue`."""
+    """Take the pin from a checkpoint; the audit log says why. False: there is none. Raises `InvalidValue`,
+    `Forbidden`.
+    """
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     return _end(Pin.objects.filter(checkpoint=checkpoint), "checkpoint_unpinned", by, reason)
 
 
 def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
+    require_manager(by)
     checked_text(reason, "reason", most=LONGEST_REASON)
     with transaction.atomic():
         row = rows.filter(released_at=None).first()
@@ -87,6 +116,11 @@ def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
     return ended
 
 
+def _row_locked(run: UUID) -> Run | None:
+    found: Run | None = within_limits(Run.objects.select_for_update().filter(id=run).only("id")).first()
+    return found
+
+
 def _lock(run: UUID) -> None:
-    if within_limits(Run.objects.select_for_update().filter(id=run).only("id")).first() is None:
+    if _row_locked(run) is None:
         raise UnknownThing(f"there is no run {run}", run=str(run))

@@ -24,8 +24,9 @@ from django.db.models import (
 from django.db.models.lookups import Exact, LessThan
 
 from checkpoints.core.status import ENDS, Status
-from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
+from checkpoints.models import Checkpoint, ErasureRecord, LegalHold, Pin, Run, RunLine
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.run_line import Travel
 from checkpoints.retention.rule import Rule
 
 OLD, WITH_RUN = "old", "with_run"
@@ -37,12 +38,14 @@ WORDS = {
     "tampered": "its run does not verify",
     "imported": "its run came in as a bundle, and stays as it came",
     "held": "its run is under a legal hold",
+    "erasing": "values of its run are being erased",
     "waits": "its run waits at it",
     "head": "the newest of its run",
     "pinned": "somebody pinned it",
     "forked_from": "a fork, a replay or a later line began at it",
     "prepared_from": "an undecided or not yet run call was prepared from it",
     "in_hand": "a worker goes on from it",
+    "replayed": "a replay that has not ended reads it",
     "policy": "the policy keeps it",
 }
 """What each word means to people, in the order in which it is looked for."""
@@ -84,6 +87,7 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
         ("tampered", Q(run__status=Status.TAMPERED)),
         ("imported", Q(run__imported=True)),
         ("held", Exists(LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None))),
+        ("erasing", _being_erased()),
     ]
     if rule.ended:
         found.append((WITH_RUN, _ended(rule) & _unreferenced()))
@@ -94,14 +98,29 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
         ("forked_from", Q(Exists(RunLine.objects.filter(departure=OuterRef("id")))) | Q(Exists(_forks()))),
         *((word, Exists(rows())) for word, rows in POINTS.items()),
         ("in_hand", _in_hand()),
+        ("replayed", Exists(_replays())),
         (OLD, _old(rule)),
     ]
     return found
 
 
+def _being_erased() -> Q:
+    """An erasure goes through the rows of a run in batches. A removal between two of them would make a snapshot of rows
+    that it has not reached, at one behind which it is already; and where the run went, it would never end.
+    """
+    going_on = ErasureRecord.objects.filter(run=OuterRef("run_id"), ended_at=None)
+    return Q(run__erasure__isnull=False) & Q(Exists(going_on))
+
+
 def _forks() -> "QuerySet[Checkpoint]":
     """What a store forked has no line before it is resumed."""
     return Checkpoint.objects.filter(parent=OuterRef("id"), source=Source.FORK)
+
+
+def _replays() -> "QuerySet[RunLine]":
+    """A replay reads of the line that it departed from where tasks went, up to its own end."""
+    of = {"departure_run": OuterRef("run_id"), "parent_line": OuterRef("line"), "departure_seq__lte": OuterRef("seq")}
+    return RunLine.objects.filter(**of, number=1, travel=Travel.REPLAY).exclude(run__status__in=ENDS)
 
 
 def _in_hand() -> Q:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 from django.contrib.auth import get_user_model
-from django.db import OperationalError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from checkpoints import audit_log
@@ -22,14 +22,14 @@ from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.retention.archive import require_folder, write_bundle
 from checkpoints.retention.dry_runs import DryRun, count
 from checkpoints.retention.kept_points import REMOVED, WITH_RUN, classified
+from checkpoints.retention.rights import require_manager
 from checkpoints.retention.rule import Rule, facts_of, rule_from, rule_of
 from checkpoints.retention.stretches import RemovedRows, remove_stretch
 from checkpoints.retention.whole_runs import remove_run
-from checkpoints.verification import TAMPERED, verify_checkpoints
+from checkpoints.verification import TAMPERED, verify_checkpoints, verify_run
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     CountersignError,
-    Forbidden,
     StaleLease,
     TamperedRow,
     UnknownThing,
@@ -38,12 +38,11 @@ from orchestrator.engine.errors import (
 )
 
 KIND = "prune_runs"
-PERMISSION = "checkpoints.manage_retention"
 LOOKED_AT = 500
 """Runs of one look for what goes."""
 EVERY_SECONDS = 0.2
 MOST_NAMED = 100
-"""Runs that did not verify which the audit line names; all are counted."""
+"""Runs that did not verify, and runs that another app names, which the audit line names; all are counted."""
 LONGEST_NAME = 200
 """Characters of the name of a job."""
 MOST_MOVED = 0.01
@@ -54,7 +53,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Pruned:
-    """How far a removal has got. `last` is the id of the last run that was looked at."""
+    """How far a removal has got. `last` is the id of the last run that was looked at; `bad` are runs that did not
+    verify, `referred` those that rows of other apps name.
+    """
 
     last: str = ""
     rows: int = 0
@@ -62,6 +63,7 @@ class Pruned:
     runs: int = 0
     skipped: int = 0
     bad: list[str] = field(default_factory=list)
+    referred: list[str] = field(default_factory=list)
     seconds: float = 0.0
     told: bool = False
 
@@ -87,8 +89,7 @@ def prune(
     manage retention, and `InvalidValue` for a policy that says nothing clear, or asks for an archive that cannot be
     written.
     """
-    if by is not None and not by.has_perm(PERMISSION):
-        raise Forbidden("you may not manage retention", permission=PERMISSION)
+    require_manager(by)
     rule = rule_of(policy, now=now)
     require_folder(rule)
     expected = count(rule)
@@ -150,6 +151,7 @@ def stop(job_id: UUID, *, by: Any) -> bool:
 def _tell(graph: str, by: Any, result: Pruned, *, stopped: bool = False) -> None:
     facts: dict[str, Any] = {"graph": graph, "checkpoints": result.rows, "bytes": result.bytes}
     facts |= {"runs": result.runs, "skipped": result.skipped, "bad": result.bad}
+    facts |= {"referred": result.referred} if result.referred else {}
     facts |= {"stopped": True} if stopped else {}
     audit_log.record("history_pruned", actor=by, **facts)
 
@@ -195,11 +197,12 @@ class _Work:
 
     def remove(self, run: UUID, *, whole: bool) -> Iterator[None]:
         """Remove what goes of a run, yielding after each piece. A run that does not verify is left as it is, and is
-        tampered from then on; one that cannot be verified, or is locked too long, is left to the next removal.
+        tampered from then on; one that cannot be verified, is locked too long, or is named by a row of another app, is
+        left to the next removal.
         """
         before = asdict(self.result)
         try:
-            _require_sound(run)
+            _require_sound(run, whole=whole)
             archived, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
             if whole:
                 remove_run(self.rule, run, by=self.by, archived=archived, inside=self.note)
@@ -213,7 +216,7 @@ class _Work:
             raise
         except UnknownThing:
             return  # removed since it was looked for
-        except (CountersignError, OperationalError) as error:
+        except (CountersignError, OperationalError, IntegrityError) as error:
             for field_name, was in before.items():
                 setattr(self.result, field_name, was)
             self._leave(run, error)
@@ -221,6 +224,8 @@ class _Work:
     def _leave(self, run: UUID, error: Exception) -> None:
         self.result.skipped += 1
         log.warning("not_pruned", run=str(run), error=str(error))
+        if isinstance(error, IntegrityError) and len(self.result.referred) < MOST_NAMED:
+            self.result.referred.append(str(run))
         if isinstance(error, CountersignError) and error.code in TAMPERED:
             locked_run.mark_tampered(run, error, ended=True)
             audit_log.record("refused_tampered", actor=self.by, run=run, row=str(error.facts.get("row", "")))
@@ -228,9 +233,9 @@ class _Work:
                 self.result.bad.append(str(run))
 
 
-def _require_sound(run: UUID) -> None:
-    """Raise the refusal of the first fault of a run's checkpoints."""
-    fault = verify_checkpoints(run)
+def _require_sound(run: UUID, *, whole: bool) -> None:
+    """Raise the refusal of the first fault of what is removed: a run's checkpoints, or all that hangs on it."""
+    fault = next(iter(verify_run(run, most=1)), None) if whole else verify_checkpoints(run)
     if fault is not None:
         kind = TamperedRow if fault.code in TAMPERED else WrongKey
         raise kind(fault.reason, row=fault.what)

@@ -6,13 +6,17 @@ by their kinds.
 from collections.abc import Iterator
 from typing import Any
 
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
 from checkpoints import uploads
 from checkpoints.conf import conf
 from checkpoints.db.clock import db_in
 from checkpoints.memory import shelf
-from checkpoints.models import Job, MemoryTrace, Upload, Worker
+from checkpoints.models import Job, LegalHold, MemoryTrace, Upload, Worker
 from checkpoints.payloads import orphans
 from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.retention import holds
 
 KEPT_DAYS = 30
 UPLOADS_KEPT_DAYS = 7
@@ -42,19 +46,26 @@ def workers_that_left(lease: JobLease) -> Iterator[Step]:
 
 def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
     """Forget what was remembered longer ago than `MEMORY_DAYS`; 0 keeps it for ever. Its versions stay, and each trace
-    leaves a line in the audit log. Its place: {id, forgotten}.
+    leaves a line in the audit log. What a run under a legal hold wrote stays. Its place: {id, forgotten}.
     """
     place: dict[str, int] = dict(lease.place or {"id": 0, "forgotten": 0})
-    days = conf().memory_days
+    days, held = conf().memory_days, Exists(LegalHold.objects.filter(run=OuterRef("run"), released_at=None))
     while days:
-        rows = MemoryTrace.objects.filter(deleted=False, at__lt=db_in(-days * 86_400), id__gt=place["id"])
+        rows = MemoryTrace.objects.filter(~held, deleted=False, at__lt=db_in(-days * 86_400), id__gt=place["id"])
         batch = list(rows.order_by("id")[:MEMORY_BATCH])
         if not batch:
             return
         # What was remembered anew since is young, and stays.
-        gone = sum(shelf.delete_trace(row, by=None, version=row.version) for row in batch)
+        gone = sum(map(_forgotten, batch))
         place = {"id": batch[-1].id, "forgotten": place["forgotten"] + gone}
         yield Step(place["forgotten"], note="old traces of memory forgotten", place=place)
+
+
+def _forgotten(row: MemoryTrace) -> bool:
+    """Have a trace forgotten, where the run that wrote it has not come under a hold meanwhile."""
+    with transaction.atomic():
+        free = row.run is None or holds.lock_unless_held(row.run)
+        return free and shelf.delete_trace(row, by=None, version=row.version)
 
 
 def uploads_without_a_run(lease: JobLease) -> Iterator[Step]:

@@ -61,38 +61,33 @@ def remove_stretch(
     `WrongStatus` where the run goes on all the while, `OperationalError` where somebody else keeps the run locked;
     then nothing is removed.
     """
-    for _ in range(TRIES):
-        anchor = _anchor_made(rule, run_id, archived)
+    anchor: NewAnchor | None = None
+    for _ in range(1 + TRIES):
         elsewhere: list[Checkpoint] = []
         with transaction.atomic():
             run = locked_run.lock_run(run_id)
             stretch, more = _last_stretch(_going(rule, run, archived))
             if not stretch:
                 return None
-            if (snapshots := _anchored(run, stretch[0][0], anchor)) is None:
-                continue  # the run has gone on since; the lock is let go
-            removed = RemovedRows(len(stretch), sum(size for _, size in stretch), more=more)
-            elsewhere = _removed(run, stretch, snapshots, by_name=by_name, archived=archived)
-            inside(removed)
-        for row in elsewhere:
-            checkpoint_rows.delete_payloads(row)
-        return removed
+            wanted = row_behind(run, stretch[0][0])
+            snapshots = _anchored(run, stretch[0][0], wanted, anchor)
+            if snapshots is not None:
+                removed = RemovedRows(len(stretch), sum(size for _, size in stretch), more=more)
+                elsewhere = _removed(run, stretch, snapshots, by_name=by_name, archived=archived)
+                inside(removed)
+        if snapshots is not None:
+            for row in elsewhere:
+                checkpoint_rows.delete_payloads(row)
+            return removed
+        # Without the lock, for payloads are read and put. Most stretches need none.
+        anchor = make_anchor(run, wanted) if wanted else None
     raise WrongStatus(f"run {run_id} goes on while its history is removed", run=str(run_id))
 
 
-def _anchor_made(rule: Rule, run_id: UUID, archived: Archived | None) -> NewAnchor | None:
-    """Without a lock: the snapshot that the removal needs as the run stands now."""
-    run = Run.objects.filter(id=run_id).first()
-    stretch = _last_stretch(_going(rule, run, archived))[0] if run else []
-    wanted = row_behind(run, stretch[0][0]) if run and stretch else None
-    return make_anchor(run, wanted) if run and wanted else None
-
-
-def _anchored(run: Run, last: int, anchor: NewAnchor | None) -> list[list[str]] | None:
-    """Set the anchor where a load of the row behind checkpoint `last` needs one; gives what the line of the log says of
-    that: [[checkpoint, snapshot hash]]. None where another row than that of `anchor` needs one.
+def _anchored(run: Run, last: int, wanted: UUID | None, anchor: NewAnchor | None) -> list[list[str]] | None:
+    """Set the anchor where a load of the row behind checkpoint `last` needs one, which is `wanted`; gives what the line
+    of the log says of that: [[checkpoint, snapshot hash]]. None where that of `anchor` is not there, or has moved.
     """
-    wanted = row_behind(run, last)
     if wanted is None:
         return []
     if anchor is None or anchor.row.id != wanted or not set_anchor(run, last, anchor):

@@ -5,8 +5,8 @@ log stood. Only runs of which nothing that stays speaks: no fork, no child, no r
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Count, Sum
+from django.db import connection, transaction
+from django.db.models import Count, Q, Sum
 
 from checkpoints import audit_log
 from checkpoints.ledger import checkpoint_rows, locked_run
@@ -28,13 +28,14 @@ from checkpoints.retention.archive import Archived, require_archived
 from checkpoints.retention.kept_points import WITH_RUN, classified
 from checkpoints.retention.rule import Rule
 from checkpoints.retention.stretches import Inside, RemovedRows
+from checkpoints.sealing import data_keys
 from checkpoints.verification.audit import REMOVED
 
-PARTS: tuple[Any, ...] = (
+PARTS: list[Any] = [
     MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint, UploadReference,
-)  # fmt: skip
-"""What hangs on a run. Memory that it left belongs to the installation, and stays; files that nobody names any more are
-swept.
+]  # fmt: skip
+"""What hangs on a run; other floors add theirs when they are ready. Memory that it left belongs to the installation,
+and stays; files that nobody names any more are swept.
 """
 
 
@@ -42,7 +43,8 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, 
     """Remove a run, if the rule still does not keep it; None where it does. `archived` is its bundle, if it has one.
 
     Raises `UnknownThing`, `WrongStatus` where it went on since it was archived, `TamperedRow` and `WrongKey` where its
-    row is not as it was sealed, and `OperationalError` where somebody else keeps it locked; then nothing is removed.
+    row is not as it was sealed, `OperationalError` where somebody else keeps it locked, and `IntegrityError` where a
+    row of another app names it; then nothing is removed.
     """
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
@@ -50,12 +52,19 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, 
         rows = Checkpoint.objects.filter(run=run.id)
         if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
             return None
-        removed = RemovedRows(**rows.aggregate(count=Count("id"), bytes=Sum("stored_size")), runs=1)
-        elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot"))
+        away = rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot")
+        found = rows.aggregate(
+            count=Count("id"), bytes=Sum("stored_size"), away=Count("id", filter=~Q(backend=DATABASE))
+        )
+        elsewhere, removed = list(away) if found.pop("away") else [], RemovedRows(**found, runs=1)
         _tell(run, by, archived)
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
-        Run.objects.filter(id=run.id).delete()
+        # Django would look in each table that may name a run; the database itself lets none go that is named.
+        Run.objects.filter(id=run.id)._raw_delete(connection.alias)
+        if run.encrypted and archived is None:
+            # A bundle has the key as it is wrapped today; when the keys of the settings change, only the row follows.
+            data_keys.remove_data_key(run.id)
         if run.key != str(run.id):
             RemovedKey.objects.update_or_create(key=run.key, defaults={"run": run.id})
         inside(removed)

@@ -132,6 +132,13 @@ def destroy_data_key(run: UUID) -> None:
         _note(_id(run), in_use=False)
 
 
+def remove_data_key(run: UUID) -> None:
+    """Take a run's key away with its run, when nothing is left that it encrypts. In the caller's transaction."""
+    if RunKey.objects.filter(id=run).delete()[0]:
+        keyring().forget_data_key(_id(run))
+        read_use_again(run)
+
+
 def _run_of(row: Any) -> UUID | None:
     """The run whose key encrypts a row: the run itself, and rows that its id names."""
     if isinstance(row, Run):

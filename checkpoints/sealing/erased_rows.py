@@ -28,6 +28,11 @@ class ErasedRows:
         return cls(ErasedRow.objects.filter(run=run))
 
     @classmethod
+    def none(cls) -> "ErasedRows":
+        """Nothing, without a query."""
+        return cls(ErasedRow.objects.none())
+
+    @classmethod
     def of_rows(cls, rows: Sequence[Model]) -> "ErasedRows":
         """What is said of these rows of one table."""
         table = rows[0]._meta.db_table

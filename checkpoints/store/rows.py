@@ -145,10 +145,7 @@ class CheckpointStore:
         """
         row = _found(checkpoint)
         own = Run.objects.filter(id=row.run_id).first()
-        if own is not None and own.erasure is not None:
-            raise Erased(
-                f"values of run {own.key} were erased, so nothing can begin at its checkpoints", run=str(own.id)
-            )
+        _require_unerased(own)
         document = _document(reader.range_of(row.id), own)
         origin = own or _origin(document)
         before = {name: document[name] for name in ("scratch", "artifacts")}
@@ -160,7 +157,8 @@ class CheckpointStore:
         place = RunHeader(uuid7(), row.graph, row.version, row.fingerprint, 1, protection, self._backend)
         with transaction.atomic():
             # Retention removes under this lock, and leaves alone what was forked.
-            list(Run.objects.select_for_update().filter(id=row.run_id).only("id"))
+            for held in Run.objects.select_for_update().filter(id=row.run_id).only("id", "key", "erasure"):
+                _require_unerased(held)
             # Whoever forgets what has no run waits for this row.
             if _rows().select_for_update(of=("self",)).filter(id=row.id).first() is None:
                 raise records.unknown(checkpoint)
@@ -233,6 +231,12 @@ def _must_be_free(run: UUID) -> None:
     if Run.objects.filter(id=run).exists():
         why = "its workers write its history, and retention removes it; it can be forked"
         raise WrongStatus(f"run {run} has a row: {why}", run=str(run))
+
+
+def _require_unerased(run: Run | None) -> None:
+    if run is not None and run.erasure is not None:
+        message = f"values of run {run.key} were erased, so nothing can begin at its checkpoints"
+        raise Erased(message, run=str(run.id))
 
 
 def _found(checkpoint: UUID | str) -> Checkpoint:

@@ -88,15 +88,17 @@ def _examined(run: Run, most: int, examiners: list[Examiner]) -> Examined:
     except WrongKey as error:
         subject = Subject(run, protection)
         return subject, [subject.refused(run, error)], []
-    subject = Subject(run, protection, removed_history(run.id, protection), ErasedRows.of_run(run.id))
+    # A run that says of itself that nothing was erased is held to what its rows were hashed as.
+    erased = ErasedRows.of_run(run.id) if run.erasure is not None else ErasedRows.none()
+    subject = Subject(run, protection, removed_history(run.id, protection), erased)
     faults = list(islice((fault for examine in examiners for fault in examine(subject)), most))
     return subject, faults, files_named(subject)
 
 
 def _moved(run: Run) -> bool:
     """Whether somebody has written to the run since it was read: what was found may be two states mixed."""
-    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch", "wakes").first()
-    return now != (run.event_seq, run.head, run.epoch, run.wakes)
+    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch", "wakes", "erasure").first()
+    return now != (run.event_seq, run.head, run.epoch, run.wakes, run.erasure)
 
 
 def _may_be_elsewhere(faults: list[Fault]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Model, QuerySet
 
 from checkpoints.db.pages import pages
-from checkpoints.models import ErasedRow, Run
+from checkpoints.models import Run
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import Protection
@@ -39,7 +39,7 @@ class Subject:
     run: Run
     protection: Protection
     removed: RemovedHistory = NOTHING_REMOVED
-    erased: ErasedRows = field(default_factory=lambda: ErasedRows(ErasedRow.objects.none()))
+    erased: ErasedRows = field(default_factory=ErasedRows.none)
 
     def is_hashed(self, row: Model, column: str, data: bytes, hash_: str) -> bool:
         """Whether these bytes of a payload column have this hash; where it was erased, whether they stand in its place:

@@ -13,8 +13,10 @@ def departures(subject: Subject) -> Iterator[Fault]:
     """Every line that departed from another: lines are few, one a fork, replay or rewind."""
     run = subject.run
     rows = {row.number: row for row in RunLine.objects.filter(run=run.id)}
-    told, allowed = _told(subject)
     first = 1 if run.origin_checkpoint is not None else 2
+    if not rows and first > run.line:
+        return  # it began where no other line is, and has gone nowhere since
+    told, allowed = _told(subject)
     for number in range(first, run.line + 1):
         row = rows.pop(number, None)
         if row is None:

@@ -1,27 +1,15 @@
 """Endpoints of one checkpoint: what it holds, its state, and what differs from another."""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.api.base import person, read_body
-from approvals.permissions import may_see_run
+from approvals.permissions import visible_checkpoint
 from checkpoints import timeline
-from checkpoints.core.ids import unknown_thing
-from checkpoints.models import Checkpoint
 from orchestrator.api.checkpoint_out import CheckpointOut
 from orchestrator.api.serializers import DiffOut, DiffQuery, StateOut
-
-
-def visible_checkpoint(user: Any, id_or_alias: str) -> Checkpoint:
-    """The checkpoint with its run. Raises `UnknownThing` also where the caller may not see the run."""
-    found = timeline.get_checkpoint(id_or_alias)
-    if not may_see_run(user, found.run):
-        raise unknown_thing("checkpoint", id_or_alias)
-    return found
 
 
 class OneCheckpoint(APIView):

@@ -9,11 +9,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.api.base import page_schema, paginate, person, read_body
-from approvals.permissions import may, visible_run
+from approvals.permissions import may, visible_checkpoint, visible_run
 from checkpoints.core.ids import unknown_thing
 from checkpoints.models import Job
 from orchestrator import runs
-from orchestrator.api.checkpoints import visible_checkpoint
 from orchestrator.api.serializers import RunOut
 from orchestrator.api.travel_body import (
     BulkForkBody,

@@ -3,34 +3,24 @@
 Worker, `check_versions`, pages and API read this one function over two structures (`structure.document`).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate_differences import gate_changes
-from orchestrator.engine.node import START
 from orchestrator.engine.pending_parts import Pending
 from orchestrator.engine.type_words import resolved, type_change
+from orchestrator.engine.ways_ahead import WaysAhead, read_edge
 
 HARMLESS, WARNING, BREAKING = "harmless", "warning", "breaking"
 WEIGHTS = (BREAKING, WARNING, HARMLESS)
 
-_EDGE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)(=>|~>|>)([A-Za-z_][A-Za-z0-9_.-]*)")
 _SURE = {
     "idempotent": "safe to do again",
     "atomic": "atomic",
     "not_done": "the errors that say that nothing happened",
 }
 _OWN = {"memory": "memory", "reads": "the channels that it reads"}
-
-_NEEDS = {"!error": 0, "!rejected": 1, "!approved": 3}
-_NEEDS_CONSENT = 2
-"""What people must have said before an edge of a gated node is taken: nothing, anything, yes to a part (as of every
-edge that names no outcome), yes to all.
-"""
-_BEHIND = {1: "it", 2: "its approval", 3: "its approval in full"}
 
 Structure = Mapping[str, Any]
 
@@ -63,7 +53,7 @@ def differences(old: Structure, new: Structure, at: Pending | None = None) -> tu
     """Every difference between two structures, the heaviest first: for a run that stands at this point, or for any run
     (None), of which each part may be needed.
     """
-    ahead = _Ahead(old, new, at)
+    ahead = WaysAhead(old, new, at)
     found = [
         *_of_version(old, new),
         *_of_input(old["input"], new["input"]),
@@ -74,111 +64,6 @@ def differences(old: Structure, new: Structure, at: Pending | None = None) -> tu
         *_of_order(old, new),
     ]
     return tuple(sorted(found, key=lambda one: WEIGHTS.index(one.weight)))
-
-
-@frozen
-class _Way:
-    """An edge: where it leads from and to, and what people must have said where it leaves a gated node."""
-
-    source: str
-    target: str
-    needs: int
-    is_send: bool = False
-
-
-def _way(edge: str) -> _Way:
-    found = _EDGE.match(edge)
-    if found is None:
-        return _Way("", "", _NEEDS_CONSENT)
-    return _Way(found[1], found[3], _NEEDS.get(edge[found.end() :], _NEEDS_CONSENT), found[2] == "~>")
-
-
-@dataclass
-class _Ahead:
-    """Which nodes can still begin, and which edges hold something, for a run that stands at this point."""
-
-    old: Structure
-    new: Structure
-    at: Pending | None
-
-    def __post_init__(self) -> None:
-        at = self.at or Pending()
-        self._gone = {edge: _way(edge).target for edge in at.edges}
-        # Of several items of a node some may be asked while others have yet to begin.
-        starts = {*self._gone.values(), *at.nodes}
-        self._starts = starts if self.at else {START}
-        self._asked = {*at.asked}
-        self._ways = tuple([_way(edge) for edge in one["edges"]] for one in (self.old, self.new))
-        self._has_new_ways = not {*self._ways[1]} <= {*self._ways[0]}
-        self._before, self._then = (_reached(ways, starts, self._asked) for ways in self._ways)
-
-    def begins(self, node: str) -> bool:
-        """Whether the node can begin in the new version."""
-        return self.at is None or node in self._then
-
-    def began(self, node: str) -> bool:
-        """Whether the node could have begun in the old one."""
-        return self.at is None or node in self._before
-
-    def round_gate(self, gate: str) -> Iterator[tuple[str, list[str]]]:
-        """The nodes that began only behind this gate in the old version, and can begin without it in the new one, by
-        what they came behind. Where the run stands behind the gate itself, that was passed.
-        """
-        if not self._has_new_ways:
-            return
-        told: set[str] = set()
-        to_come, ever = _reached(self._ways[0], self._starts, self._asked), _reached(self._ways[0], {START})
-        for needs, behind in _BEHIND.items():
-            before, then = ([one for one in ways if one.source != gate or one.needs < needs] for ways in self._ways)
-            free, bound = _reached(before, self._starts, self._asked), ever - _reached(before, {START})
-            if bound & {*self._starts, *self._asked}:
-                bound = set()
-            bound |= to_come - free
-            lost = (_reached(then, self._starts, self._asked) - free) & bound - told
-            told |= lost
-            if names := sorted(node["name"] for node in self.old["nodes"] if node["name"] in lost):
-                yield behind, names
-
-    def would_wait(self, join: str) -> list[str]:
-        """Where what could still reach a node is alive in the new version, so that the node, begun by tokens, would not
-        begin now.
-        """
-        at = self.at or Pending()
-        into = [(way, edge) for way, edge in zip(self._ways[1], self.new["edges"], strict=True) if way.target == join]
-        empty = {way.source for way, edge in into if edge not in at.edges and not way.is_send} - {START, join}
-        if not any(edge in at.edges for _, edge in into):
-            return []
-        alive = {*self._gone.values(), *at.nodes, *at.asked} - {join}
-        round_it = [way for way in self._ways[1] if join not in (way.source, way.target)]
-        return sorted(one for one in alive if _reached(round_it, [one]) & empty)
-
-    def needs(self, node: str) -> bool:
-        """Whether something waits at the node, or was begun there."""
-        at = self.at
-        return at is None or node in {*at.nodes, *at.asked, *self._gone.values()}
-
-    def asks(self, node: str) -> bool:
-        """Whether people are asked there now."""
-        return self.at is not None and node in self.at.asked
-
-    def holds(self, edge: str) -> bool:
-        """Whether a token is on the edge."""
-        return self.at is None or edge in self.at.edges
-
-
-def _reached(ways: Iterable[_Way], starts: Iterable[str], behind: Iterable[str] = ()) -> set[str]:
-    """The nodes that can begin: these, what they lead to, and what leads on from `behind`."""
-    after: dict[str, list[str]] = {}
-    for way in ways:
-        after.setdefault(way.source, []).append(way.target)
-    todo = [*starts, *(target for node in behind for target in after.get(node, ()))]
-    found: set[str] = set()
-    while todo:
-        node = todo.pop()
-        if node not in found:
-            found.add(node)
-            todo += after.get(node, ())
-    return found
 
 
 def _of_version(old: Structure, new: Structure) -> Iterator[Difference]:
@@ -238,7 +123,7 @@ def _value(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _of_nodes(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Difference]:
+def _of_nodes(old: Structure, new: Structure, ahead: WaysAhead) -> Iterator[Difference]:
     before, after = ({node["name"]: node for node in one["nodes"]} for one in (old, new))
     for name, node in before.items():
         if name in after:
@@ -250,9 +135,12 @@ def _of_nodes(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Differe
         if node["gate"] or node["approve"]:
             yield from _of_way(name, name in after, ahead)
     yield from (Difference(WARNING, f"node `{name}`", "is new") for name in after if name not in before)
+    for gates, behind, free in ahead.round_gates():
+        said = f"{_quoted(free)} came only behind {behind}, and can begin without any of them now"
+        yield Difference(BREAKING, f"gates of nodes {_quoted(gates)}", said)
 
 
-def _of_way(gate: str, there: bool, ahead: _Ahead) -> Iterator[Difference]:
+def _of_way(gate: str, there: bool, ahead: WaysAhead) -> Iterator[Difference]:
     """Whether the new version still leads to this gate, where the old one did, and past it only through it."""
     what = f"gate of node `{gate}`"
     if ahead.began(gate) and not (there and ahead.begins(gate)):
@@ -260,11 +148,14 @@ def _of_way(gate: str, there: bool, ahead: _Ahead) -> Iterator[Difference]:
         yield Difference(BREAKING, what, f"{how}, and the run was to be asked there")
         return
     for behind, free in ahead.round_gate(gate):
-        named = ", ".join(f"`{node}`" for node in free)
-        yield Difference(BREAKING, what, f"{named} came only behind {behind}, and can begin without it now")
+        yield Difference(BREAKING, what, f"{_quoted(free)} came only behind {behind}, and can begin without it now")
 
 
-def _of_node(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: _Ahead) -> Iterator[Difference]:
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _of_node(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: WaysAhead) -> Iterator[Difference]:
     what = f"node `{name}`"
     if old["effect"] != new["effect"]:
         yield Difference(BREAKING, what, f"effect {old['effect']} became {new['effect']}")
@@ -288,7 +179,7 @@ def _list(value: Any) -> str:
     return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
-def _of_gate(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: _Ahead) -> Iterator[Difference]:
+def _of_gate(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: WaysAhead) -> Iterator[Difference]:
     """What was asked already keeps what it was asked with; what will be asked must not become easier to pass."""
     what, asks = f"gate of node `{name}`", ahead.asks(name)
     if asks and old["gate"] and not new["gate"]:
@@ -302,18 +193,22 @@ def _of_gate(name: str, old: Mapping[str, Any], new: Mapping[str, Any], ahead: _
             yield Difference(BREAKING if change.weaker else WARNING, what, change.said)
 
 
-def _of_edges(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Difference]:
+def _of_edges(old: Structure, new: Structure, ahead: WaysAhead) -> Iterator[Difference]:
     for edge in old["edges"]:
         if edge not in new["edges"]:
             if ahead.holds(edge):
                 yield Difference(BREAKING, f"edge `{edge}`", "was removed, and the run was on its way along it")
+            elif ahead.will_take(edge):
+                yield Difference(BREAKING, f"edge `{edge}`", "was removed, and a result that is kept leads along it")
             else:
-                weight = WARNING if ahead.began(_way(edge).source) or ahead.needs(_way(edge).source) else HARMLESS
+                weight = (
+                    WARNING if ahead.began(read_edge(edge).source) or ahead.needs(read_edge(edge).source) else HARMLESS
+                )
                 yield Difference(weight, f"edge `{edge}`", "was removed")
     yield from (Difference(WARNING, f"edge `{edge}`", "is new") for edge in new["edges"] if edge not in old["edges"])
 
 
-def _of_open_superstep(old: Structure, new: Structure, ahead: _Ahead) -> Iterator[Difference]:
+def _of_open_superstep(old: Structure, new: Structure, ahead: WaysAhead) -> Iterator[Difference]:
     """The tasks of a superstep that is open must all begin in the new version as they did, or what they returned would
     be left behind. A join may wait there for something that did not lead to it before.
     """
@@ -322,8 +217,7 @@ def _of_open_superstep(old: Structure, new: Structure, ahead: _Ahead) -> Iterato
     joins = {node["name"] for node in new["nodes"] if node["join"] == "all"}
     for name in ahead.at.nodes:
         if name in joins and (others := ahead.would_wait(name)):
-            named = ", ".join(f"`{one}`" for one in others)
-            yield Difference(BREAKING, f"node `{name}`", f"was begun, and would wait for {named} now")
+            yield Difference(BREAKING, f"node `{name}`", f"was begun, and would wait for {_quoted(others)} now")
 
 
 def _shape(structure: Structure) -> Any:

@@ -3,7 +3,8 @@
 A visit ends with its last task. Its edges are evaluated once, on the state after the reduce.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
@@ -14,6 +15,8 @@ from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, vi
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import outcome_of
 from orchestrator.engine.node import END, Branch, Edge
+
+T = TypeVar("T")
 
 
 @frozen
@@ -67,6 +70,8 @@ class Flow:
             return
         if ERROR in statuses:
             error, taken = parts[statuses.index(ERROR)].error, self._compiled.ways[node].error
+            if not taken:
+                raise InvalidValue(f"node {node} failed, and no edge leads on from an error of it", node=node)
             self.finished.append(Finished(node, visit, ERROR, self._put(taken, error=error)))
             return
         # None where nobody was asked. Tasks that no gate held count as approved.
@@ -77,7 +82,7 @@ class Flow:
         self.finished.append(Finished(node, visit, outcome, self._put(taken)))
         for part in going:
             if part.sends:
-                self._sends += _by_target(part.sends)
+                self._sends += self._by_target(node, part.sends)
 
     def _edges(self, node: str, outcome: str | None, going: list[Part]) -> tuple[Edge, ...]:
         ways = self._compiled.ways[node]
@@ -87,7 +92,7 @@ class Flow:
             return named
         goto = dict.fromkeys([target for part in going for target in part.goto or ()])
         if goto:
-            return tuple(ways.goto[target] for target in goto)
+            return tuple(self._declared(node, ways.goto, target) for target in goto)
         return (*ways.plain, *named, *[self._route(node, branch) for branch in ways.branches])
 
     def _route(self, node: str, branch: Branch) -> Edge:
@@ -104,6 +109,20 @@ class Flow:
         except BROKEN as error:
             raise _failed(node, branch, error) from error
 
+    def _declared(self, node: str, ways: Mapping[str, T], target: str) -> T:
+        """Raises where a result was kept that another version of the graph made, and this one does not lead there."""
+        if target not in ways:
+            raise InvalidValue(f"node {node} goes on to {target}, where no edge of it leads", node=node, target=target)
+        return ways[target]
+
+    def _by_target(self, node: str, sends: tuple[tuple[str, Json], ...]) -> list[SendList]:
+        """One visit per target: a task's sends to one target are indices of one fan-out."""
+        found: dict[str, list[Json]] = {}
+        for target, payload in sends:
+            self._declared(node, self._compiled.nodes, target)
+            found.setdefault(target, []).append(payload)
+        return [(target, tuple(payloads)) for target, payloads in found.items()]
+
     def _put(self, edges: tuple[Edge, ...], *, error: ErrorInfo | None = None) -> tuple[str, ...]:
         """A token on each edge; at END it is over at once."""
         for edge in edges:
@@ -118,11 +137,3 @@ class Flow:
 def _failed(node: str, branch: Branch, error: BaseException) -> InvalidValue:
     message = f"router {branch.name} of node {node} failed: {type(error).__name__}: {error}"
     return InvalidValue(message, node=node, router=branch.name)
-
-
-def _by_target(sends: tuple[tuple[str, Json], ...]) -> list[SendList]:
-    """One visit per target: a task's sends to one target are indices of one fan-out."""
-    found: dict[str, list[Json]] = {}
-    for target, payload in sends:
-        found.setdefault(target, []).append(payload)
-    return [(target, tuple(payloads)) for target, payloads in found.items()]

@@ -32,14 +32,26 @@ def without_patch(frontier: Frontier) -> Frontier:
 
 
 def next_patch(frontier: Frontier) -> int:
-    """Patches are numbered; one that waits already keeps its number."""
-    return 1 + max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
+    """The number of the next patch of a line. Those that were settled keep theirs, as the visits of a node do."""
+    return 1 + max(frontier.visits.get(PATCH, 0), _highest_held(frontier))
+
+
+def renumbered_patches(frontier: Frontier) -> Frontier:
+    """The frontier with which a line begins: its patches are numbered anew, behind those that wait."""
+    visits = {node: n for node, n in frontier.visits.items() if node != PATCH}
+    highest = _highest_held(frontier)
+    return replace(frontier, visits=visits | ({PATCH: highest} if highest else {}))
+
+
+def _highest_held(frontier: Frontier) -> int:
+    return max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
 
 
 def hold_patch(frontier: Frontier, number: int, gates: int) -> Frontier:
     """The frontier at which the patch of this number waits for so many gates. Its tokens stay as they were."""
     parts = tuple(Part("gated") for _ in range(gates))
-    return replace(frontier, waiting={**frontier.waiting, visit_key(PATCH, number): parts})
+    waiting, visits = {**frontier.waiting, visit_key(PATCH, number): parts}, {**frontier.visits, PATCH: number}
+    return replace(frontier, waiting=waiting, visits=visits)
 
 
 def settled_patch(frontier: Frontier, waiting: Mapping[str, tuple[Part, ...]]) -> Frontier | None:

@@ -12,6 +12,7 @@ from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.errors import BROKEN, InvalidValue
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.patch import PARTITIONS
+from orchestrator.engine.reducer import First
 
 
 @frozen
@@ -58,6 +59,35 @@ def migrated_state(
     if not steps:
         return {part: {**fresh[part], **after[part]} for part in PARTITIONS}
     return {part: {**fresh[part], **_staged(target, after[part], limit)} for part in PARTITIONS}
+
+
+def written_firsts(
+    target: Compiled,
+    old: Mapping[str, Any] | None,
+    written: Iterable[str],
+    before: Mapping[str, Mapping[str, Any]],
+    after: State,
+) -> tuple[str, ...]:
+    """The channels with the reducer First that hold a value once the target goes on from `after`, sorted: those that
+    did before, and those to which this state gives a value that is not their default. `old` is the structure of the
+    version before it.
+    """
+    firsts = {name for name, channel in target.channels.items() if channel.reducer == First}
+    was_first = {name for name, one in (old or {"channels": {}})["channels"].items() if one["reducer"] == First.name}
+    earlier, fresh = {**before["scratch"], **before["artifacts"]}, target.fresh_state()
+    set_now = {
+        name
+        for part in PARTITIONS
+        for name in firsts & {*after[part]}
+        if not (
+            _is_same(after[part], fresh[part], name) or (name in was_first and _is_same(after[part], earlier, name))
+        )
+    }
+    return tuple(sorted(firsts & {*written, *set_now}))
+
+
+def _is_same(values: Mapping[str, Any], others: Mapping[str, Any], name: str) -> bool:
+    return name in others and canonical.encode(values[name]) == canonical.encode(others[name])
 
 
 def _stepped(step: Migration, state: State) -> State:

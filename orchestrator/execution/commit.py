@@ -16,6 +16,7 @@ from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Rebasing, Settlement, rebase_writes, settle_gates
 from approvals.gates.waivers import NotNeeded, Passed, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
+from approvals.models import RequestStatus
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db.statements import Update
@@ -29,7 +30,6 @@ from orchestrator.engine import Task
 from orchestrator.engine.effect import PURE
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch
 from orchestrator.engine.plan import Frontier, Planned, ending
 from orchestrator.engine.reduce import HeldWrite, Settled, Step, settle_step
 from orchestrator.engine.requests import is_applied_as_one
@@ -208,9 +208,9 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
         if session.opened and status == Status.PAUSED:
             status = Status.RUNNING  # the superstep that is open comes next
         seen = _state_reviewers_see(session, step, memory)
-        # Where a patch was rejected the run is over, whatever else people are still asked.
-        left = [one.request for one in others] if status in ENDS else []
-        rebased = rebase_writes([] if left else others, graph, seen, at=at, protection=lease.protection)
+        # Where a patch was rejected the run is over, whatever else people are still asked, or have decided.
+        left = [one.request for one in others if one.request.status == RequestStatus.OPEN] if status in ENDS else []
+        rebased = rebase_writes([] if status in ENDS else others, graph, seen, at=at, protection=lease.protection)
         checkpoint = _settlement_checkpoint(session, step, settlement.settled, ends=status in ENDS)
         run_update = RunUpdate(status, _place(session, step.frontier, after), tape.extend(lease.tape, "s"))
         applied = [*summary.gate_events(settlement.settled), *withdrawn_events(left)]
@@ -229,9 +229,7 @@ def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> boo
 
 
 def _settled_gates(session: Session, state: State) -> Settlement:
-    """What is applied now: while a superstep is open only patches, for which it waits."""
-    apply = [one for one in session.asked if session.may_settle(one) and (is_patch(one.task) or not session.opened)]
-    return settle_gates(apply, session.graph, session.frontier, state, session.lease.protection)
+    return settle_gates(session.settled_gates(), session.graph, session.frontier, state, session.lease.protection)
 
 
 def _rebased_alone(session: Session, others: Sequence[RequestState], state: State, at: datetime) -> tuple[Head, str]:
@@ -244,14 +242,14 @@ def _rebased_alone(session: Session, others: Sequence[RequestState], state: Stat
 
 
 def _settlement_checkpoint(session: Session, step: Step, settled: Sequence[Settled], *, ends: bool) -> NewCheckpoint:
-    """The checkpoint of a settlement; a superstep that was open stays so, unless the run is over."""
+    """The checkpoint of a settlement; a superstep that was in hand stays so, unless the run is over."""
     number, snapshot = session.lease.superstep, session.graph.snapshot
     nodes, payload = summary.gate_entries(settled), _payload(session, step, [], number)
-    opened = session.opened and not ends
-    if opened:
+    whole = ends or not session.in_hand
+    if session.opened and not ends:
         payload = replace(payload, open=session.head.payload.open | payload.open)
     return NewCheckpoint(
-        Source.SETTLEMENT, payload, number, step.changes, nodes=nodes, committed=not opened, snapshot=snapshot
+        Source.SETTLEMENT, payload, number, step.changes, nodes=nodes, committed=whole, snapshot=snapshot
     )
 
 
@@ -264,7 +262,7 @@ def commit_rest(session: Session) -> bool:
     run_update = RunUpdate(status, _place(session, session.frontier, None), session.lease.tape)
 
     def act() -> bool:
-        if session.has_settled_gate(patches=session.opened):
+        if session.has_settled_gate():
             return True
         ledger.stop_run(session.lease, run_update, events=_status_events(session, status, session.frontier))
         return False
@@ -333,8 +331,7 @@ def _status(session: Session, frontier: Frontier, after: Planned, *, apart_from:
     status = Status(ending(session.graph, frontier))
     if session.replay is not None and status == Status.PAUSED:
         return Status.RUNNING  # what was decided is applied next
-    asked = session.open_requests()
-    waits = [a for a in asked if session.may_settle(a) and a.request not in apart_from]
+    waits = [one for one in session.settled_gates(frontier) if one.request not in apart_from]
     return Status.RUNNING if status == Status.PAUSED and waits else status
 
 

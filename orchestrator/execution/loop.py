@@ -235,13 +235,9 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
     """One superstep or settlement. False: the run is out of our hands."""
     before = OpenSuperstep.from_json(session.head.payload.open)
     try:
-        # A superstep that failed, or was cut off after its first intent, is in hand until it commits.
-        if not (before.superstep or session.entries):
-            settled = _replays(session, idle=False)
-            if settled or session.has_settled_gate():
-                return commit.commit_settlement(session, settled)
-        elif session.has_settled_gate(patches=True):
-            return commit.commit_settlement(session)
+        settled = [] if session.in_hand else _replays(session, idle=False)
+        if settled or session.has_settled_gate():
+            return commit.commit_settlement(session, settled)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
             settled = _replays(session, idle=True)

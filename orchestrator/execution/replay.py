@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from approvals.gates.recorded_ways import sends_past_gate, settlements, ways_of
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.settlement import settled_of
-from approvals.gates.waivers import VERDICT, payload_hash
+from approvals.gates.waivers import VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.diff import differences, written
 from checkpoints.event_log import NewEvent
@@ -18,7 +19,6 @@ from checkpoints.ledger import reader
 from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf, live_reads
 from checkpoints.memory.shelf import Shelf
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, RunLine, TaskResult
-from checkpoints.models.checkpoint import Source
 from checkpoints.models.fields import of_tasks
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
@@ -27,7 +27,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import DIVERGED, HUMAN
-from orchestrator.engine.frontier import Frontier, visit_key
+from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.memory import Memory
 from orchestrator.engine.plan import ErrorInfo, Start
@@ -130,18 +130,21 @@ class Replay:
             return FinishedTask(error=ErrorInfo(row.node, error["type"], error["message"], row.attempt))
         return None
 
-    def _proposals(self, starts: Mapping[Task, Start]) -> dict[Task, Recorded]:
-        """What these tasks proposed: to people, or past a gate that needed nobody. Three queries."""
+    def _proposals(self, starts: Mapping[Task, Start]) -> dict[Task, Recorded | None]:
+        """What these tasks proposed: to people, or past a gate that needed nobody; None where no row shows where one
+        went. Three queries.
+        """
         of = of_tasks(self.origin.id, self.origin.line, starts)
         requests = list(ApprovalRequest.objects.filter(of).order_by("ordinal"))
         rows = list(PendingWrite.objects.filter(of, revision=1).order_by("position"))
         sealed_rows.verify_rows([*requests, *rows], self.origin.protection)
-        found: dict[Task, Recorded] = {}
+        found: dict[Task, Recorded | None] = {}
         for request in requests:
             task = Task(request.node, request.visit, request.index)
             writes = [_proposed(row) for row in rows if (row.node, row.visit, row.index) == tuple(task)]
             output = self._with_ways(task, request.superstep, Output(tuple(writes)))
-            found[task] = Recorded(request.input_hash, request.superstep, FinishedTask(output, gated=True))
+            finished = FinishedTask(output, gated=True)
+            found[task] = Recorded(request.input_hash, request.superstep, finished) if output is not None else None
         return found | self._passed([start for task, start in starts.items() if task not in found])
 
     def _passed(self, starts: Sequence[Start]) -> dict[Task, Recorded]:
@@ -161,44 +164,21 @@ class Replay:
             if "input_hash" not in facts:
                 continue  # written before the line told what the task saw: nothing can be compared
             writes = [WriteValue(r.channel, read_value(r, "final_value")) for r in rows if r.event_seq == line.seq]
-            if (sends := self._sends(facts)) is not None:
+            if (sends := sends_past_gate(self.origin, facts)) is not None:
                 goto = tuple(facts["goto"]) if "goto" in facts else None
                 finished = FinishedTask(Output(tuple(writes), goto, sends), passed=True)
                 found[Task.parse(line.task)] = Recorded(facts["input_hash"], facts["superstep"], finished)
         return found
 
-    def _sends(self, facts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...] | None:
-        """What a task sent on, as the frontier behind its superstep has it; None where no row shows that."""
-        wanted = facts.get("sends", [])
-        if not wanted:
-            return ()
-        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
-        id = rows.filter(superstep=facts["superstep"]).order_by("seq").values_list("id", flat=True).first()
-        frontier = Frontier.from_json((reader.document_at(id) or {})["frontier"]) if id else Frontier()
-        payloads = [payload for _, carried in frontier.sends for payload in carried]
-        payloads += [sent for parts in frontier.waiting.values() for part in parts for _, sent in part.sends]
-        known = {payload_hash(payload, self.origin.protection): payload for payload in payloads}
-        if any(digest not in known for _, digest in wanted):
-            return None
-        return tuple((target, known[digest]) for target, digest in wanted)
-
-    def _with_ways(self, task: Task, superstep: int, output: Output) -> Output:
-        """The output with the goto and the sends that the task returned: its visit carries them while it waits."""
+    def _with_ways(self, task: Task, superstep: int, output: Output) -> Output | None:
+        """The output with the goto and the sends that the task returned; None where no row shows them."""
         node = self.graph.nodes[task.node]
         if not (node.goto or node.sends):
             return output
-        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True)
-        # A superstep that failed first has the number of the one before.
-        ids = rows.filter(superstep__in=[superstep, superstep + 1]).order_by("seq").values_list("id", flat=True)
-        documents = (reader.document_at(one) or {} for one in ids)
-        waiting = (one.get("frontier", {}).get("waiting", {}) for one in documents)
-        visits = (found for one in waiting if (found := one.get(visit_key(task.node, task.visit))))
-        parts: list[Any] = next(visits, [])
-        if task.index >= len(parts):
-            return output
-        part = parts[task.index]
-        goto = None if part["goto"] is None else tuple(part["goto"])
-        return replace(output, goto=goto, sends=tuple((target, payload) for target, payload in part["sends"]))
+        if (ways := ways_of(self.origin, task, superstep)) is None:
+            # The row of its result has them.
+            return output if node.journaled else None
+        return replace(output, goto=ways[0], sends=ways[1])
 
     def events(self, kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
         """The line that says of which tasks of a superstep the recorded outcome was taken, and one for each task that
@@ -220,27 +200,12 @@ class Replay:
         gated = frontier.gated()
         if not gated:
             return []
-        for number, tasks in self._recorded_settlements():
+        if self._settlements is None:
+            self._settlements = settlements(self.origin)
+        for number, tasks in self._settlements:
             if mine := [task for task in tasks if task in gated]:
                 return self._settled(mine) if idle or number <= superstep else []
         return [Settled(task, (), DIVERGED) for task in sorted(gated)] if idle else []
-
-    def _recorded_settlements(self) -> list[tuple[int, list[Task]]]:
-        """(superstep, tasks) of each settlement of the line, in order. Two queries, once a slice."""
-        if self._settlements is None:
-            at = {"run": self.origin.id, "line": self.origin.line}
-            named = ("source", "superstep", "event_seq")
-            rows = list(Checkpoint.objects.filter(**at).order_by("seq").values_list(*named))
-            lines = RunEvent.objects.filter(run=self.origin.id, type="gate_applied").order_by("seq")
-            applied = list(lines.values_list("seq", "task"))
-            self._settlements = []
-            before = 0
-            for source, superstep, end in rows:
-                tasks = [Task.parse(task) for seq, task in applied if before < seq <= end]
-                if source == Source.SETTLEMENT and tasks:
-                    self._settlements.append((superstep, tasks))
-                before = end
-        return self._settlements
 
     def _settled(self, tasks: Sequence[Task]) -> list[Settled]:
         """These tasks as people decided them: what the origin's settlement applied."""

@@ -11,11 +11,12 @@ from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head
 from checkpoints.memory.replay_shelf import overlay_after
+from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch
+from orchestrator.engine.held_patch import is_patch, is_patch_held
 from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
 from orchestrator.engine.trace import Landing, is_memory
@@ -109,15 +110,28 @@ class Session:
         overlay = overlay_after(self.head.payload.open.get("overlay", {}), landings)
         return {"overlay": overlay} if overlay else {}
 
-    def has_settled_gate(self, *, patches: bool = False) -> bool:
-        """Whether a settled gate can be applied; `patches`: one of a patch, for which an open superstep waits too."""
-        return any(self.may_settle(one) for one in self.open_requests() if is_patch(one.task) or not patches)
+    def has_settled_gate(self) -> bool:
+        """Whether a settled gate can be applied."""
+        return bool(self.settled_gates())
 
-    def may_settle(self, one: RequestState) -> bool:
-        """Whether a request is settled and can be applied: not one that would land again in memory without a yes."""
-        if one.request.status != RequestStatus.SETTLED:
-            return False
+    def settled_gates(self, after: Frontier | None = None) -> list[RequestState]:
+        """The settled gates that can be applied now, or on the frontier `after` the step in hand; not what would land
+        again in memory without a yes. While a patch waits only patches are, for what was decided beside it and what
+        routers read is to be the state behind it; and while a superstep is in hand, which waits for patches too.
+        """
+        settled = [one for one in self.open_requests() if one.request.status == RequestStatus.SETTLED]
+        if not settled:
+            return []
+        patches = is_patch_held(after) if after else self.in_hand or is_patch_held(self.frontier)
+        return [one for one in settled if (is_patch(one.task) or not patches) and self._may_land(one)]
+
+    def _may_land(self, one: RequestState) -> bool:
         return one.task.node not in self.stops or not any(is_memory(row.channel) for row in one.writes)
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether a superstep failed, or was cut off after its first intent: it is in hand until it commits."""
+        return self.opened or bool(self.entries)
 
     @property
     def opened(self) -> bool:
@@ -125,8 +139,11 @@ class Session:
         return bool(OpenSuperstep.from_json(self.head.payload.open).superstep)
 
     def advance_to(self, head: Head) -> None:
-        """Take this head; the superstep is over, and requests may have been opened or applied."""
-        self.head, self.entries, self.retried = head, {}, []
+        """Take this head; requests may have been opened or applied. A superstep that was in hand is over, unless a
+        patch was applied before it goes on.
+        """
+        entries = self.entries if head.source == Source.SETTLEMENT else {}
+        self.head, self.entries, self.retried = head, entries, []
         self.planned, self.next_plan = self.next_plan, None
         self.lease.moved = True
 

@@ -1,4 +1,5 @@
-"""Verification and rotation as jobs: which runs, in batches, with progress, and an audit line at the end.
+"""Verification and rotation as jobs: which runs, in batches, with progress, and an audit line at the end. Who asked for
+one is asked for their rights again by each slice of it.
 
 The commands `verify_runs` and `rotate_keys` and the table of kinds in `orchestrator.jobs` call it.
 """
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
@@ -20,8 +22,9 @@ from checkpoints.ledger import locked_run
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, audit, verify_run
-from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongKey
+from orchestrator.engine.errors import Forbidden, TamperedRow, UnknownThing, WrongKey
 from orchestrator.runs.bulk_fork import bulk_fork_faults
+from orchestrator.runs.start_for_user import require
 from orchestrator.tokens import token_faults
 
 BATCH = 20
@@ -58,9 +61,20 @@ class Verified:
     chain: dict[str, int] | None = None
 
 
-def verify_runs(wanted: Wanted, result: Verified) -> Iterator[Verified]:
+def require_rights(by: Any, wanted: Wanted) -> None:
+    """Raises `Forbidden` where a person may not verify all of these runs, or not mark them, and leaves an audit line.
+    Runs that are named must have been seen by them; `by` None is the system.
+    """
+    if by is not None and not wanted.runs:
+        require(by, "view_run")
+    if by is not None and wanted.mark:
+        require(by, "steer_run")
+
+
+def verify_runs(wanted: Wanted, result: Verified, *, by: Any) -> Iterator[Verified]:
     """Verify run after run, in order of their ids, on from `result.last`; gives the result after each. Where all runs
-    are wanted, the audit log too, and that each run which is anchored in it is there.
+    are wanted, the audit log too, and that each run which is anchored in it is there. A run that is marked leaves an
+    audit line with `by`.
     """
     while True:
         rows = wanted.rows().order_by("id")
@@ -70,7 +84,7 @@ def verify_runs(wanted: Wanted, result: Verified) -> Iterator[Verified]:
             yield from _audited(wanted, result)
             return
         for one in ids:
-            _one(wanted, one, result)
+            _one(wanted, one, result, by)
             yield result
 
 
@@ -103,7 +117,7 @@ def _note(result: Verified, fault: Fault) -> None:
         result.bad.append(as_json([fault]))
 
 
-def _one(wanted: Wanted, run: UUID, result: Verified) -> None:
+def _one(wanted: Wanted, run: UUID, result: Verified, by: Any) -> None:
     result.last = str(run)
     try:
         faults = verify_run(run)
@@ -114,9 +128,15 @@ def _one(wanted: Wanted, run: UUID, result: Verified) -> None:
         return
     result.failed += 1
     if wanted.mark and faults[0].code in TAMPERED:
-        locked_run.mark_tampered(run, TamperedRow(faults[0].reason, row=faults[0].what))
+        _mark(run, faults[0], by)
     if len(result.bad) < MOST_NAMED:
         result.bad.append(as_json(faults))
+
+
+def _mark(run: UUID, fault: Fault, by: Any) -> None:
+    with transaction.atomic():
+        if locked_run.mark_tampered(run, TamperedRow(fault.reason, row=fault.what)):
+            audit_log.record("run_marked", actor=by, run=run, row=fault.what)
 
 
 def as_json(faults: list[Fault]) -> dict[str, Any]:
@@ -136,11 +156,12 @@ def as_json(faults: list[Fault]) -> dict[str, Any]:
 def verify_job(lease: JobLease) -> Iterator[Step]:
     """The kind `verify_runs`. Facts: those of `Wanted`, and `by`."""
     facts = dict(lease.facts)
-    by = facts.pop("by", "")
+    by = _person(facts.pop("by", ""))
     wanted = Wanted(**{**facts, "runs": tuple(facts.get("runs", ()))})
+    require_rights(by, wanted)
     result, total = Verified(**(lease.place or {})), wanted.rows().count()
     details = result.last
-    for _ in verify_runs(wanted, result):
+    for _ in verify_runs(wanted, result, by=by):
         if result.checked % BATCH == 0:
             details = result.last
             yield _checked(result, total)
@@ -149,7 +170,7 @@ def verify_job(lease: JobLease) -> Iterator[Step]:
     named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
     facts = {"checked": result.checked, "failed": result.failed, "bad": named}
     facts |= {"chain": result.chain} if result.chain else {}
-    audit_log.record("runs_verified", actor=_person(by), **facts)
+    audit_log.record("runs_verified", actor=by, **facts)
 
 
 def _checked(result: Verified, total: int) -> Step:
@@ -160,6 +181,9 @@ def rotate_job(lease: JobLease) -> Iterator[Step]:
     """The kind `rotate_keys`. Facts: `by`, and `key`, the one that encrypts. Raises `WrongKey` where this process would
     encrypt under another one: it was started before the key was named, or after a newer one was.
     """
+    by = _person(lease.facts.get("by", ""))
+    if by is not None:
+        require(by, "manage_retention")
     newest, wanted = keyring().encrypter, lease.facts["key"]
     if newest != wanted:
         raise WrongKey(f"this process encrypts under the key {newest}, not under {wanted}; restart it", key=wanted)
@@ -168,10 +192,15 @@ def rotate_job(lease: JobLease) -> Iterator[Step]:
     for _ in key_rotation.rotate(result):
         note = f"{result.failed} do not open" if result.failed else "rows under the newest key"
         yield Step(result.done, max(total, result.done), note, place=asdict(result))
-    by = _person(lease.facts.get("by", ""))
     audit_log.record("keys_rotated", actor=by, key=newest, rows=result.rows, failed=result.failed)
 
 
 def _person(name: str) -> Any:
+    """Who asked for a job; None, the system, for an empty name. Raises `Forbidden` where nobody has the name now."""
+    if not name:
+        return None
     users = get_user_model()
-    return users._default_manager.filter(**{users.USERNAME_FIELD: name}).first() if name else None
+    found = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
+    if found is None:
+        raise Forbidden(f"there is no user {name} any more")
+    return found

@@ -19,7 +19,7 @@ from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.retention import prune_job, standing_jobs
-from orchestrator.engine.errors import CountersignError, StaleLease
+from orchestrator.engine.errors import CountersignError, Forbidden, StaleLease
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
 from orchestrator.execution.secrets import mask_secrets, writable
@@ -104,6 +104,9 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
             _slice(lease, kind, heart, draining, again_in)
         except (StaleLease, Error):
             raise
+        except Forbidden as refused:
+            # Who asked for it has lost the right: to try again would only refuse it again.
+            jobs.fail_job(lease, refused.code, refused.message, again_in=again_in, final=True)
         except Exception as error:
             log.exception("job_failed", job=str(lease.id), kind=lease.kind)
             code = error.code if isinstance(error, CountersignError) else "job_failed"

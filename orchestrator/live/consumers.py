@@ -26,8 +26,6 @@ SIGNED_OUT = 4401
 TOO_MANY = 4429
 TOO_LARGE = 1009
 TRY_AGAIN = 1013
-CHECK_AGAIN = 5.0
-"""Seconds after which session and right are asked again where nothing happens. Before anything is sent they are too."""
 
 
 class Following(AsyncJsonWebsocketConsumer):
@@ -117,7 +115,7 @@ class Following(AsyncJsonWebsocketConsumer):
     async def _send_on(self) -> None:
         while not self.ended:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.nudge.wait(), CHECK_AGAIN)
+                await asyncio.wait_for(self.nudge.wait(), tail.CHECK_AGAIN)
             # Cleared before the look: what is written meanwhile rings again.
             self.nudge.clear()
             await self._closes_on_refusal(self.send_news())

@@ -34,8 +34,6 @@ from orchestrator.live.viewers import SignedOut
 from orchestrator.models import ApiToken
 
 MEDIA_TYPE = "text/event-stream"
-CHECK_AGAIN = 5.0
-"""Seconds after which right and session are asked again where nothing happens. Before anything is sent they are too."""
 HEARTBEAT = 15.0
 """Seconds without a line after which a comment is sent, so that no proxy takes the stream for dead."""
 RETRY_MS = 2000
@@ -131,7 +129,7 @@ async def follow_run(scope: tail.Scope, run: UUID, seq: int) -> AsyncIterator[by
         spoke = time.monotonic()
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(nudge.wait(), min(CHECK_AGAIN, HEARTBEAT))
+                await asyncio.wait_for(nudge.wait(), min(tail.CHECK_AGAIN, HEARTBEAT))
             # Cleared before the look: what is written meanwhile rings again.
             nudge.clear()
             async for line in tail.news(scope, run, seq):

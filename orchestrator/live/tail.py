@@ -4,6 +4,7 @@ Reads only.
 Each look asks first who looks and what he may see now, in the same visit to the database.
 """
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,6 +22,10 @@ from orchestrator.live.viewers import current_person
 from orchestrator.templatetags.console import moment_text
 
 BATCH = 500
+CHECK_AGAIN = 5.0
+"""Seconds after which session and right are asked again where nothing happens, or nobody reads. Before anything is sent
+they are too.
+"""
 
 Scope = Mapping[str, Any]
 T = TypeVar("T")
@@ -70,15 +75,19 @@ class Gap(Exception):
 async def news(scope: Scope, run: UUID, seq: int) -> AsyncIterator[dict[str, Any]]:
     """The messages of all lines after `seq` that are there now, each once, in order. Sockets and streams send these.
 
-    The right to see them is asked before each batch. Raises `Gap`, `UnknownThing`, `SignedOut`.
+    The right to see them is asked before each batch, and again where somebody takes long to read one. Raises `Gap`,
+    `UnknownThing`, `SignedOut`.
     """
     full = True
     while full:
-        lines = await after(scope, run, seq)
+        lines, read = await after(scope, run, seq), time.monotonic()
         full = len(lines) == BATCH
         for line in lines:
             if line["seq"] != seq + 1:
                 raise Gap
+            if time.monotonic() - read > CHECK_AGAIN:
+                full = True
+                break
             seq = line["seq"]
             yield line
 

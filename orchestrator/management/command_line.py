@@ -1,23 +1,28 @@
-"""What commands share: who acts, one clear line for a refusal, and runs as people and machines read them."""
+"""What commands share: who acts and may, one clear line for a refusal, and runs as people and machines read them."""
 
 import json
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from approvals import permissions
+from checkpoints import timeline
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.core.visible_text import visible_text
 from checkpoints.db.outage import is_outage
-from checkpoints.models import Run
+from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator import runs
 from orchestrator.engine.errors import CountersignError
 from orchestrator.runs.labels import display_error, needs_yes_of, progress_of
+from orchestrator.runs.start_for_user import require
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
 ENDED_OTHERWISE, STOPPED_CODE = 3, 4
@@ -87,6 +92,33 @@ def person(name: str | None) -> Any:
     if found is None:
         raise CommandError(f"there is no active user {name}")
     return found
+
+
+def actor(options: dict[str, Any], right: str) -> Any:
+    """The user that `--by` names, who must hold this right; None, the system, without it. Raises `CommandError` for a
+    name that no active user has, and as `require_right`.
+    """
+    by = person(options["by"])
+    require_right(by, right)
+    return by
+
+
+def require_right(by: Any, right: str, *, run: UUID | None = None) -> None:
+    """Raises `Forbidden` where a person lacks a right of `permissions.RIGHTS`, and leaves an audit line. The system,
+    None, may do what a command does.
+    """
+    if by is not None:
+        require(by, right, run=run)
+
+
+def run_seen_by(by: Any, ref: str) -> Run:
+    """The run of that id or key. Raises `UnknownThing` also where this person may not see it."""
+    return runs.get(ref) if by is None else permissions.visible_run(by, ref)
+
+
+def checkpoint_seen_by(by: Any, ref: str) -> Checkpoint:
+    """The checkpoint of that id or alias. Raises `UnknownThing` also where this person may not see its run."""
+    return timeline.get_checkpoint(ref) if by is None else permissions.visible_checkpoint(by, ref)
 
 
 @contextmanager

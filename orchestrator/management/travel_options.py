@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.core.management.base import CommandError
 
@@ -55,6 +56,16 @@ def patch_and_answers(options: dict[str, Any]) -> dict[str, Any]:
     if "answers" in options:
         found["answers"] = read_object(options["answers"], "answers")
     return found
+
+
+def departure_for(by: Any, options: dict[str, Any]) -> UUID:
+    """The checkpoint that is named, once a person has been asked whether they see it and, unless only its plan is
+    wanted, may steer its run. Raises `UnknownThing`, `Forbidden`.
+    """
+    found = command_line.checkpoint_seen_by(by, options["checkpoint"])
+    if not options["plan"]:
+        command_line.require_right(by, "steer_run", run=found.run_id)
+    return found.id
 
 
 def plan_text(checkpoint: Any, how: str, options: dict[str, Any], over: dict[str, Any]) -> str:

@@ -37,7 +37,7 @@ from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.judgement import Judgement
 from orchestrator.engine.migration import Migration, migrated_state, way_between
 from orchestrator.engine.patch import PARTITIONS
-from orchestrator.engine.pending_parts import pending_parts
+from orchestrator.engine.pending_parts import lost_ways, pending_parts
 from orchestrator.engine.plan import unplanned
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.trace import is_memory
@@ -221,6 +221,9 @@ def _missing(row: Checkpoint, graph: Compiled, document: dict[str, Any]) -> Iter
     """What is live at a checkpoint and not in this version of its graph."""
     frontier, open_ = Frontier.from_json(document["frontier"]), OpenSuperstep.from_json(document["open"])
     yield from (f"edge {edge}" for edge in frontier.tokens if edge not in graph.edge)
+    yield from (
+        f"edge {edge}" for edge in lost_ways(pending_parts(document["frontier"], document["open"]).kept, graph.edge)
+    )
     waiting = [visit_of(key)[0] for key in frontier.waiting]
     live = {*waiting, *(target for target, _ in frontier.sends), *(task.node for task in open_.results)} - {PATCH}
     yield from (f"node {node}" for node in sorted(live) if node not in graph.nodes)

@@ -5,6 +5,7 @@ open a payload to filter by them; and what its node in hand reports.
 from typing import Any
 
 from checkpoints import lines
+from checkpoints.core.visible_text import LONGEST_FACT, LONGEST_LABEL
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.compile import Compiled
@@ -26,11 +27,11 @@ def run_label(compiled: Compiled, staged: Any, *, key: str) -> str:
     """
     template = compiled.graph.label
     if template is None or compiled.graph.encrypted:
-        return f"{compiled.name} · {key}"[:300]
+        return f"{compiled.name} · {key}"[:LONGEST_LABEL]
     try:
-        return template.format_map(_Blank(staged, key=key))[:300]
+        return template.format_map(_Blank(staged, key=key))[:LONGEST_LABEL]
     except (ValueError, AttributeError, LookupError):
-        return f"{compiled.name} · {key}"[:300]
+        return f"{compiled.name} · {key}"[:LONGEST_LABEL]
 
 
 def run_facts(compiled: Compiled, staged: Any) -> dict[str, str]:
@@ -39,7 +40,7 @@ def run_facts(compiled: Compiled, staged: Any) -> dict[str, str]:
     for fact in compiled.graph.facts:
         value = _at(staged, fact.path.removeprefix("input."))
         if fact.indexed and fact.path.startswith("input.") and value is not None:
-            found[fact.label] = str(value)[:200]
+            found[fact.label] = str(value)[:LONGEST_FACT]
     return found
 
 

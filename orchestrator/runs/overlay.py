@@ -6,8 +6,9 @@ its gate have signed it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
 from checkpoints import versions
@@ -16,13 +17,14 @@ from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task, canonical
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frontier import Frontier
-from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch
+from orchestrator.engine.held_patch import PATCH, hold_patch, next_patch, renumbered_patches
+from orchestrator.engine.migration import written_firsts
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
 from orchestrator.engine.requests import is_applied_as_one
 from orchestrator.execution import memory as execution_memory
-from orchestrator.execution.adoption.state_change import guards_of_migration
+from orchestrator.execution.adoption.state_change import guards_of_migration, without_guarded
 from orchestrator.runs.departure import Departure, HeldTask, State, guards_at
 from orchestrator.runs.travel_plan import Change
 
@@ -58,8 +60,8 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     olds = (before, fitted) if point.run.imported else (before,)
     names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
     guarded = guards_at(point, names) | _guards_of_steps(point) if asks else {}
-    state = {part: {n: before[part][n] if n in guarded else v for n, v in after[part].items()} for part in PARTITIONS}
-    gates, number = list(dict.fromkeys(guarded.values())), next_patch(point.frontier)
+    state = without_guarded(point.graph, before if point.run.imported else point.state, after, guarded)
+    gates, number = list(dict.fromkeys(guarded.values())), next_patch(renumbered_patches(point.frontier))
     of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
     patched = {gate for name, gate in guarded.items() if name in of_person}
     reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
@@ -161,19 +163,21 @@ def first_checkpoint(point: Departure, overlay: Overlay, source: str, *, seq: in
 
 
 def _frontier(point: Departure, overlay: Overlay) -> Frontier:
-    frontier = point.frontier
-    set_now = [name for name in overlay.change.patched if name not in overlay.change.guarded]
-    firsts = {name for name in set_now if point.graph.channels[name].reducer == First}
-    if firsts:
-        frontier = replace(frontier, written=tuple(sorted({*frontier.written, *firsts})))
+    frontier = renumbered_patches(point.frontier)
+    written, fitted, after = {*frontier.written}, point.going_on, overlay.state
+    if point.retyped:
+        old = versions.structure_of(point.checkpoint.fingerprint)
+        written = {*written_firsts(point.graph, old, written, point.state, after)}
+    set_now = {n for part in PARTITIONS for n in after[part] if _differs(fitted, after, part, n)}
+    set_now = {n for n in set_now if n in overlay.change.patched and n not in overlay.change.guarded}
+    written |= {name for name in set_now if point.graph.channels[name].reducer == First}
+    frontier = replace(frontier, written=tuple(sorted(written)))
     if overlay.held:
         frontier = hold_patch(frontier, overlay.held[0].task.visit, len(overlay.held))
     return frontier
 
 
-def stage_requests(
-    point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asker: Asker, *, at: datetime
-) -> NewRequests:
+def stage_requests(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asker: Asker) -> NewRequests:
     """The requests of the line that begins: those of the point anew, and one a gate for what of the patch is held.
 
     Raises `InvalidValue` where a function for reviewers fails.
@@ -183,7 +187,7 @@ def stage_requests(
     channels = execution_memory.held_channels([], held)
     state = execution_memory.memory_values(asker.protection, overlay.state, channels)
     # Whom a gate asks is not the patch's to say.
-    moment = Moment(state, point.checkpoint.superstep, point.input, at, asked_on=point.state)
+    moment = Moment(state, point.checkpoint.superstep, point.input, timezone.now(), asked_on=point.state)
     reached = {one.task: _reached(point, one) for one in every}
     return prepare_requests(asker, point.graph, reached, held, moment)
 

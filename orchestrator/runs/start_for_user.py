@@ -1,6 +1,5 @@
-"""Starting a run for a person: may he, and what may he learn of a run that has the key already. Pages and API call it.
-
-`runs.start` does the starting; commands call that, having no person to ask.
+"""Starting a run for a person: may he, and what may he learn of a run that has the key already. Pages, API and
+commands call it; a command that nobody is named for calls `runs.start_or_find`.
 """
 
 from dataclasses import replace

@@ -11,9 +11,8 @@ from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError
-from django.utils import timezone
 
-from approvals.gates.new_requests import NewRequests
+from approvals.gates.recorded_ways import require_ways
 from approvals.gates.withdrawal import leave_requests
 from checkpoints import audit_log, lines, payloads
 from checkpoints.core.arguments import checked_text
@@ -104,6 +103,8 @@ def plan(
     overlay, asked = lay_over(point, patch, asks=outside), held_tasks_at(point) if outside else []
     check_answers(answers, asked)
     require_secrets(point.graph)
+    if not outside:
+        require_ways(point.graph, point.run, point.checkpoint)
     return plan_departure(point, overlay, asked, how, checked_nodes(point.graph, allow_effects))
 
 
@@ -200,12 +201,13 @@ def replay(
     """A new run from a checkpoint that has no outside: pure and read nodes run again, of all others the recorded
     outcome is taken where the input is the same. `replay_report` tells where it went another way.
 
-    `id` is as for `fork`. Raises as `fork` does.
+    `id` is as for `fork`. Raises as `fork` does, and `WrongStatus` where rows that it would read were removed.
     """
     wanted = Wanted(Travel.REPLAY, reason=reason, by=by)
     point = load_departure(checkpoint)
     with locked(point.run.id, by=by):
         _require_there(point)
+        require_ways(point.graph, point.run, point.checkpoint)
         overlay = lay_over(point, None, asks=False)
         new = replace(_new_line(point, overlay, [], wanted), stops=())
         run = _forked(point, overlay, [], new, Place(_new_id(id), None, Status.QUEUED))
@@ -290,7 +292,7 @@ def _rewound(run: Run, point: Departure, wanted: Wanted, *, before: Sequence[New
     new = _new_line(point, overlay, asked, wanted, seq=run.head_seq + 1)
     withdrawn = leave_requests(run.id)
     jobs.cancel_jobs_of(run.id)
-    opening = _staged(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
+    opening = stage_requests(point, overlay, asked, NextLine(run.id, run.line + 1, run.graph, protection_of(run)))
     events = [*withdrawn, *opening.events]
     begun = departure.begin_line(run, new, status=Status.QUEUED, before=before, events=events, inside=opening.insert)
     kind = "rewound" if wanted.travel == Travel.REWIND else "resumed"
@@ -353,15 +355,11 @@ def _new_line(
     )
 
 
-def _staged(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], asking: NextLine) -> NewRequests:
-    return stage_requests(point, overlay, asked, asking, at=timezone.now())
-
-
 def _forked(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], new: NewLine, place: Place) -> Run:
     """The fork's run, with its first checkpoint and what it asks."""
     note_version(point.graph)
     id, origin = place.id, point.run
-    opening = _staged(point, overlay, asked, NextLine(id, 1, point.graph.name, protection_of(origin)))
+    opening = stage_requests(point, overlay, asked, NextLine(id, 1, point.graph.name, protection_of(origin)))
     # Forks that are made within a minute begin with the same digits; the whole id is always free.
     made = [f"{origin.key[: LONGEST_KEY - 1 - len(tail)]}~{tail}" for tail in (str(id)[:8], str(id))]
     for key in [place.key] if place.key else made:

@@ -18,9 +18,10 @@ from checkpoints import audit_log, lines, payloads, timeline, uploads
 from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_moment, checked_number, checked_seconds, checked_text
 from checkpoints.core.ids import uuid7
-from checkpoints.core.status import Status
+from checkpoints.core.status import ENDS, Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.db.clock import db_in
+from checkpoints.db.limits import within_limits
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import departure, locked_run
@@ -181,7 +182,15 @@ def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
         return resume(run.id, by=asked.by)
     if run.status in (Status.QUEUED, Status.RUNNING):
         notify.notify_workers()
-    return run
+    return _read_again(run) if run.status in ENDS else run
+
+
+def _read_again(run: Run) -> Run:
+    """The row of a run that has ended, under its lock: an erasure of its values has ended before this look, or it ends
+    after the caller's transaction, and finds what that keeps of the answer.
+    """
+    with transaction.atomic():
+        return within_limits(Run.objects.select_for_update().filter(id=run.id)).first() or run
 
 
 def advance(run_id: UUID | str) -> Run:

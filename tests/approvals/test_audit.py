@@ -18,9 +18,11 @@ from checkpoints import audit_log, retention
 from checkpoints.core.tombstone import TEXT
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
 from orchestrator import runs
 from orchestrator.engine.errors import StaleProposal, UnknownThing
 from tests.support.cast import People
+from tests.support.full_installation import remove
 from tests.support.page_people import claim_graph, run
 from tests.support.rows import missing
 from tests.support.run_actions import pending, sign
@@ -117,12 +119,22 @@ def test_what_a_job_writes_every_minute_is_listed_where_it_is_asked_for(people: 
     assert kinds(people.auditor, kind="heads_anchored") == ["heads_anchored"]
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_decisions_behind_a_line_are_there_also_where_the_run_is_gone(run: Run, people: People) -> None:
+    """Retention leaves the row of a run that people decided in; whoever owns the database does not."""
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
     line = AuditLine.objects.get(kind="signed")
-    AuditLine.objects.filter(id=line.id).update(run=missing())
-    behind = audit.evidence_of(audit.find_line(people.auditor, line.id))
-    assert [one.verdict for one in behind.decisions] == ["approve"] * len(behind.decisions) != []
+    made = list(Decision.objects.order_by("id").values_list("id", flat=True))
+    remove(run)
+    assert not Run.objects.filter(id=run.id).exists()
+    found = audit.find_line(people.auditor, line.id)
+    behind = audit.evidence_of(found)
+    assert sorted(one.id for one in behind.decisions) == sorted(made) != []
+    assert {one.verdict for one in behind.decisions} == {"approve"}
+    assert fault_of(found, sealed_rows.PLAIN) is None
+    assert [fault_of(one, behind.protection) for one in behind.decisions] == [None] * len(made)
+    with pytest.raises(UnknownThing):
+        audit.find_line(people.reviewer, line.id)
 
 
 def test_a_line_of_a_run_that_one_may_not_see_is_unknown(run: Run, people: People) -> None:

@@ -15,6 +15,7 @@ from checkpoints.verification.audit import REMOVED
 ROOT = Path(__file__).parents[2]
 PASSED_ON = {
     "checkpoints/anchors.py": {ROUTINE},
+    "checkpoints/key_changes.py": {"keys_changed"},
     "checkpoints/policy_admin.py": {"retention_policy_saved", "retention_policy_deleted"},
     "checkpoints/retention/holds.py": {"hold_released", "checkpoint_unpinned"},
     "checkpoints/retention/whole_runs.py": {REMOVED},
@@ -67,6 +68,12 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
             "history_pruned",
             {"checkpoints": 0, "skipped": 3, "bad": ["x", "y"]},
             "removed 0 checkpoints; 2 runs did not verify and stayed; 1 run could not be cleaned up and stayed",
+        ),
+        (
+            "history_pruned",
+            {"checkpoints": 2, "skipped": 2, "bad": [], "referred": ["x"]},
+            "removed 2 checkpoints; rows of other apps name 1 run, which stayed; "
+            "1 run could not be cleaned up and stayed",
         ),
         (
             "retention_policy_saved",

@@ -2,16 +2,31 @@
 
 import pytest
 from django.contrib import admin
+from django.db import connection, transaction
+from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from checkpoints import audit_log
 from checkpoints.admin import ReadOnlyRows
-from checkpoints.models import LegalHold, Pin, RetentionPolicy, Run, RunLine
+from checkpoints.models import (
+    AuditLine,
+    GraphVersion,
+    LegalHold,
+    Pin,
+    RetentionPolicy,
+    Run,
+    RunLine,
+    Upload,
+    Worker,
+)
 from orchestrator import runs, tokens
 from orchestrator.jobs import kinds
 from orchestrator.models import ApiToken, BulkFork, BulkForkResult
 from tests.support import api_graphs as graphs
 from tests.support.cast import People, UserFactory
+from tests.support.rows import a_worker
 
 OURS = ("checkpoints", "approvals", "orchestrator")
 MANAGED = {LegalHold, Pin, RetentionPolicy}
@@ -108,3 +123,44 @@ def test_a_list_is_not_narrowed_to_a_number_that_no_database_holds(root: Client,
             302,
             400,
         )
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (AuditLine, "RUN"),
+        (AuditLine, "olive"),
+        (Upload, "scan"),
+        (Upload, "SHA"),
+        (GraphVersion, "gated"),
+        (Worker, "host-a"),
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_list_is_searched_by_what_people_know_a_row_by(
+    root: Client, run: Run, people: People, model: type, words: str
+) -> None:
+    runs.cancel(run.id, by=people.starter, reason="no more")
+    audit_log.record("keys_rotated", actor=people.steward)
+    upload = Upload.objects.create(name="scan-7.pdf", stored_as="a", size=1, sha256="ab" * 32, at=timezone.now())
+    Upload.objects.create(name="other.pdf", stored_as="b", size=1, sha256="cd" * 32, at=timezone.now())
+    a_worker(host="host-a"), a_worker(host="elsewhere")
+    GraphVersion.objects.create(name="unlike", version="1", first_seen_at=timezone.now())
+    words = {"RUN": str(run.id), "SHA": upload.sha256}.get(words, words)
+    address = reverse(f"admin:checkpoints_{model._meta.model_name}_changelist")  # type: ignore[attr-defined]
+    found = root.get(address, {"q": words}).context["cl"].queryset
+    everything = model.objects.count()  # type: ignore[attr-defined]
+    assert 0 < found.count() < everything
+    assert root.get(address, {"q": "nobody knows it"}).context["cl"].queryset.count() == 0
+
+
+def test_a_search_of_the_audit_log_goes_by_its_indexes(root: Client, people: People, run: Run) -> None:
+    """A comparison of texts would read every line: there may be millions."""
+    site = admin.site._registry[AuditLine]
+    with transaction.atomic():
+        if connection.vendor == "postgresql":  # of a table without rows it would read all of them
+            connection.cursor().execute("SET LOCAL enable_seqscan = off")
+        for words in (str(run.id), people.starter.username):
+            found, _ = site.get_search_results(HttpRequest(), AuditLine.objects.all(), words)
+            assert " LIKE " not in str(found.query).upper()
+            assert "audit_line_" in found.explain()

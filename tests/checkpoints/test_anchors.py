@@ -40,7 +40,7 @@ def _anchor() -> None:
 def _named() -> list[tuple[str, str]]:
     """Run and reason of everything that verification of all runs names."""
     result = Verified()
-    for _ in verify_runs(Wanted(), result):
+    for _ in verify_runs(Wanted(), result, by=None):
         pass
     assert result.failed == len(result.bad)
     return [(one["run"], one["reason"]) for one in result.bad]

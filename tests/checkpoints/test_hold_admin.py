@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from checkpoints import retention
+from checkpoints import hold_admin, retention
 from checkpoints.models import AuditLine, LegalHold, Pin, Run
 from tests.support import cast
 from tests.support.histories import long_run
@@ -48,6 +48,21 @@ def test_holds_and_pins_are_given_and_released_in_the_admin(run: Run, steward: C
     assert not Pin.objects.filter(released_at=None).exists()
     ended = AuditLine.objects.filter(kind__in=["hold_released", "checkpoint_unpinned"]).order_by("id")
     assert [line.facts["reason"] for line in ended] == ["legalhold: it is over", "pin: it is over"]
+
+
+def test_a_hold_on_a_run_that_is_being_erased_is_refused_with_a_sentence(
+    run: Run, steward: Client, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention.begin_erasure(run.id, by=people.steward)
+    url, given = reverse("admin:checkpoints_legalhold_add"), {"run": run.key, "reason": "a court asked"}
+    page = steward.post(url, given)
+    assert (page.status_code, f"Values of run {run.key} are being erased since" in text(page)) == (200, True)
+    assert "a court asked" in text(page)
+    # As where it begins between the two looks.
+    monkeypatch.setattr(hold_admin, "require_not_being_erased", lambda run: None)
+    page = steward.post(url, given, follow=True)
+    assert (page.status_code, f"values of run {run.key} are being erased since" in text(page).lower()) == (200, True)
+    assert not LegalHold.objects.exists()
 
 
 def test_lists_call_rows_by_the_key_of_the_run_find_them_by_it_and_say_which_last(

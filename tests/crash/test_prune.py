@@ -4,12 +4,13 @@ says are what they are uncrashed.
 
 import itertools
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpoints import retention
-from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from checkpoints import bundle, retention, timeline
+from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from tests.crash.abort import Points
@@ -36,9 +37,9 @@ def history() -> tuple[str, list[Run]]:
     return graph.name, [first, last, fork]
 
 
-def removed(graph: str, trouble: Points) -> dict[str, Any]:
+def removed(graph: str, trouble: Points, *, archive: bool = False) -> dict[str, Any]:
     """The removal of what a policy does not keep, by one worker after the other."""
-    rule = policy(graph, keep_last=1, remove_runs_after_days={"completed": 0})
+    rule = policy(graph, keep_last=1, remove_runs_after_days={"completed": 0}, archive=archive)
     job = retention.prune(rule, by=None)
     while Job.objects.get(id=job.id).status in ("queued", "running"):
         with trouble.life():
@@ -77,3 +78,36 @@ def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
         assert faults(first, fork) == [], crash.fired
     print(f"removal: {points.seen} moments, {tried} tried")
     assert tried * STEP > 0.7 * points.seen > 20
+
+
+def bundles_named(graph: str) -> set[str]:
+    """What the log of each run, and the audit log of one that is gone, name of the archive."""
+    lines = RunEvent.objects.filter(run__graph=graph, type="history_removed")
+    gone = AuditLine.objects.filter(kind="run_removed", graph=graph)
+    return {timeline.payload_of(line)["bundle"] for line in lines} | {line.facts["bundle"] for line in gone}
+
+
+def test_a_removal_that_is_aborted_around_its_archive_leaves_a_sound_bundle_of_all_that_went(
+    tmp_path: Path, configure: Any
+) -> None:
+    configure(ARCHIVE_FOLDER=str(tmp_path), BUNDLE_KEY="07" * 32)
+    points = Points()
+    graph, _ = history()
+    removed(graph, points, archive=True)
+    assert len(bundles_named(graph)) == 3
+    tried, step = 0, max(1, STEP * points.seen // 400)
+    for at in itertools.count(step // 2, step):
+        crash = Points(at)
+        graph, (first, last, fork) = history()
+        removed(graph, crash, archive=True)
+        if not crash.fired:
+            break
+        tried += 1
+        assert (seqs(first), seqs(fork), Run.objects.filter(id=last.id).exists()) == ([2, 5], [1, fork.head_seq], False)
+        named = bundles_named(graph)
+        assert {name[:36] for name in named} == {str(run.id) for run in (first, last, fork)}, crash.fired
+        for name in named:
+            assert bundle.verify(tmp_path / name, bundle.public_key()).ok, crash.fired
+        assert faults(first, fork) == [], crash.fired
+    print(f"removal with an archive: {points.seen} moments, {tried} tried")
+    assert tried * step > 0.7 * points.seen > 20

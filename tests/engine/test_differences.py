@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from orchestrator.engine import END, START, Append, Artifact, Gate, Graph, Last, Show
 from orchestrator.engine.compile import compile
 from orchestrator.engine.differences import BREAKING, HARMLESS, WARNING, Difference, differences
-from orchestrator.engine.pending_parts import Pending, pending_parts
+from orchestrator.engine.pending_parts import Pending
 from tests.engine.small import Nothing, logs
 
 
@@ -183,60 +183,6 @@ def test_a_way_round_a_gate_that_lies_ahead_breaks() -> None:
     assert said(new, AT_FETCH, old=open_before) == []
 
 
-def asking(*more: tuple[str, str, str | None], pay_on: str = "approved") -> Any:
-    """The structure of: look leads to a gate and to x; pay comes behind the gate alone, where it ends like that."""
-    made = Graph("g", input=Nothing, state=State)
-    for name in ("look", "x", "refuse", "pay"):
-        made.node(name)(logs)
-    made.node("ask", approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
-    made.branch("look", lambda state: "ask", {"ask": "ask", "x": "x"})
-    made.edge(START, "look")
-    for source, target, when in [
-        ("ask", "pay", pay_on),
-        ("ask", END, ("approved", "partial")),
-        ("ask", "refuse", "rejected"),
-        ("x", END, None),
-        ("refuse", END, None),
-        ("pay", END, None),
-        *more,
-    ]:
-        made.edge(source, target, when=when)
-    return compile(made).structure
-
-
-OPEN_GATE = Pending(asked=("ask",))
-OPEN_BESIDE = Pending(edges=("look>x?x",), asked=("ask",))
-AT_X = Pending(edges=("look>x?x",))
-REFUSED = Pending(edges=("ask>refuse!rejected",))
-PAYING = Pending(edges=("ask>pay!approved",))
-
-
-@pytest.mark.parametrize(
-    ("edge", "behind", "stops", "goes_on"),
-    [
-        (("ask", "pay", "error"), "it", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
-        (("ask", "pay", "rejected"), "its approval", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
-        (("ask", "pay", "partial"), "its approval in full", [OPEN_GATE, None], [PAYING, REFUSED, AT_X]),
-        (("refuse", "pay", None), "its approval", [OPEN_GATE, REFUSED, None], [PAYING, AT_X]),
-        (("x", "pay", None), "it", [OPEN_BESIDE, AT_X, None], [PAYING, OPEN_GATE, REFUSED]),
-    ],
-)
-def test_a_new_way_to_what_came_only_behind_a_gate_breaks_wherever_the_run_could_take_it_unsigned(
-    edge: tuple[str, str, str | None], behind: str, stops: list[Pending | None], goes_on: list[Pending | None]
-) -> None:
-    new, lost = asking(edge), f"gate of node `ask`: `pay` came only behind {behind}, and can begin without it now"
-    for at in stops:
-        assert (BREAKING, lost) in said(new, at, asking()), at
-    for at in goes_on:
-        assert all(weight != BREAKING for weight, _ in said(new, at, asking())), at
-
-
-def test_a_node_that_came_behind_no_gate_may_be_reached_by_a_new_way() -> None:
-    found = said(asking(("look", "refuse", "error")), AT_X, asking(("x", "refuse", None)))
-    assert all(weight != BREAKING for weight, _ in found)
-    assert all(weight != BREAKING for weight, _ in said(asking(("x", "refuse", None)), PAYING, asking()))
-
-
 def test_a_gate_breaks_where_items_of_its_node_were_not_all_asked() -> None:
     new = declared(gate={"quorum": 1})
     for at in (Pending(nodes=("pay",), asked=("pay",)), Pending(edges=("fetch>pay",), asked=("pay",))):
@@ -310,6 +256,31 @@ def test_a_gate_that_is_gone_breaks_before_and_while_it_asks() -> None:
     assert (BREAKING, "gate of node `pay`: was removed, and people are asked there now") in said(new, ASKED)
 
 
+def test_a_way_breaks_that_a_kept_result_takes() -> None:
+    def leading(*ways: str) -> Any:
+        made = Graph("g", input=Nothing, state=State)
+        made.node("ask", goto=["x"] if "goto" in ways else [], sends=["x"] if "send" in ways else [])(logs)
+        for name in ("x", "mend"):
+            made.node(name)(logs)
+            made.edge(name, END)
+        made.edge(START, "mend")
+        made.edge(START, "ask")
+        made.edge("ask", END)
+        for name in ("x", "mend") if "error" in ways else ("x",):
+            made.edge("ask", name, when="error")
+        return compile(made).structure
+
+    old = leading("goto", "send", "error")
+    for kept, edge, new in [
+        ("ask=>x", "ask=>x", leading("send", "error")),
+        ("ask~>x", "ask~>x", leading("goto", "error")),
+        ("ask!error", "ask>mend!error", leading("goto", "send")),
+    ]:
+        lost = (BREAKING, f"edge `{edge}`: was removed, and a result that is kept leads along it")
+        assert lost in said(new, Pending(asked=("ask",), kept=(kept,)), old)
+        assert all(weight != BREAKING for weight, _ in said(new, Pending(asked=("ask",)), old))
+
+
 def test_a_join_breaks_where_a_token_waits_for_it() -> None:
     new = declared(options={"send": {"join": "any"}})
     assert said(new, BEHIND) == [(BREAKING, "node `send`: join all became any")]
@@ -342,17 +313,3 @@ def test_the_same_structure_has_no_difference_and_each_that_is_found_survives_js
     assert said(declared()) == []
     for one in differences(declared(), declared("pay", state=Text)):
         assert Difference.from_json(one.to_json()) == one
-
-
-def test_what_is_pending_is_read_from_frontier_and_open_superstep() -> None:
-    frontier = {"tokens": {"a>b": 2}, "errors": {}, "sends": [["c", [1]]], "waiting": {"d:1": [], "$patch:1": []}}
-    open_ = {
-        "results": {"e:1:0": {"output": {"writes": [{"channel": "x"}]}}, "f:1:0": {"output": None}},
-        "tries": {"g:2:0": 1},
-        "asked": ["e:1:0"],
-    }
-    found = pending_parts(frontier, open_)
-    assert found == Pending(("a>b",), ("c", "e", "f", "g"), ("d", "e"), ("x",))
-    assert Pending.from_text(found.to_text()) == found
-    assert Pending.from_text(Pending().to_text()) == Pending()
-    assert Pending.from_text("") is None, "nobody wrote it down"

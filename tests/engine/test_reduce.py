@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from orchestrator.engine import END, START, Append, Graph, Last
 from orchestrator.engine.compile import Compiled, compile
 from orchestrator.engine.errors import ConflictingWrites, InvalidValue
+from orchestrator.engine.frontier import ErrorInfo
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.plan import begin, plan
@@ -75,3 +76,17 @@ def test_what_a_gate_holds_changes_nothing_until_it_is_settled() -> None:
     assert after.state["scratch"] == {"notes": ["a"], "name": "edited", "latest": ""}
     with pytest.raises(InvalidValue, match="does not wait for a decision"):
         settle_step(graph, after.frontier, after.state, [settled])
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (Result(Output(goto=("gone",))), "node first goes on to gone, where no edge of it leads"),
+        (Result(Output(sends=(("gone", 1),))), "node first goes on to gone, where no edge of it leads"),
+        (Result(error=ErrorInfo("first", "KeyError", "x")), "node first failed, and no edge leads on from an error"),
+    ],
+)
+def test_a_result_that_was_kept_and_leads_nowhere_in_this_version_is_refused_by_name(result: Result, said: str) -> None:
+    graph = compiled()
+    with pytest.raises(InvalidValue, match=said):
+        reduce_step(graph, plan(graph, begin(graph)), STATE, {FIRST: result, SECOND: writes()})

@@ -42,6 +42,7 @@ AUDIT = {
     *("group_deleted", "token_made", "token_revoked", "audit_exported"),
     *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
     *("history_pruned", "retention_policy_saved", "refused_pin", "refused_erase"),
+    *("run_marked", "keys_changed"),
 }
 """Kinds of the lines of the audit log."""
 

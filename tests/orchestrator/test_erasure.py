@@ -17,12 +17,17 @@ from django.urls import reverse
 
 from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
-from checkpoints.models import AuditLine, ErasureRecord, Job, Run
+from checkpoints.core.tombstone import tombstone
+from checkpoints.models import AuditLine, Checkpoint, ErasureRecord, Job, Run
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.store import CheckpointStore
 from orchestrator import runs
+from orchestrator.engine.errors import WrongStatus
 from orchestrator.jobs import kinds
-from orchestrator.models import IdempotencyRecord
+from orchestrator.models import BulkFork, IdempotencyRecord
+from orchestrator.runs import bulk_fork
 from orchestrator.templatetags.console import moment
-from tests.support import cast, erasures, run_actions, secret_claim
+from tests.support import cast, erasures, histories, run_actions, secret_claim
 from tests.support.api_people import Client
 from tests.support.full_installation import a_full_run
 from tests.support.secret_claim import marked
@@ -103,7 +108,7 @@ def test_only_who_manages_retention_erases(run: Run, people: cast.People, browse
         assert Client(user).post(f"runs/{run.id}/erase/").status_code == 403
         answer = browse(user).post(reverse("erase", args=[run.id]), {"confirm": run.key})
         assert answer.status_code == 403
-        with pytest.raises(CommandError, match="may not erase"):
+        with pytest.raises(CommandError, match="lack the right manage_retention"):
             call_command("erase", str(run.id), by=user.get_username())
     assert Client(people.nobody).post(f"runs/{run.id}/erase/").status_code == 404
     assert browse(people.nobody).get(reverse("erase", args=[run.id])).status_code == 404
@@ -135,6 +140,18 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     assert "This page says when it has ended" in html
     assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
     assert "The values of this run were erased" in stella.get(answer.url).content.decode()
+
+
+def test_the_page_names_forks_that_a_store_made(run: Run, people: cast.People, browse: Browse) -> None:
+    stella, url = browse(people.steward), reverse("erase", args=[run.id])
+    assert "No other run has values of it." in stella.get(url).content.decode()
+    fork = CheckpointStore().fork(run.head or "")
+    html = stella.get(url).content.decode()
+    assert f"<code>{fork.run}</code>, a fork that a store made and nobody has resumed" in html
+    assert "No other run has values of it." not in html
+    assert stella.post(url, {"confirm": run.key, "forks": "on"}).status_code == 302
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
+    assert not Checkpoint.objects.filter(run=fork.run).exists()
 
 
 def test_the_pages_of_an_erased_run_say_what_was_erased_by_whom_and_when(
@@ -223,6 +240,26 @@ def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
     assert "erased already" in errors.getvalue()
 
 
+def test_the_command_takes_runs_of_one_graph_with_a_fact_and_leaves_those_of_others(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    run = runs.start("secret_claim", {"person": marked("input"), "branch": marked("fact")}, by=people.starter)
+    runs.cancel(run.id, by=people.starter)
+    other = histories.short_run("other")
+    # As a run of another graph with the same fact, whose state has no such path.
+    Run.objects.filter(id=other.id).update(facts={"Branch": marked("fact")})
+    out, fact = StringIO(), f"Branch={marked('fact')}"
+    options: dict[str, Any] = {"fact": fact, "paths": ["input.person"], "stdout": out, "stderr": StringIO()}
+    with pytest.raises(CommandError, match="1 of 2"):
+        call_command("erase", dry_run=True, **options)
+    call_command("erase", graph="secret_claim", as_json=True, **options)
+    assert json.loads(out.getvalue().splitlines()[-1])["run"] == str(run.id)
+    assert Run.objects.get(id=other.id).erasure is None
+    with pytest.raises(CommandError, match="no run of the graph nothing has the fact"):
+        call_command("erase", fact=fact, graph="nothing")
+    with pytest.raises(CommandError, match="--graph goes with --fact"):
+        call_command("erase", str(run.id), graph="secret_claim")
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_answers_that_are_kept_and_the_admins_history_hold_nothing_of_an_erased_run(
     people: cast.People, configure: Any, encrypted: bool
@@ -245,3 +282,60 @@ def test_answers_that_are_kept_and_the_admins_history_hold_nothing_of_an_erased_
     assert (again.status_code, again.json()["code"]) == (410, "erased")
     assert olive.post("runs/", {"graph": "secret_claim", "input": {}}, **{"Idempotency-Key": "b"}).json() == other
     assert IdempotencyRecord.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("patch", "left"),
+    [
+        ({"letter": "Ada", "sent": "no"}, {"letter": None, "sent": "no"}),
+        ([{"op": "add", "path": "/letter", "value": "Ada"}], [{"op": "add", "path": "/letter", "value": None}]),
+    ],
+)
+def test_a_short_text_at_an_erased_path_goes_from_the_patch_of_a_bulk_fork(
+    people: cast.People, patch: Any, left: Any
+) -> None:
+    secret_claim.registered(encrypted=False)
+    origin = runs.cancel(runs.start("secret_claim", {"person": "A"}, by=people.starter).id, by=people.starter)
+    job = bulk_fork.fork_many([str(origin.head)], patch={"scratch": patch}, by=people.steward)
+    kinds.advance(job.id)
+    bulk = BulkFork.objects.get(id=job.id)
+    fork = runs.cancel(bulk.results.get().fork, by=people.starter)
+    record = retention.erase(fork.id, ["letter"], by=people.steward)
+    bulk.refresh_from_db()
+    kept = json.dumps(read_value(bulk, "wanted")["patch"]["scratch"])
+    assert kept.replace(json.dumps(tombstone(record.id)), "null") == json.dumps(left)
+    assert list(verification.verify_run(fork.id)) == []
+
+
+def test_an_answer_that_is_kept_while_a_run_is_erased_says_afterwards_that_it_was(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    olive = Client(people.starter)
+    body = {"graph": "secret_claim", "key": "K-1", "input": {"person": marked("input"), "branch": marked("fact")}}
+    run = Run.objects.get(id=olive.post("runs/", body).json()["id"])
+    runs.cancel(run.id, by=people.starter)
+    job = erasures.worked_until(retention.begin_erasure(run.id, by=people.steward), "checkpoints")
+    told = olive.post("runs/", body, **{"Idempotency-Key": "late"})
+    assert "fact" in erasures.marks_in(told.content)
+    assert kinds.advance(job.id).error == ""
+    assert erasures.marks_in(erasures.everything()) == set()
+    assert olive.post("runs/", body, **{"Idempotency-Key": "late"}).json()["code"] == "erased"
+
+
+def test_a_run_that_a_bulk_fork_made_is_refused_while_that_goes_on_and_nothing_is_changed(people: cast.People) -> None:
+    secret_claim.registered(encrypted=False)
+    heads = [runs.start("secret_claim", {}, by=people.starter).head for _ in "ab"]
+    job = bulk_fork.fork_many([one for one in heads if one], reason=marked("why"), by=people.steward)
+    bulk = BulkFork.objects.get(id=job.id)
+    row = bulk.results.order_by("id")[0]
+    assert bulk_fork._fork_one(bulk, bulk_fork.WantedForks(reason=marked("why")), row.pk)
+    fork = Run.objects.get(id=bulk.results.get(id=row.pk).fork)
+    runs.cancel(fork.id, by=people.starter)
+    before = contents()
+    acts: list[Callable[..., Any]] = [retention.erase, retention.begin_erasure]
+    for act in (*acts, lambda run, **_: retention.plan_erasure(run)):
+        with pytest.raises(WrongStatus, match="the bulk fork that made this run is going on"):
+            act(fork.id, by=people.steward)
+    assert contents() == before
+    assert kinds.advance(job.id).status == "done"
+    retention.erase(fork.id, by=people.steward)
+    assert verification.verify_run(fork.id) == []

@@ -71,7 +71,7 @@ def test_what_cannot_be_done_is_one_clear_line(run: Run, people: cast.People) ->
     policy("short", keep_last=2)
     with pytest.raises(CommandError, match="no policy for other"):
         call("other")
-    with pytest.raises(CommandError, match="may not manage retention"):
+    with pytest.raises(CommandError, match="lack the right manage_retention"):
         call("--by", people.reviewer.username)
     Checkpoint.objects.filter(run=run, seq=1).update(took_ms=99)
     with pytest.raises(CommandError, match="nothing was removed of 1 runs"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 
 from checkpoints.models import Job, Run, RunLine
@@ -81,6 +82,9 @@ def test_answers_decide_what_waits_and_an_allowed_effect_happens_again(
     with pytest.raises(CommandError, match="somebody must give them"):
         call("fork_run", f"{origin.key}:at-2", "--answers", answers)
     args = ["--answers", answers, "--allow", "pay", "--by", "rita"]
+    with pytest.raises(CommandError, match="lack the right steer_run"):
+        call("fork_run", f"{origin.key}:at-2", *args)
+    people.reviewer.user_permissions.add(Permission.objects.get(codename="steer_run"))
     made = call_json("fork_run", f"{origin.key}:at-2", *args)
     assert runs.advance(made["id"]).status == "completed"
 

@@ -130,6 +130,14 @@ def edge_gone(source: Source, dice: Random) -> None:
         spec.plain.remove(dice.choice(spec.plain))
 
 
+def way_gone(source: Source, dice: Random) -> None:
+    """A target of goto or of sends, or an error edge."""
+    ways = [way for spec in source.specs for way in (spec.goto, spec.sends, spec.error) if way]
+    if ways:
+        way = dice.choice(ways)
+        way.remove(dice.choice(way))
+
+
 def new_edge(source: Source, dice: Random) -> None:
     spec, target = dice.choice(source.specs), dice.choice([*(spec.name for spec in source.specs), END])
     if target not in spec.plain:
@@ -171,16 +179,17 @@ def gate(source: Source, dice: Random) -> None:
 
 
 PAID = "y"
-"""A node that comes behind one gate alone."""
+"""A node that comes behind one gate alone, or behind either of two."""
 
 
 def with_payment(specs: list[Spec], dice: Random) -> list[Spec]:
-    """The graph with a node more that comes behind a gate alone, which is there or is made."""
+    """The graph with a node more that comes behind a gate alone, or behind either of two: there already, or made."""
     specs = copy.deepcopy(specs)
-    gate = dice.choice([spec for spec in specs if spec.gated] or specs)
-    if not gate.gated:
-        gate.gated, gate.plain = True, gate.plain or [END]
-    gate.when.setdefault(dice.choice(["approved", "partial"]), []).append(PAID)
+    first = dice.choice([spec for spec in specs if spec.gated] or specs)
+    for gate in {spec.name: spec for spec in (first, dice.choice([first, *specs]))}.values():
+        if not gate.gated:
+            gate.gated, gate.plain = True, gate.plain or [END]
+        gate.when.setdefault(dice.choice(["approved", "partial"]), []).append(PAID)
     return [*specs, Spec(PAID, plain=[END])]
 
 
@@ -223,7 +232,7 @@ def _failing(state: Any) -> Any:
 
 EDITS: list[Edit] = [
     *(texts, texts, version, new_node, node_gone, edge_gone, new_edge, join, effect, reads, policy, gate, channel),
-    *(bypass, bypass),
+    *(bypass, bypass, way_gone, way_gone),
 ]
 
 

@@ -4,7 +4,6 @@ of that version and by what the run did; it knows nothing of how versions are co
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any
 
 from approvals.models import ApprovalRequest, Decision, RequestStatus
@@ -52,6 +51,8 @@ class Gated:
         frontier, open_ = document["frontier"], document["open"]
         self.open = {task.split(":")[0] for task in (*open_.get("results", {}), *open_.get("tries", {}))}
         self.waiting = {visit.split(":")[0] for visit in frontier["waiting"]}
+        parts = [(visit, part["status"]) for visit, parts in frontier["waiting"].items() for part in parts]
+        self.before = {visit.split(":")[0]: SAID[said] for visit, said in sorted(parts) if said in SAID}
         tokens = {targets[edge] for edge in (*frontier["tokens"], *frontier["errors"])}
         self.places = {*tokens, *(target for target, _ in frontier["sends"]), *self.open}
         self.seq = Checkpoint.objects.filter(run=run.id).order_by("-seq").values_list("seq", flat=True)[0]
@@ -77,23 +78,17 @@ class Gated:
         return Decision.objects.filter(run=self.run.id, task__startswith=task).exists()
 
     def _unsigned(self, node: str, ever: dict[str, int], since: dict[str, int]) -> Iterator[str]:
-        for gate in self.gates:
-            for level in (REFUSAL, CONSENT, FULL_CONSENT):
-                always, ahead = self._behind(gate, level)
-                if ever[gate] < level and node in always:
-                    yield f"{node} began, and {gate} was never passed"
-                if gate not in self.open and since[gate] < level and node in ahead:
-                    yield f"{node} began, and {gate} that lay ahead was not passed"
+        if node in self._came({"START"}, ()) - self._came({"START"}, (), ever):
+            yield f"{node} began, and no way that leads there was signed: {ever}"
+        here, known = (self.places, self.waiting), self.before | dict.fromkeys(self.open, FULL_CONSENT)
+        said = {gate: max(since[gate], known.get(gate, NOTHING)) for gate in self.gates}
+        if node in self._came(*here) - self._came(*here, said):
+            yield f"{node} began, and no way that lay ahead to it was signed: {said}"
 
-    @cache  # noqa: B019
-    def _behind(self, gate: str, level: int) -> tuple[set[str], set[str]]:
-        """What comes only where so much was said at the gate: from the beginning, and from where the run stood."""
-        less = [way for way in self.ways if way[0] != gate or way[2] < level]
-        stood = (self.places, self.waiting)
-        return (
-            _follow(self.ways, {"START"}, ()) - _follow(less, {"START"}, ()),
-            _follow(self.ways, *stood) - _follow(less, *stood),
-        )
+    def _came(self, places: set[str], waiting: Iterable[str], said: dict[str, int] | None = None) -> set[str]:
+        """What comes from there: by ways that what was said at their gates allows, or whatever would be said (None)."""
+        ways = [one for one in self.ways if said is None or one[0] not in self.gates or one[2] <= said.get(one[0], 0)]
+        return _follow(ways, places, waiting)
 
     def _said(self, until: int, signed: list[Said]) -> tuple[dict[str, int], dict[str, int]]:
         """The most that was said at each gate up to this line of the log: ever, and since the deployment."""

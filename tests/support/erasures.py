@@ -13,7 +13,9 @@ from approvals import reviews
 from checkpoints import uploads
 from checkpoints.core import codec
 from checkpoints.core.status import Status
-from checkpoints.models import LateResult, Run
+from checkpoints.erasure import act
+from checkpoints.models import ErasureRecord, Job, LateResult, Run
+from checkpoints.queue import jobs
 from orchestrator import runs
 from tests.support import cast, dump
 from tests.support.processes import until
@@ -81,3 +83,18 @@ def unpacked(data: bytes) -> bytes:
 def upload(text: str, by: Any) -> dict[str, Any]:
     """A file with this text, as an input names it."""
     return uploads.save_upload(BytesIO(text.encode()), name=f"{marked('filename')}.txt", by=by)
+
+
+def worked_until(record: ErasureRecord, note: str) -> Job:
+    """The job of an erasure that was begun, its work done up to the first step with this note, and given back there."""
+    job = Job.objects.get(kind=act.KIND, facts__record=str(record.id))
+    epoch = jobs.claim_one(job.id)
+    assert epoch is not None
+    lease = jobs.begin_job(job.id, epoch)
+    assert lease is not None
+    for step in act.erase_job(lease):
+        jobs.report(lease, step)
+        if step.note == note:
+            jobs.give_back(lease)
+            return job
+    raise AssertionError(f"no step of the erasure is called {note}")

@@ -62,14 +62,14 @@ def worker(log: Path, **env: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @contextmanager
-def web(log: Path, **env: str) -> Iterator[str]:
-    """A daphne that serves the project; gives its address."""
+def web(log: Path, *, application: str = "orchestrator.asgi:application", **env: str) -> Iterator[str]:
+    """A daphne that serves the project, or another application; gives its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "orchestrator.asgi:application"],
+            [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), application],
             cwd=ROOT,
             env=environment(**env),
             stdout=out,

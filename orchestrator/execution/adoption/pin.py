@@ -32,7 +32,7 @@ from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadT
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.held_patch import hold_patch
 from orchestrator.engine.judgement import Judgement
-from orchestrator.engine.pending_parts import pending_parts
+from orchestrator.engine.pending_parts import kept_ways, lost_ways, pending_parts
 from orchestrator.engine.plan import unplanned
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution import summary
@@ -62,13 +62,19 @@ def adopt_version(lease: Lease, head: Head, given: Any, target: Compiled) -> Hea
 
 
 def _require_same_superstep(head: Head, target: Compiled, entries: Mapping[Task, Entry]) -> None:
-    """Raise `InvalidValue` where the target would not begin each task of the superstep in hand."""
+    """Raise `InvalidValue` where the target would not begin each task of the superstep in hand, or lacks a way that one
+    of them said it goes on by.
+    """
     open_ = OpenSuperstep.from_json(head.payload.open)
     begun = {*open_.results, *open_.tries, *entries}
     frontier = Frontier.from_json(head.payload.frontier)
     if begun and (left := unplanned(target, frontier, begun, stops=open_.without)):
         said = f"{', '.join(left)} began in the superstep in hand, and would not begin in it"
         raise InvalidValue(f"{said} in version {target.version}", tasks=left)
+    ways = [way for task, one in entries.items() if one.output for way in kept_ways(task.node, one.output)]
+    if lost := lost_ways(ways, target.edge):
+        said = f"a result that is kept leads along {', '.join(lost)}"
+        raise InvalidValue(f"{said}, which version {target.version} lacks", edges=lost)
 
 
 def _require_gates_of_settled(lease: Lease, target: Compiled, entries: Mapping[Task, Entry]) -> None:
@@ -158,15 +164,15 @@ def _facts(lease: Lease, target: Compiled, found: Judgement, change: StateChange
 
 def _checkpoint(lease: Lease, head: Head, target: Compiled, change: StateChange) -> NewCheckpoint:
     before, seq = head.payload, head.next_seq
-    frontier = before.frontier
+    frontier = replace(Frontier.from_json(before.frontier), written=change.written)
     if change.held:
-        frontier = hold_patch(Frontier.from_json(frontier), change.held[0].task.visit, len(change.gates)).to_json()
+        frontier = hold_patch(frontier, change.held[0].task.visit, len(change.gates))
     there = {**change.state["scratch"], **change.state["artifacts"]}
     since = {name: n for name, n in before.versions.items() if name in there} | dict.fromkeys(change.changed, seq)
     whole = not (before.open or journal.entries(lease))
     return NewCheckpoint(
         Source.VERSION,
-        replace(before, state=change.state, frontier=frontier, versions=since),
+        replace(before, state=change.state, frontier=frontier.to_json(), versions=since),
         lease.superstep,
         {name: ops.put(there[name]) for name in change.changed},
         committed=whole,

@@ -1,6 +1,6 @@
 """What going on with another version makes of a run's state: migrated, with new channels, guarded values held."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from approvals.gates.guarded_channels import guard_of_each, signed_channels
@@ -8,6 +8,7 @@ from checkpoints import lines, versions
 from checkpoints.conf import conf
 from checkpoints.ledger.commit import Head
 from checkpoints.lines import Stretch
+from checkpoints.models.run_line import Travel
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.compile import Compiled, State
@@ -18,7 +19,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate_differences import asks_as_much
 from orchestrator.engine.held_patch import PATCH, next_patch
 from orchestrator.engine.judgement import Judgement
-from orchestrator.engine.migration import migrated_state
+from orchestrator.engine.migration import migrated_state, written_firsts
 from orchestrator.engine.patch import PARTITIONS
 from orchestrator.engine.reduce import HeldWrite
 
@@ -26,7 +27,8 @@ from orchestrator.engine.reduce import HeldWrite
 @frozen
 class StateChange:
     """What adopting makes of the state: `state` goes on, `wanted` is what it would be if nothing were held; `changed`
-    are the channels that are set now. `held`: what waits for whom, with the gate of each.
+    are the channels that are set now. `held`: what waits for whom, with the gate of each. `written`: the First channels
+    that hold a value.
     """
 
     state: State
@@ -34,25 +36,22 @@ class StateChange:
     changed: tuple[str, ...]
     held: tuple[HeldWrite, ...] = ()
     gates: Mapping[Task, str] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
 
 
 def change_of(lease: Lease, head: Head, target: Compiled, found: Judgement) -> StateChange:
-    """What `found` makes of the state at this head. Raises `InvalidValue`, `PayloadTooLarge`: a migration failed."""
+    """What `found` makes of the state at this head. A replay asks nobody, so nothing of it is held there. Raises
+    `InvalidValue`, `PayloadTooLarge`: a migration failed.
+    """
     before = head.payload.state
     wanted = migrated_state(target, found.steps, before, limit=conf().max_value_bytes)
     changed = [name for part in PARTITIONS for name in wanted[part] if _differs(before, wanted, part, name)]
-    guarded = {}
-    if found.steps and changed:
-        old, way = versions.structure_of(lease.fingerprint), lines.past(lease.id, lease.line)
-        guarded = guards_of_migration(way, old, target, before, wanted)
-    fresh = target.fresh_state()
-    state = {
-        part: {
-            name: before[part].get(name, fresh[part][name]) if name in guarded else value for name, value in v.items()
-        }
-        for part, v in wanted.items()
-    }
-    number, gates = next_patch(Frontier.from_json(head.payload.frontier)), list(dict.fromkeys(guarded.values()))
+    old, guarded = versions.structure_of(lease.fingerprint), {}
+    if found.steps and changed and not _is_replay(lease):
+        guarded = guards_of_migration(lines.past(lease.id, lease.line), old, target, before, wanted)
+    state = without_guarded(target, before, wanted, guarded)
+    frontier = Frontier.from_json(head.payload.frontier)
+    number, gates = next_patch(frontier), list(dict.fromkeys(guarded.values()))
     values = {**wanted["scratch"], **wanted["artifacts"]}
     tasks = {Task(PATCH, number, n): gate for n, gate in enumerate(gates)}
     held = [
@@ -61,7 +60,25 @@ def change_of(lease: Lease, head: Head, target: Compiled, found: Judgement) -> S
         for n, name in enumerate(name for name, node in guarded.items() if node == gate)
     ]
     set_now = [name for part in PARTITIONS for name in state[part] if _differs(before, state, part, name)]
-    return StateChange(state, wanted, tuple(sorted(set_now)), tuple(held), tasks)
+    written = written_firsts(target, old, frontier.written, before, state)
+    return StateChange(state, wanted, tuple(sorted(set_now)), tuple(held), tasks, written)
+
+
+def _is_replay(lease: Lease) -> bool:
+    row = lines.line_row(lease, lease.line) if lease.departed else None
+    return row is not None and row.travel == Travel.REPLAY
+
+
+def without_guarded(target: Compiled, before: State, wanted: State, guarded: Collection[str]) -> State:
+    """The state that is wanted with each guarded channel as it was before, in whichever partition; one that is new is
+    at its default.
+    """
+    fresh = target.fresh_state()
+    found = {}
+    for part, values in wanted.items():
+        earlier = {**fresh[part], **before["scratch"], **before["artifacts"], **before[part]}
+        found[part] = {name: earlier[name] if name in guarded else value for name, value in values.items()}
+    return found
 
 
 def guards_of_migration(

@@ -18,5 +18,8 @@ class Command(command_line.DatabaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with command_line.one_clear_line():
-            run = runs.cancel(options["run"], by=command_line.person(options["by"]), reason=options["reason"])
+            by = command_line.person(options["by"])
+            run = command_line.run_seen_by(by, options["run"])
+            command_line.require_right(by, "steer_run", run=run.id)
+            run = runs.cancel(run.id, by=by, reason=options["reason"])
         self.stdout.write(command_line.as_json(run) if options["as_json"] else command_line.as_text(run))

@@ -12,7 +12,6 @@ from approvals import permissions
 from checkpoints import retention
 from checkpoints.core.visible_text import visible_text
 from checkpoints.models import ErasureRecord, Run
-from orchestrator import runs
 from orchestrator.engine.errors import CountersignError
 from orchestrator.management import command_line
 
@@ -25,6 +24,7 @@ class Command(command_line.DatabaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run", nargs="*", help="id or key")
         parser.add_argument("--fact", metavar="NAME=VALUE", help="every run with this indexed fact")
+        parser.add_argument("--graph", metavar="NAME", help="with --fact: of the runs of this graph alone")
         parser.add_argument("--path", action="append", dest="paths", metavar="PATH", help="as applicant.name; again")
         parser.add_argument("--forks", action="store_true", help="also the runs that inherited the values")
         parser.add_argument("--reason", default="", help="why; stays in the record, so it names nobody")
@@ -33,14 +33,14 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        by = command_line.person(options["by"])
-        if by is not None and not permissions.may(by, "manage_retention"):
-            raise CommandError(f"{by.get_username()} may not erase: that needs the right to manage retention")
         with command_line.one_clear_line():
-            found = [*(runs.get(one) for one in options["run"]), *_with_fact(options["fact"])]
+            by = command_line.actor(options, "manage_retention")
+            named = [command_line.run_seen_by(by, one) for one in options["run"]]
+            found = [*named, *_with_fact(options["fact"], options["graph"], by)]
         if not found:
+            of = f" of the graph {options['graph']}" if options["graph"] else ""
             raise CommandError(
-                f"no run has the fact {options['fact']}" if options["fact"] else "name a run, or a --fact"
+                f"no run{of} has the fact {options['fact']}" if options["fact"] else "name a run, or a --fact"
             )
         refused = 0
         for run in {run.id: run for run in found}.values():
@@ -74,14 +74,20 @@ class Command(command_line.DatabaseCommand):
             self.stdout.write("  " + visible_text(f"{one['how']} {one['key'] or one['run']} has values of it: {what}"))
 
 
-def _with_fact(text: str | None) -> Iterator[Run]:
-    """The runs with this fact, the oldest first. Facts are texts. Raises `CommandError`."""
+def _with_fact(text: str | None, graph: str | None, by: Any) -> Iterator[Run]:
+    """The runs with this fact, of one graph or of all, that this person sees, the oldest first. Facts are texts. Raises
+    `CommandError`.
+    """
     if text is None:
+        if graph is not None:
+            raise CommandError("--graph goes with --fact: it says of which graph the runs with that fact are")
         return
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise CommandError("--fact is NAME=VALUE, as the run's page shows them")
     rows = Run.objects.filter(facts__contains={name: value}) if _contains() else Run.objects.exclude(facts={})
+    rows = rows if graph is None else rows.filter(graph=graph)
+    rows = rows if by is None else permissions.visible_among(by, rows)
     for run in rows.order_by("created_at", "id").iterator():
         if run.facts.get(name) == value:
             yield run

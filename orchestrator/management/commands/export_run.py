@@ -6,11 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from approvals.permissions import visible_run
 from checkpoints import bundle
-from orchestrator import runs
 from orchestrator.management import command_line
-from orchestrator.runs.start_for_user import require
 
 
 class Command(command_line.DatabaseCommand):
@@ -26,11 +23,9 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        by = command_line.person(options["by"])
         with command_line.one_clear_line():
-            if by is not None:
-                require(by, "export_run")
-            run = runs.get(options["run"]) if by is None else visible_run(by, options["run"])
+            by = command_line.actor(options, "export_run")
+            run = command_line.run_seen_by(by, options["run"])
             try:
                 made = bundle.export(run.id, options["file"], by=by, as_is=options["as_is"])
             except OSError as error:

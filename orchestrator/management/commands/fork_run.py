@@ -22,10 +22,11 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        over, there = travel_options.patch_and_answers(options), options["checkpoint"]
+        over, by = travel_options.patch_and_answers(options), command_line.person(options["by"])
         with command_line.one_clear_line():
+            there = travel_options.departure_for(by, options)
             if options["plan"]:
                 return self.stdout.write(travel_options.plan_text(there, Travel.FORK, options, over))
             more = {"key": options["key"], "start": not options["paused"], "reason": options["reason"]}
-            run = runs.fork(there, **over, **more, by=command_line.person(options["by"]))
+            run = runs.fork(there, **over, **more, by=by)
         return self.stdout.write(travel_options.run_text(run, options))

@@ -32,8 +32,11 @@ class Command(command_line.DatabaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         over = travel_options.patch_and_answers(options)
         which = {"graph": options["graph"], "status": options["status"], "reason": options["reason"]}
-        points, by = options["checkpoint"] or None, command_line.person(options["by"])
         with command_line.one_clear_line():
+            by = command_line.actor(options, "steer_run")
+            # It speaks of runs that nobody has named, so who begins it must see all of them.
+            command_line.require_right(by, "view_run")
+            points = options["checkpoint"] or None
             if options["plan"]:
                 plan = runs.fork_many(points, **which, **over, by=by, dry_run=True)
                 return self._say(options, plan.to_json(), plan.to_text())

@@ -7,7 +7,6 @@ from django.core.management.base import CommandError
 
 from checkpoints import bundle
 from orchestrator.management import command_line
-from orchestrator.runs.start_for_user import require
 
 
 class Command(command_line.DatabaseCommand):
@@ -19,10 +18,8 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        by = command_line.person(options["by"])
         with command_line.one_clear_line():
-            if by is not None:
-                require(by, "import_run")
+            by = command_line.actor(options, "import_run")
             try:
                 run = bundle.load(options["file"], by=by)
             except OSError as error:

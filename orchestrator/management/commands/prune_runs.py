@@ -36,8 +36,8 @@ class Command(command_line.DatabaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         say: Callable[[str], None] = (lambda text: None) if options["as_json"] else self.stdout.write
-        by, policies = command_line.person(options["by"]), _policies(options["graph"])
         with command_line.one_clear_line():
+            by, policies = command_line.actor(options, "manage_retention"), _policies(options["graph"])
             counted = [(policy, retention.dry_run(policy)) for policy in policies]
         for _, one in counted:
             say(_text(one))

@@ -24,13 +24,15 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        there = options["checkpoint"]
+        by = command_line.person(options["by"])
         with command_line.one_clear_line():
             if options["report"]:
-                return self.stdout.write(_report_text(runs.replay_report(there), options))
+                replay = command_line.run_seen_by(by, options["checkpoint"])
+                return self.stdout.write(_report_text(runs.replay_report(replay.id), options))
+            there = travel_options.departure_for(by, options)
             if options["plan"]:
                 return self.stdout.write(travel_options.plan_text(there, Travel.REPLAY, options, {}))
-            run = runs.replay(there, reason=options["reason"], by=command_line.person(options["by"]))
+            run = runs.replay(there, reason=options["reason"], by=by)
         return self.stdout.write(travel_options.run_text(run, options))
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from checkpoints import timeline
 from checkpoints.core.ids import unknown_thing
 from checkpoints.models.run_line import Travel
 from orchestrator import runs
@@ -27,13 +26,14 @@ class Command(command_line.DatabaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not (options["reason"] or options["plan"]):
             raise CommandError("a rewind needs a reason: say it with --reason")
-        over = travel_options.patch_and_answers(options)
+        over, by = travel_options.patch_and_answers(options), command_line.person(options["by"])
         with command_line.one_clear_line():
-            run, there = runs.get(options["run"]), timeline.get_checkpoint(options["checkpoint"])
+            run = command_line.run_seen_by(by, options["run"])
+            there = command_line.checkpoint_seen_by(by, options["checkpoint"])
             if there.run_id != run.id:
                 raise unknown_thing("checkpoint of this run", options["checkpoint"])
             if options["plan"]:
                 return self.stdout.write(travel_options.plan_text(there.id, Travel.REWIND, options, over))
-            by = command_line.person(options["by"])
+            command_line.require_right(by, "steer_run", run=run.id)
             run = runs.rewind(run.id, there.id, **over, reason=options["reason"], by=by)
         return self.stdout.write(travel_options.run_text(run, options))

@@ -31,14 +31,14 @@ class Command(command_line.DatabaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         say: Callable[[str], None] = (lambda text: None) if options["as_json"] else self.stdout.write
         with command_line.one_clear_line():
+            by = command_line.actor(options, "manage_retention")
             newest, behind = keyring().encrypter, key_rotation.behind()
         if options["dry_run"]:
             return self._end(options, {"key": newest, "behind": behind}, _counts(behind) or "Nothing is behind.")
         if not options["job"]:
             with command_line.one_clear_line():
                 refuse_open_transaction("rotate_keys")
-        person = command_line.person(options["by"])
-        job = job_queue.add_job(KIND, name=KIND, key=newest, by=person.get_username() if person else "")
+        job = job_queue.add_job(KIND, name=KIND, key=newest, by=by.get_username() if by else "")
         if (under_way := Job.objects.get(id=job).facts.get("key")) != newest:
             raise CommandError(f"a rotation to the key {under_way} is under way; begin this one when it has ended")
         if options["job"]:

@@ -29,14 +29,18 @@ class Command(command_line.DatabaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["did_not"] and options["output"]:
             raise CommandError("--output goes with --happened")
+        output = _output(options["output"])
         with command_line.one_clear_line():
+            by = command_line.person(options["by"])
+            run = command_line.run_seen_by(by, options["run"])
+            command_line.require_right(by, "settle_task", run=run.id)
             run = runs.settle(
-                options["run"],
+                run.id,
                 options["task"],
                 happened=options["happened"],
-                output=_output(options["output"]),
+                output=output,
                 accept_risk=options["accept_risk"],
-                by=command_line.person(options["by"]),
+                by=by,
                 reason=options["reason"],
             )
         self.stdout.write(command_line.as_json(run) if options["as_json"] else command_line.as_text(run))

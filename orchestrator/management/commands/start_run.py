@@ -17,6 +17,7 @@ from checkpoints.models import Run
 from checkpoints.queue import workers
 from orchestrator import runs
 from orchestrator.management import command_line
+from orchestrator.runs.start_for_user import start_for
 
 _PAUSE = 0.2
 _PATIENCE = 5.0
@@ -39,14 +40,15 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        by = command_line.person(options["by"])
         with command_line.one_clear_line():
+            by = command_line.actor(options, "start_run")
             pairs, files = [_pair(text) for text in options["set"]], [_named(text) for text in options["file"]]
             _refuse_repeated([name for name, _ in (*pairs, *files)])
             given = _input(options["input"]) | dict(pairs)
             given |= {name: _upload(path, by) for name, path in files}
-            later = {"priority": options["priority"], "due_in": options["due_in"]}
-            run = runs.start(options["graph"], given, key=options["key"], by=by, **later)
+            queued = runs.Queued(options["priority"], due_in=options["due_in"])
+            asked = runs.StartRequest(options["graph"], given, options["key"], by, queued=queued)
+            run, _ = runs.start_or_find(asked) if by is None else start_for(asked)
         if not options["wait"]:
             return self._tell(run, options["as_json"])
         if not options["as_json"]:

@@ -11,8 +11,7 @@ from django.utils import timezone
 
 from checkpoints.models import GraphVersion, Run
 from checkpoints.queue import jobs
-from orchestrator import runs
-from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
+from orchestrator.jobs.integrity import Verified, Wanted, require_rights, verify_runs
 from orchestrator.management import command_line
 
 EVERY = 100
@@ -38,15 +37,16 @@ class Command(command_line.DatabaseCommand):
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        by = command_line.person(options["by"])
         with command_line.one_clear_line():
-            ids = tuple(str(runs.get(name).id) for name in options["run"])
+            ids = tuple(str(command_line.run_seen_by(by, name).id) for name in options["run"])
+            wanted = Wanted(ids, options["graph"], options["since"] or "", options["mark"])
+            require_rights(by, wanted)
         _require_graph(options["graph"])
-        wanted = Wanted(ids, options["graph"], options["since"] or "", options["mark"])
         if options["job"]:
-            person = command_line.person(options["by"])
-            job = jobs.add_job("verify_runs", by=person.get_username() if person else "", **asdict(wanted))
+            job = jobs.add_job("verify_runs", by=by.get_username() if by else "", **asdict(wanted))
             return self.stdout.write(json.dumps({"job": str(job)}) if options["as_json"] else f"Queued as job {job}.")
-        result = self._verify(wanted, quiet=options["as_json"])
+        result = self._verify(wanted, by, quiet=options["as_json"])
         if options["as_json"]:
             self.stdout.write(json.dumps({"checked": result.checked, "bad": result.bad}, ensure_ascii=False))
         if result.failed:
@@ -56,9 +56,9 @@ class Command(command_line.DatabaseCommand):
             raise CommandError(f"{bad} of {result.checked} runs{beside} are not as they were written")
         return None
 
-    def _verify(self, wanted: Wanted, *, quiet: bool) -> Verified:
+    def _verify(self, wanted: Wanted, by: Any, *, quiet: bool) -> Verified:
         result, named, total = Verified(), 0, wanted.rows().count()
-        for _ in verify_runs(wanted, result):
+        for _ in verify_runs(wanted, result, by=by):
             if quiet:
                 continue
             for one in result.bad[named:]:

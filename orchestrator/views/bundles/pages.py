@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
 from approvals.downloads import file_answer
-from approvals.views.page import render, single_fields, visible_run
+from approvals.views.page import may_post, render, single_fields, visible_run
 from checkpoints import audit_log, bundle
 from checkpoints.conf import conf
 from checkpoints.models import Run
@@ -27,7 +27,7 @@ def export_page(request: HttpRequest, ref: str) -> HttpResponseBase:
     offers it as it is.
     """
     run = visible_run(request.user, ref)
-    if not permissions.may(request.user, "export_run"):
+    if not may_post(request, run, "export_run", refusal="refused_right"):
         raise PermissionDenied("You may not export runs.")
     if request.method != "POST":
         return render(request, "orchestrator/export.html", {"run": run}, section="runs")

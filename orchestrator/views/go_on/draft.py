@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from approvals.gates.recorded_ways import require_ways
 from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.core.visible_json import json_text
@@ -17,7 +18,7 @@ from checkpoints.models.run_line import Travel
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import CountersignError, InvalidValue, MissingSecrets, PayloadTooLarge
+from orchestrator.engine.errors import CountersignError, InvalidValue, MissingSecrets, PayloadTooLarge, WrongStatus
 from orchestrator.engine.patch import patched
 from orchestrator.runs.departure import Departure, held_tasks_at
 from orchestrator.runs.keys import LONGEST_KEY, checked_key
@@ -217,8 +218,11 @@ def draft_of(
     _read_words(draft, posted)
     try:
         require_secrets(point.graph)
-    except MissingSecrets as error:
-        draft.problems.append(Problem("secrets", error.message))
+        if how == Travel.REPLAY:
+            require_ways(point.graph, point.run, point.checkpoint)
+    except (MissingSecrets, WrongStatus) as error:
+        place = "secrets" if isinstance(error, MissingSecrets) else "history"
+        draft.problems.append(Problem(place, error.message))
     return draft
 
 

@@ -4,10 +4,16 @@ from typing import Any
 
 import pytest
 
+from approvals.gates.departed_line import departed_line
+from approvals.gates.request_state import load_states
+from approvals.models import ApprovalRequest
 from approvals.views.consequences import Fate, lines_after
-from orchestrator.engine import END, START, Gate
+from checkpoints.sealing import sealed_rows
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph, Show, registry
 from orchestrator.engine.compile import compile
-from tests.support.small_graphs import graph
+from tests.support.small_graphs import graph, slice_of, started
+from tests.support.versioned_graphs import deployed
 
 APPLIED, DENIED = Fate("letter", "The letter", True), Fate("notes", "A note", False)
 
@@ -53,3 +59,36 @@ def test_a_node_says_which_of_the_writes_it_has(fn: Any, node: dict[str, Any], e
 
 def test_without_a_rejection_nothing_is_said_to_be_missing() -> None:
     assert _behind(lambda state, ctx: print(state))(APPLIED) == ("acts outside", "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_migration_set_is_signed_with_what_follows_and_what_is_asked_beside_it_counts_behind_it() -> None:
+    def asking(version: str) -> Graph:
+        made = graph("asking", version=version)
+        gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
+        made.node("look")(lambda state, ctx: None)
+        made.node("ask", approve="writes", gate=gate)(lambda state, ctx: {"letter": "x"})
+        for name in ("act", "file"):
+            made.node(name)(lambda state, ctx: None)
+        for source, target in ((START, "ask"), ("ask", "act"), ("act", END), (START, "look"), ("look", "file")):
+            made.edge(source, target)
+        made.edge("file", END)
+        return made
+
+    run = started(asking("1"))
+    slice_of(run, draining=iter([False, True]).__next__)
+    new = asking("2")
+    new.migration(from_version="1")(lambda state: state["scratch"].update(total=7))
+    deployed(new)
+    run = runs.advance(run.id)
+    requests = list(ApprovalRequest.objects.filter(run=run.id))
+    states, compiled = load_states(requests, sealed_rows.protection_of(run)), registry.current("asking")
+    ahead = departed_line(run, compiled, states).ahead
+    told = {
+        node: [one.node or one.text for one in lines_after(compiled, node, "approved", (), ahead)]
+        for node in ("$patch", "ask")
+    }
+    assert told == {
+        "$patch": ["file", "The run ends", "The other questions of this run still wait for people"],
+        "ask": ["This counts once the patch is signed", "act", "The run ends"],
+    }

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from checkpoints import bundle
+from checkpoints import bundle, retention
 from checkpoints.bundle import exporter
-from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints.models import AuditLine, Checkpoint, ErasureRecord, Run, RunEvent
 from orchestrator import runs
 from orchestrator.engine import END, START
-from orchestrator.engine.errors import TamperedRow, UnknownThing
-from tests.support import cast, small_graphs
+from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
+from tests.support import cast, erasures, small_graphs
 from tests.support.bundles import forgotten, lines_of, signed_run
 from tests.support.forging import tamper
 from tests.support.sealed_tables import ONE_KEY
@@ -57,6 +57,23 @@ def test_a_file_is_on_the_disk_by_its_name_when_the_export_returns(
     monkeypatch.setattr(exporter.local_files, "sync_folder", lambda at: synced.append((at, file.exists())))
     bundle.export(run.id, file)
     assert synced == [(tmp_path, True)]
+
+
+def test_a_run_whose_erasure_begins_while_it_is_exported_leaves_no_bundle(
+    run: Run, people: cast.People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, file = exporter._manifest, tmp_path / "run.jsonl"
+
+    def late(*args: Any) -> dict[str, Any]:
+        made = manifest(*args)
+        if not ErasureRecord.objects.exists():
+            erasures.worked_until(retention.begin_erasure(run.id, by=people.steward), "checkpoints_pendingwrite")
+        return made
+
+    monkeypatch.setattr(exporter, "_manifest", late)
+    with pytest.raises(WrongStatus, match="are being erased"):
+        bundle.export(run.id, file)
+    assert list(tmp_path.glob("*.jsonl")) == []
 
 
 def test_what_an_export_left_that_broke_off_is_swept_by_a_later_one(run: Run, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.core.eraser import PathEraser, WholeEraser, erased_change, erased_document
 from checkpoints.core.state_paths import parsed_path
 from checkpoints.core.tombstone import TEXT, is_tombstone, tombstone
+from checkpoints.core.visible_text import CUT
 from orchestrator.engine import ops
 
 WORDS = st.sampled_from(["Ada Marker", "Ada", "x", "a letter to Ada Marker", ""])
@@ -15,6 +17,7 @@ LEAVES = st.one_of(WORDS, st.integers(0, 3), st.none(), st.booleans())
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
 )
+LONG = "Ada Lovelace lives at " + "street " * 400
 STATES = st.fixed_dictionaries({"who": VALUES, "list": st.lists(VALUES, max_size=3)})
 
 
@@ -150,3 +153,63 @@ def test_what_a_fork_changed_is_erased_by_path() -> None:
         "salary": tombstone("r"),
         "pay": {"sum": tombstone("r")},
     }
+
+
+@pytest.mark.parametrize("length", sorted(CUT))
+def test_the_end_of_a_text_that_was_cut_is_erased_where_a_word_begins_so(length: int) -> None:
+    eraser = PathEraser("r", [parsed_path("letter")], [LONG, "Lovelace lives"])
+    cut = f"Send {LONG}"[:length]
+    assert eraser.text(cut) == f"Send {TEXT}"
+    assert eraser.texts({"label": [cut]}) == {"label": [f"Send {TEXT}"]}
+
+
+def test_the_end_of_a_text_that_was_not_cut_stays() -> None:
+    eraser = PathEraser("r", [parsed_path("who")], ["Adamson, who was paid"])
+    for text in ("Claim of Adam", "Adam", "x" * 250 + "Adam"):
+        assert eraser.text(text) == text
+    # No shorter word is looked for either.
+    assert eraser.text(("x" * 300 + "Ada")[-300:]) == ("x" * 300 + "Ada")[-300:]
+
+
+def test_the_end_of_a_cut_text_of_which_something_was_erased_before_is_found_too() -> None:
+    label = f"Bob Marker, {LONG}"[:300]
+    label = PathEraser("r", [parsed_path("who")], ["Bob Marker"]).text(label)
+    assert len(label) != 300
+    assert PathEraser("s", [parsed_path("letter")], [LONG]).text(label) == f"{TEXT}, {TEXT}"
+
+
+def test_words_that_overlap_are_erased_whole() -> None:
+    eraser = PathEraser("r", [parsed_path("who")], ["Ada Marker", "Marker of Bath"])
+    assert eraser.text("to Ada Marker of Bath, Bath") == f"to {TEXT}, Bath"
+    assert eraser.text("Ada MarkerAda Marker") == TEXT * 2
+
+
+def test_operations_are_erased_at_the_place_that_they_point_to() -> None:
+    paths = [parsed_path(path) for path in ("letter", "pay.sum", "lines[2].amount", 'sums["7"]', 'sums["9"].in', "box")]
+    eraser = PathEraser("r", paths, ["Ada Marker"])
+    mark, operations = tombstone("r"), {
+        ("/letter", "Ada"): tombstone("r"),
+        ("/pay", "whole"): "whole",
+        ("/pay/sum", 7): tombstone("r"),
+        ("/pay/other", 7): 7,
+        ("/lines/0/amount", 7): tombstone("r"),
+        ("/lines/-/n", 7): 7,
+        ("/sums/7", 1): tombstone("r"),
+        ("/sums/8", 1): 1,
+        ("/sums/9", (("in", 1), ("out", 2))): {"in": tombstone("r"), "out": 2},
+        ("/box/in/side", 3): tombstone("r"),
+        ("/notes/-", "to Ada Marker"): f"to {TEXT}",
+        ("/letter", None): None,
+    }  # fmt: skip
+    for (pointer, value), left in operations.items():
+        given = dict(value) if isinstance(value, tuple) else value
+        [said] = eraser.patch({"scratch": [{"op": "add", "path": pointer, "value": given}]})["scratch"]
+        assert (said["op"], said["path"], said["value"]) == ("add", pointer, left), pointer
+    whole = {"op": "replace", "path": "", "value": {"letter": "Ada", "pay": {"sum": 7, "n": 1}}}
+    [said] = eraser.patch({"scratch": [whole]})["scratch"]
+    assert said["value"] == {"letter": mark, "pay": {"sum": mark, "n": 1}}
+    move = {"op": "move", "from": "/sums/Ada Marker", "path": "/sums/a~1b"}
+    assert eraser.patch({"scratch": [move]}) == {
+        "scratch": [{"op": "move", "from": f"/sums/{TEXT}", "path": "/sums/a~1b"}]
+    }
+    assert WholeEraser("r").patch({"scratch": [whole]}) == mark

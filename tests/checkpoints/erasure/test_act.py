@@ -20,7 +20,6 @@ from checkpoints.models import (
     AuditLine,
     Checkpoint,
     ErasedRow,
-    ErasureRecord,
     Job,
     LateResult,
     MemoryTrace,
@@ -217,31 +216,6 @@ def test_what_was_erased_does_not_come_back_unnoticed(run: Run, people: cast.Peo
         assert faults(run), model
         rewrite(now, **left)
         assert faults(run) == [], model
-
-
-def test_runs_that_inherited_values_are_named_and_load_as_before(run: Run, people: cast.People) -> None:
-    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
-    runs.cancel(fork.id, by=people.starter)
-    before = [timeline.state_at(row.id) for row in timeline.list_checkpoints(fork.id)]
-    record = retention.erase(run.id, by=people.steward)
-    told = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": False}
-    assert record.inherited == [told]
-    assert [timeline.state_at(row.id) for row in timeline.list_checkpoints(fork.id)] == before
-    assert (faults(run), faults(fork)) == ([], [])
-
-
-def test_runs_that_inherited_values_are_erased_too_if_that_is_asked(run: Run, people: cast.People) -> None:
-    fork = runs.fork(f"{run.key}:at-1", by=people.starter)
-    with pytest.raises(WrongStatus):
-        retention.erase(run.id, forks=True, by=people.steward)
-    assert not ErasureRecord.objects.exists()
-    runs.cancel(fork.id, by=people.starter)
-    record = retention.erase(run.id, forks=True, by=people.steward)
-    assert [one["erased"] for one in record.inherited] == [True]
-    for one in (run, fork):
-        assert faults(one) == []
-        state = timeline.state_at(timeline.list_checkpoints(one.id)[0].id)
-        assert all(value is None or is_tombstone(value) for value in state["scratch"].values())
 
 
 def test_a_run_is_not_erased_while_a_replay_reads_it(run: Run, people: cast.People) -> None:

@@ -10,15 +10,24 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
+from pydantic import BaseModel
 
+from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
+from checkpoints.core.tombstone import TEXT
+from checkpoints.core.visible_text import LONGEST_FACT, LONGEST_LABEL
 from checkpoints.erasure import erased_batches
-from checkpoints.models import ErasureRecord, Job, Run
+from checkpoints.erasure.places import FIRST_LINE, PLACES
+from checkpoints.models import Checkpoint, ErasedRow, ErasureRecord, Job, Run
 from checkpoints.models.job import JobStatus
+from orchestrator import runs
+from orchestrator.engine import END, START, Fact, Gate, Graph, Write
 from orchestrator.engine.errors import Erased
 from orchestrator.jobs import kinds
-from tests.support import cast
+from tests.support import cast, erasures, run_actions
 from tests.support.full_installation import a_full_run
+from tests.support.secret_claim import marked
+from tests.support.small_graphs import Notes, registered
 
 STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "89"))
 """Between two statements at which an erasure of its own is killed."""
@@ -112,3 +121,61 @@ def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(run: Run, people: cas
     record = ErasureRecord.objects.get(run=run.id)
     assert record.ended_at is not None
     assert faults(run) == []
+
+
+class Patient(BaseModel):
+    person: str
+
+
+PERSON = f"Ada Lovelace of {marked('person')}, " + "Street 5, " * 60
+LETTER = f"A person with {marked('disease')}: " + "detail " * 60
+
+
+def test_what_lists_show_cut_off_is_erased_with_the_path_of_the_whole_text(people: cast.People) -> None:
+    facts = [Fact("Person", "input.person", indexed=True)]
+    made = Graph("cut_off", input=Patient, state=Notes, label="Claim of {person}", facts=facts)
+    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+        lambda state, ctx: [Write("letter", LETTER, label=f"Send {LETTER}")]
+    )
+    made.edge(START, "ask")
+    made.edge("ask", END)
+    registered(made)
+    run = runs.advance(runs.start("cut_off", {"person": PERSON}, by=people.starter).id)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    (fact,) = run.facts.values()
+    assert (run.status, len(run.label), len(fact)) == ("completed", LONGEST_LABEL, LONGEST_FACT)
+    assert len(run_actions.pending(run)[0].label) == LONGEST_LABEL
+    assert erasures.marks_in(erasures.everything()) >= {"person", "disease"}
+    retention.erase(run.id, ["input.person"], by=people.steward)
+    assert (Run.objects.get(id=run.id).label, erasures.marks_in(erasures.everything())) == (
+        f"Claim of {TEXT}", {"disease"},
+    )  # fmt: skip
+    retention.erase(run.id, ["letter"], by=people.steward)
+    assert erasures.marks_in(erasures.everything()) == set()
+    assert run_actions.pending(run)[0].label == f"Send {TEXT}"
+    assert [line["label"] for line in Receipt.objects.get(run=run).lines] == [f"Send {TEXT}"]
+    assert faults(run) == []
+
+
+def test_the_record_keeps_of_each_row_the_seal_that_it_had(run: Run, people: cast.People) -> None:
+    before = {(model._meta.db_table, str(row.pk)): (bytes(row.seal or b""), row.seal_key) for model, row in rows(run)}
+    retention.erase(run.id, by=people.steward)
+    told = ErasedRow.objects.filter(run=run.id)
+    assert {(one.table, one.row): (bytes(one.old_seal), one.old_key) for one in told} == {
+        name: before[name] for name in told.values_list("table", "row")
+    }
+    now = {(model._meta.db_table, str(row.pk)): bytes(row.seal or b"") for model, row in rows(run)}
+    anew = [one for one in told if one.table != Run._meta.db_table]
+    assert {(one.table, one.row): bytes(one.new_seal) for one in anew} == {
+        name: now[name] for name in ((one.table, one.row) for one in anew)
+    }
+    assert len(anew) > 10
+
+
+def rows(run: Run) -> Iterator[tuple[Any, Any]]:
+    """Each row of a run that has a seal of its own."""
+    places = [(place.model, place.rows(run.id)) for place in (*PLACES, FIRST_LINE)]
+    own = [(Checkpoint, Checkpoint.objects.filter(run=run.id)), (Run, Run.objects.filter(id=run.id))]
+    for model, found in [*places, *own]:
+        yield from ((model, row) for row in found)

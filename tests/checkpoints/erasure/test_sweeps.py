@@ -11,8 +11,10 @@ import pytest
 from checkpoints import payloads, retention, timeline, uploads, verification
 from checkpoints.core.tombstone import TEXT
 from checkpoints.models import Checkpoint, Run, Upload, UploadReference
+from checkpoints.retention.rights import PERMISSION
 from orchestrator import runs
 from orchestrator.engine import Graph
+from orchestrator.jobs import kinds
 from tests.support import cast, claims, erasures, secret_claim
 from tests.support.full_installation import a_full_run
 from tests.support.secret_claim import marked
@@ -41,7 +43,9 @@ def ended(graph: Graph, ref: dict[str, Any], people: cast.People) -> Run:
     return runs.cancel(runs.start(graph.name, {"letter": ref}, by=people.starter).id, by=people.starter)
 
 
-def test_a_bundle_in_the_archive_is_named_in_the_record(people: cast.People, tmp_path: Path, configure: Any) -> None:
+def test_a_bundle_that_is_in_the_archive_when_an_erasure_ends_is_named_in_the_record(
+    people: cast.People, tmp_path: Path, configure: Any
+) -> None:
     run = a_full_run(tmp_path, people.reviewer)
     folder = tmp_path / "archive"
     folder.mkdir()
@@ -49,7 +53,12 @@ def test_a_bundle_in_the_archive_is_named_in_the_record(people: cast.People, tmp
     for name in (f"{run.id}-7.bundle", f"{people.starter.pk}-7.bundle"):
         (folder / name).write_text("")
     assert retention.plan_erasure(run.id).counts["archived bundles"] == 1
-    assert retention.erase(run.id, by=people.steward).kept_files == [f"{run.id}-7.bundle"]
+    record = retention.begin_erasure(run.id, by=people.steward)
+    job = erasures.worked_until(record, "checkpoints")
+    (folder / f"{run.id}-8.bundle").write_text("written by an export that began before the erasure")
+    assert kinds.advance(job.id).status == "done"
+    record.refresh_from_db()
+    assert record.kept_files == [f"{run.id}-7.bundle", f"{run.id}-8.bundle"]
     assert verification.verify_run(run.id) == []
 
 
@@ -57,6 +66,7 @@ def test_erasing_files_costs_the_same_beside_many_other_runs(graph: Graph, peopl
     first, second, shared = upload(), upload(), upload()
     alone, beside = ended(graph, first, people), ended(graph, second, people)
     steward = people.steward
+    assert steward.has_perm(PERMISSION), "and what he may do is known from here on"
     with counted() as few:
         retention.erase(alone.id, by=steward)
     for _ in range(12):

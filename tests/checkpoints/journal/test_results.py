@@ -16,13 +16,16 @@ from checkpoints.journal.results import Ending
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import ConcurrentUpdate, NewCheckpoint, RunUpdate
-from checkpoints.models import LateResult, Run, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing.sealed_rows import PLAIN
+from orchestrator import runs
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease, TamperedRow
+from tests.support import cast
 from tests.support.forging import remove
+from tests.support.histories import policy, pruned
 from tests.support.small_graphs import graph, held, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -167,3 +170,41 @@ def test_what_a_waiting_superstep_has_begun_is_asked_for_though_no_line_came_sin
     remove(TaskResult.objects.get(run=lease.id))
     with pytest.raises(TamperedRow, match="1 attempts of send:1:0 began, and 0 are there"):
         journal.entries_for_takeover(lease, waiting)
+
+
+@pytest.mark.parametrize("rewound", [False, True])
+@pytest.mark.parametrize("keep_last", [None, 1])
+def test_an_attempt_without_a_row_is_found_whatever_was_removed_of_the_timeline(
+    people: cast.People, keep_last: int | None, rewound: bool
+) -> None:
+    acted: list[str] = []
+    fails = [True]
+
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        acted.append(ctx.idempotency_key)
+        if fails:
+            raise RuntimeError("no")
+        return {"notes": ["paid"]}
+
+    made = graph("pruned_attempts")
+    made.node("first")(lambda state, ctx: {"notes": ["first"]})
+    made.node("pay", effect="external", idempotent=True)(pay)
+    for source, target in ((START, "first"), ("first", "pay"), ("pay", END)):
+        made.edge(source, target)
+    run = runs.advance(started(made).id)
+    if rewound:
+        run = runs.advance(runs.rewind(run.id, f"{run.key}:at-0", allow_effects=["pay"], by=people.starter).id)
+    assert run.status == Status.FAILED
+    before = len(acted)
+    if keep_last is not None:
+        pruned(policy("pruned_attempts", keep_last=keep_last))
+        assert not Checkpoint.objects.filter(run=run.id, line=run.line, committed=True).exists()
+    row = TaskResult.objects.get(run=run.id, line=run.line)
+    remove(row)
+    fails.clear()
+    runs.resume(run.id, by=people.starter)
+    run = runs.advance(run.id)
+    assert (run.status, len(acted)) == (Status.TAMPERED, before)
+    row.save(force_insert=True)
+    runs.resume(run.id, by=people.starter)
+    assert (runs.advance(run.id).status, len(acted)) == (Status.COMPLETED, before + 1)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import transaction
@@ -81,9 +82,18 @@ def test_its_holder_condemns_a_run_and_writes_no_line() -> None:
 
 def test_a_run_that_nobody_holds_is_marked_and_due_no_more() -> None:
     run = started(_one("marked"))
-    locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
+    assert locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     run.refresh_from_db()
     assert (run.status, run.error_code, run.due_at) == ("tampered", "tampered_row", None)
+
+
+def test_a_run_is_marked_once_and_keeps_what_it_was_marked_for() -> None:
+    run = started(_one("marked"))
+    assert locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
+    before = columns(run)
+    assert not locked_run.mark_tampered(run.id, TamperedRow("another row was changed"))
+    assert columns(run) == before
+    assert not locked_run.mark_tampered(uuid4(), TamperedRow("it was changed"))
 
 
 def test_a_run_that_is_held_is_left_to_its_holder() -> None:

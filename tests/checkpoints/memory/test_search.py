@@ -6,10 +6,13 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from checkpoints import retention
+from checkpoints.db.free_pages import wipe_free_pages
 from checkpoints.memory import search
-from checkpoints.memory.shelf import Shelf
+from checkpoints.memory.shelf import Shelf, delete_trace
 from checkpoints.models import MemoryTrace
 from checkpoints.sealing.sealed_rows import Protection
+from tests.support import cast, dump
 from tests.support.memory_graphs import chain, forget, gone, remember
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -129,3 +132,57 @@ def test_a_search_uses_the_index() -> None:
         plan = "\n".join(row[0] for row in cursor.fetchall())
         cursor.execute("RESET enable_seqscan")
     assert search.INDEX in plan
+
+
+RARE = "zyxwvquokka"
+"""A word that stands nowhere else. The index writes words that follow one another without what they have in common."""
+
+
+def times_kept(word: str) -> int:
+    """How often the database holds a word, or its end."""
+    return dump.of_database().count(word[2:].encode())
+
+
+@pytest.mark.parametrize("paths", [None, ["notes"]])
+def test_when_an_erasure_ends_no_word_of_erased_memory_stands_in_the_file(
+    people: cast.People, paths: list[str] | None
+) -> None:
+    def put(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.memory.put("ada", RARE, "facts")
+        return {"notes": [RARE]}
+
+    run = gone(chain("remembers", put))
+    remember("other", "stays")
+    assert times_kept(RARE)
+    retention.erase(run.id, paths, by=people.steward)
+    assert times_kept(RARE) == 0
+    assert found("stays") == ["other"]
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite keeps words in a table of their own")
+def test_words_that_were_overwritten_or_forgotten_go_from_the_index_and_the_others_stay(people: cast.People) -> None:
+    kept = [f"{number}staysword" for number in range(20)]
+    for number, word in enumerate(kept):
+        remember(f"key {number}", f"{RARE}{number}")
+        remember(f"key {number}", word)
+    remember("forgotten", f"{RARE}forgotten")
+    delete_trace(MemoryTrace.objects.get(key="forgotten"), by=people.steward)
+    search.drop_removed_words()
+    wipe_free_pages()
+    assert indexed(RARE) == 0
+    assert [found(word) for word in kept] == [[f"key {number}"] for number in range(20)]
+
+
+def indexed(word: str) -> int:
+    """How often the blocks of the index hold a word, or its end."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT block FROM {search.INDEX}_data")
+        return sum(bytes(block).count(word[2:].encode()) for (block,) in cursor.fetchall())
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite keeps words in a table of their own")
+def test_where_there_is_no_index_there_is_nothing_to_drop() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {search.INDEX}")
+    search.drop_removed_words()
+    search.install_index()

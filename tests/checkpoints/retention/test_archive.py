@@ -1,5 +1,7 @@
 """Where a policy asks for it, a run is in a signed bundle before anything of it goes; else nothing goes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from checkpoints import bundle, retention, timeline
+from checkpoints.bundle import exporter
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
@@ -91,3 +94,21 @@ def test_a_run_that_changed_behind_its_bundle_is_not_removed(
     job = pruned(policy("short", keep_last=None, remove_runs_after_days={"completed": 0}, archive=True))
     assert job.progress["place"]["skipped"] == 1
     assert len(seqs(run)) == 5
+
+
+def test_a_bundle_of_a_run_that_was_erased_before_it_lay_in_the_folder_does_not_stay(
+    run: Run, tmp_path: Path, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(ARCHIVE_FOLDER=str(tmp_path), BUNDLE_KEY="07" * 32)
+    written_whole = exporter.written_whole
+
+    @contextmanager
+    def late(file: Any) -> Iterator[Any]:
+        with written_whole(file) as out:
+            yield out
+            retention.erase(run.id)
+
+    monkeypatch.setattr(exporter, "written_whole", late)
+    job = pruned(policy("short", keep_last=1, archive=True))
+    assert (job.progress["place"]["skipped"], len(seqs(run))) == (1, 5)
+    assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ from checkpoints.retention import prune_job, stretches
 from checkpoints.verification import verify_run
 from orchestrator.jobs import kinds
 from tests.support.bulk_runs import bare, cloned
-from tests.support.histories import policy, short_run
+from tests.support.histories import faults, long_run, policy, short_run
 from tests.support.live_commits import LiveCommits, live_commits
 from tests.support.statements import counted
 
@@ -158,3 +158,22 @@ def test_a_removal_locks_one_run_at_a_time_and_for_one_piece() -> None:
         assert [one.count("FOR UPDATE") for one in transactions[:-1]] == [2, 1, 1, 1, 1], (
             "the job is taken, then each run"
         )
+
+
+@pytest.mark.parametrize(("anchored", "wanted"), [(False, 12), (True, 20)])
+def test_a_stretch_takes_so_many_statements_and_is_looked_for_under_the_lock_first(
+    anchored: bool, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a slow machine the job's progress is told in between.
+    monkeypatch.setattr(prune_job, "EVERY_SECONDS", float("inf"))
+
+    def sent_of(runs: int) -> int:
+        graph = f"sent_{runs}"
+        cloned(long_run(graph) if anchored else short_run(graph), runs - 1)
+        job = retention.prune(policy(graph, keep_last=1), by=None)
+        with counted() as sent:
+            assert kinds.advance(job.id).status == "done"
+        return len([one for one in sent if not one.startswith("BEGIN")])
+
+    assert (sent_of(4) - sent_of(2)) / 2 == wanted
+    assert faults() == []

@@ -5,9 +5,10 @@ from uuid import uuid4
 import pytest
 
 from checkpoints import retention
-from checkpoints.models import AuditLine, Checkpoint, LegalHold, Pin, Run
+from checkpoints.models import AuditLine, Checkpoint, Job, LegalHold, Pin, Run
 from orchestrator import runs
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+from orchestrator.jobs import kinds
 from tests.support import cast
 from tests.support.large_states import large
 from tests.support.small_graphs import started
@@ -46,6 +47,18 @@ def test_a_checkpoint_is_pinned_once_and_unpinned_once(run: Run, people: cast.Pe
     assert retention.pin(chosen.id, by=None).id != first.id
     assert kinds_of(run) == ["checkpoint_pinned", "checkpoint_unpinned", "checkpoint_pinned"]
     assert Pin.objects.get(id=first.id).reason == "the one that we discuss"
+
+
+def test_a_run_of_which_values_are_being_erased_is_not_held_until_that_has_ended(run: Run, people: cast.People) -> None:
+    record = retention.begin_erasure(run.id, by=people.steward)
+    since = f"{record.at:%Y-%m-%d %H:%M} UTC"
+    with pytest.raises(WrongStatus, match=f"run {run.key} are being erased since {since}"):
+        retention.hold(run.id, "a court asked", by=people.steward)
+    assert not LegalHold.objects.exists()
+    assert kinds_of(run) == []
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    retention.hold(run.id, "a court asked", by=people.steward)
+    assert retention.is_held([run.id]) == {run.id}
 
 
 def test_what_is_not_there_and_what_says_nothing_is_refused(run: Run, people: cast.People) -> None:

@@ -1,18 +1,23 @@
 """What people still wait for, and what a call was prepared from, stays."""
 
+import json
 from typing import Any
 
 import pytest
 
 from approvals.models import ApprovalRequest
-from checkpoints import retention
+from checkpoints import retention, timeline
+from checkpoints.erasure import erased_batches
 from checkpoints.models import Checkpoint, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import cast, run_actions
-from tests.support.histories import faults, loaded, policy, pruned, seqs
+from orchestrator.jobs import kinds
+from tests.support import cast, erasures, run_actions
+from tests.support.forging import rewrite
+from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
+from tests.support.large_states import LARGE
 from tests.support.paid_claims import claim, paid
-from tests.support.small_graphs import registered
+from tests.support.small_graphs import registered, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -88,4 +93,47 @@ def test_forks_of_forks_load_as_before_when_all_that_may_go_is_gone(people: cast
     assert all(1 in seqs(run) for run in chain[:-1])
     assert {one: before[one] for one in loaded()} == loaded()
     assert len(loaded()) < len(before)
+    assert faults() == []
+
+
+def test_while_a_run_is_erased_nothing_of_it_is_removed_so_that_no_value_comes_back(
+    people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erased_batches, "CHECKPOINTS", 2)
+    run = long_run()
+    record = retention.begin_erasure(run.id, by=people.steward)
+    job = erasures.worked_until(record, "checkpoints")
+    found = retention.dry_run(policy("long", keep_last=2))
+    assert {why: one["count"] for why, one in found.reasons.items()} == {"erasing": 9}
+    pruned(policy("long", keep_last=2))
+    assert len(seqs(run)) == 9
+    assert kinds.advance(job.id).status == "done"
+    assert retention.dry_run(policy("long", keep_last=2)).counts["checkpoints"] == 7
+    pruned(policy("long", keep_last=2))
+    assert (seqs(run), faults(run)) == ([7, 8], [])
+    states = json.dumps([timeline.state_at(row.id) for row in timeline.list_checkpoints(run.id)])
+    assert LARGE[:50] not in states
+
+
+def test_the_point_that_an_approved_call_was_prepared_from_stays_until_the_run_has_ended(
+    people: cast.People, configure: Any
+) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run, rule = started(claim("called")), policy("called", keep_last=0)
+    while run.status == "queued":
+        run = slice_of(run)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    asked = ApprovalRequest.objects.get(run=run)
+    while asked.status != "applied":
+        slice_of(run)
+        asked.refresh_from_db()
+    assert "prepared_from" not in retention.dry_run(rule).reasons
+    # As a request for a call is kept; the graphs of this version have none yet.
+    rewrite(asked, kind="call")
+    pruned(rule)
+    assert Checkpoint.objects.filter(id=asked.prepared_from).exists()
+    assert retention.dry_run(rule).reasons["prepared_from"]["count"] == 1
+    assert runs.advance(run.id).status == "completed"
+    pruned(rule)
+    assert not Checkpoint.objects.filter(id=asked.prepared_from).exists()
     assert faults() == []

@@ -1,5 +1,6 @@
 """A removal takes what the policy does not keep, leaves everything else as it was, and says what it did."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,16 +8,18 @@ from django.utils import timezone
 
 from checkpoints import retention, timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
-from checkpoints.retention import prune_job
+from checkpoints.retention import DryRun, prune_job, stretches
 from checkpoints.store import CheckpointStore
 from orchestrator import runs
 from orchestrator.engine.errors import Forbidden, InvalidValue, WrongStatus
+from orchestrator.jobs import kinds
 from tests.support import cast
+from tests.support.chain import join_in_a_row
 from tests.support.forging import tamper
 from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.sealed_tables import ONE_KEY
-from tests.support.small_graphs import slice_of, started
+from tests.support.small_graphs import advanced, graph, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NODES = "abcdefgh"
@@ -192,3 +195,70 @@ def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> No
     with pytest.raises(InvalidValue, match="archives"):
         retention.prune(policy("long", keep_last=1, max_age_days={}, remove_runs_after_days={}, archive=True), by=None)
     assert Checkpoint.objects.count() == 9
+
+
+def test_failures_are_kept_longer_where_their_status_has_an_age() -> None:
+    made, broken = graph("fails"), {1}
+
+    @made.node("second")
+    def second(state: Any, ctx: Any) -> dict[str, Any]:
+        if broken:
+            raise RuntimeError("no")
+        return {"notes": ["second"]}
+
+    made.node("first")(lambda state, ctx: {"notes": ["first"]})
+    join_in_a_row(made, "first", "second")
+    failed = advanced(made)
+    broken.clear()
+    done = runs.advance(runs.start("fails", {}).id)
+    assert (failed.status, done.status) == ("failed", "completed")
+    before, later = len(seqs(failed)), timezone.now() + timedelta(days=31)
+    for days, ages, going in ((31, {"failed": 30}, {failed.id}), (9, {"failed": 30, "completed": 2}, {done.id})):
+        aged = retention.dry_run(policy("fails", max_age_days=ages), now=timezone.now() + timedelta(days=days))
+        assert {one["run"] for one in aged.examples} == {str(one) for one in going}
+    rule = policy("fails", keep_last=1, max_age_days={"failed": 30})
+    pruned(rule)
+    assert (len(seqs(failed)), seqs(done)) == (before, [done.head_seq])
+    assert before > 1
+    assert kinds.advance(retention.prune(rule, by=None, now=later).id).status == "done"
+    assert (seqs(failed), seqs(done)) == ([failed.head_seq], [done.head_seq])
+
+
+@pytest.mark.parametrize(("confirmed", "counted"), [(200, 203), (200, 197), (100, 102), (99, 100), (0, 1)])
+def test_a_count_that_moved_by_more_than_one_in_a_hundred_is_refused(confirmed: int, counted: int) -> None:
+    towards = 1 if counted < confirmed else -1
+    with pytest.raises(WrongStatus, match=f"{counted} checkpoints would be removed now, not the {confirmed}"):
+        prune_job.require_confirmed(DryRun("any", timezone.now(), {"checkpoints": counted}), confirmed)
+    prune_job.require_confirmed(DryRun("any", timezone.now(), {"checkpoints": counted + towards}), confirmed)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["stretch", "whole"])
+def test_a_hold_that_is_given_between_the_order_and_its_job_keeps_the_run(whole: bool, people: cast.People) -> None:
+    run, other = long_run(), long_run()
+    rule = policy("long", keep_last=1, remove_runs_after_days={"completed": 0} if whole else {})
+    job = retention.prune(rule, by=people.steward)
+    retention.hold(run.id, "a court asked", by=people.steward)
+    assert kinds.advance(job.id).status == "done"
+    assert (len(seqs(run)), seqs(other)) == (9, [] if whole else [8])
+
+
+def test_a_pin_that_is_set_between_two_pieces_keeps_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, people: cast.People
+) -> None:
+    run, remove, removed = long_run(), prune_job.remove_stretch, list[int]()
+    monkeypatch.setattr(stretches, "MOST", 3)
+    pinned = Checkpoint.objects.get(run=run, seq=1)
+
+    def piece(*args: Any, **kwargs: Any) -> Any:
+        done = remove(*args, **kwargs)
+        if not removed:
+            retention.pin(pinned.id, by=people.steward)
+        removed.append(done.count if done else 0)
+        return done
+
+    monkeypatch.setattr(prune_job, "remove_stretch", piece)
+    before = loaded()
+    pruned(policy("long", keep_last=1))
+    assert (seqs(run), removed[0], sum(removed)) == ([1, 8], 3, 7)
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert faults() == []

@@ -10,9 +10,9 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from checkpoints import retention, uploads
-from checkpoints.memory import shelf
-from checkpoints.models import AuditLine, Job, MemoryTrace, RetentionPolicy, Run, Upload, Worker
+from checkpoints.models import AuditLine, Job, LegalHold, MemoryTrace, RetentionPolicy, Run, Upload, Worker
 from checkpoints.queue import jobs
+from checkpoints.retention import standing_jobs
 from checkpoints.uploads import save_upload
 from checkpoints.verification import verify_run
 from orchestrator import runs, tokens
@@ -83,17 +83,42 @@ def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(config
     assert verify_run(run.id) == []
 
 
+def test_memory_that_a_held_run_wrote_stays_until_the_hold_is_released(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = [remember(f"key {n}", "content") for n in range(3)]
+    before = retention.hold(written[0].id, "a court asked", by=None)
+    MemoryTrace.objects.update(at=ago(days=10))
+    configure(MEMORY_DAYS=9.5)
+    forget, late = standing_jobs._forgotten, list[LegalHold]()
+
+    def held_meanwhile(row: MemoryTrace) -> bool:
+        if not late:
+            late.append(retention.hold(written[2].id, "another court asked", by=None))
+        return forget(row)
+
+    monkeypatch.setattr(standing_jobs, "_forgotten", held_meanwhile)
+    swept("sweep_memory")
+    assert set(MemoryTrace.objects.filter(deleted=False).values_list("run", flat=True)) == {
+        written[0].id, written[2].id,
+    }  # fmt: skip
+    for one in (before, *late):
+        retention.release_hold(one.id, by=None)
+    swept("sweep_memory")
+    assert MemoryTrace.objects.filter(deleted=False).count() == 0
+
+
 def test_what_is_remembered_anew_while_old_memory_goes_stays(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     remember("key", "old")
     MemoryTrace.objects.update(at=ago(days=10))
     configure(MEMORY_DAYS=9.5)
-    forget = shelf.delete_trace
+    forget = standing_jobs._forgotten
 
-    def late(*args: Any, **kwargs: Any) -> bool:
+    def late(row: MemoryTrace) -> bool:
         remember("key", "new")
-        return forget(*args, **kwargs)
+        return forget(row)
 
-    monkeypatch.setattr(shelf, "delete_trace", late)
+    monkeypatch.setattr(standing_jobs, "_forgotten", late)
     swept("sweep_memory")
     assert MemoryTrace.objects.filter(deleted=False).count() == 1
     assert not AuditLine.objects.filter(kind="memory_forgotten").exists()

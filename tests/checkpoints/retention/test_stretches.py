@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from checkpoints import payloads
+from checkpoints import payloads, timeline
+from checkpoints.models import RunEvent
 from checkpoints.retention import stretches
 from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
@@ -72,3 +73,15 @@ def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
     pruned(policy("goes_on", keep_last=1))
     run.refresh_from_db()
     assert (len(made), seqs(run), faults()) == (2, [run.head_seq], [])
+
+
+def test_a_long_stretch_goes_in_pieces_from_its_end_each_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stretches.MOST == 500
+    monkeypatch.setattr(stretches, "MOST", 3)
+    run, before = long_run(), loaded()
+    assert pruned(policy("long", keep_last=1)).progress["done"] == 8
+    lines = RunEvent.objects.filter(run=run, type="history_removed").order_by("seq")
+    gone = [timeline.payload_of(line)["checkpoints"] for line in lines]
+    assert [(one["first"], one["last"], one["count"]) for one in gone] == [(5, 7, 3), (2, 4, 3), (0, 1, 2)]
+    assert {one: before[one] for one in loaded()} == loaded()
+    assert (seqs(run), faults()) == ([8], [])

@@ -2,25 +2,39 @@
 stay, and everything verifies.
 """
 
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.db import connection
+from django.urls import reverse
 
 from approvals.models import Decision
-from checkpoints import retention
-from checkpoints.models import AuditLine, Checkpoint, Run
+from checkpoints import bundle, retention
+from checkpoints.conf import keyring
+from checkpoints.core.keyring import DATA_KEY
+from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent, RunKey
 from checkpoints.queue import jobs
+from checkpoints.retention import whole_runs
+from checkpoints.retention.rule import rule_of
+from checkpoints.retention.stretches import RemovedRows
 from checkpoints.verification import audit, verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import KeyConflict
 from orchestrator.jobs import kinds
-from tests.support import cast
+from tests.support import cast, secret_claim
 from tests.support.forging import tamper
 from tests.support.histories import faults, loaded, long_run, policy, pruned, seqs
 from tests.support.large_states import large
 from tests.support.paid_claims import paid
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.secret_claim import marked
 from tests.support.small_graphs import started
+from tests.support.statements import counted
+from tests.support.stewards import browser_of, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GONE: dict[str, Any] = {"keep_last": None, "remove_runs_after_days": {"completed": 0, "failed": 0}}
@@ -105,9 +119,110 @@ def test_the_key_of_a_run_that_went_begins_no_second_journey() -> None:
     assert not Run.objects.filter(key="claim 7").exists()
 
 
-def test_a_run_that_does_not_verify_is_not_removed() -> None:
+@pytest.mark.parametrize("what", ["a checkpoint", "a line of the log"])
+def test_a_run_that_does_not_verify_is_not_removed(what: str) -> None:
     run = long_run("short", "abcd")
-    tamper(Checkpoint.objects.get(run=run, seq=2), took_ms=77)
+    if what == "a checkpoint":
+        tamper(Checkpoint.objects.get(run=run, seq=2), took_ms=77)
+    else:
+        tamper(RunEvent.objects.filter(run=run).order_by("seq")[2], actor="mallory")
     pruned(policy("short", **GONE))
     run.refresh_from_db()
     assert (run.status, len(seqs(run))) == ("tampered", 5)
+    line = AuditLine.objects.get(kind="history_pruned")
+    assert (line.facts["skipped"], line.facts["bad"]) == (1, [str(run.id)])
+
+
+@pytest.mark.parametrize("paths", [None, ["input.person"]], ids=["all values", "a path"])
+def test_a_run_that_is_being_erased_stays_until_its_erasure_has_ended(
+    people: cast.People, configure: Any, paths: list[str] | None
+) -> None:
+    configure(**secret_claim.keys())
+    secret_claim.registered(encrypted=True)
+    run = runs.cancel(runs.start("secret_claim", {"person": marked("input")}, by=people.starter).id)
+    record = retention.begin_erasure(run.id, paths, by=people.steward)
+    rule = policy("secret_claim", keep_last=None, remove_runs_after_days={"cancelled": 0})
+    assert pruned(rule).progress["place"]["runs"] == 0
+    assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
+    record.refresh_from_db()
+    assert (record.ended_at is None, bytes(record.words)) == (False, b"")
+    assert bytes(RunKey.objects.get(id=run.id).wrapped) == b"" or paths
+    assert pruned(rule).progress["place"]["runs"] == 1
+
+
+@pytest.fixture
+def host_table() -> Iterator[Callable[[Run], None]]:
+    """A table of another app with a foreign key to runs; gives what adds a row that names one."""
+    with connection.cursor() as cursor:
+        kind = "uuid" if connection.vendor == "postgresql" else "char(32)"
+        runs_table = f"{Run._meta.db_table} (id) DEFERRABLE INITIALLY DEFERRED"
+        cursor.execute(f"CREATE TABLE host_note (run_id {kind} NOT NULL REFERENCES {runs_table})")
+
+    def name(run: Run) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO host_note (run_id) VALUES (%s)", [adapted(run)])
+
+    yield name
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE host_note")
+
+
+def adapted(run: Run) -> Any:
+    return Run._meta.get_field("id").get_db_prep_value(run.id, connection)
+
+
+def test_a_run_that_a_row_of_another_app_names_stays_is_named_and_the_others_go(
+    host_table: Callable[[Run], None], people: cast.People
+) -> None:
+    made = [long_run("short", "abcd") for _ in range(3)]
+    host_table(made[1])
+    job = pruned(policy("short", **GONE), by=people.steward)
+    assert [Run.objects.filter(id=run.id).exists() for run in made] == [False, True, False]
+    assert (len(seqs(made[1])), faults()) == (5, [])
+    line = AuditLine.objects.get(kind="history_pruned")
+    assert (line.facts["runs"], line.facts["skipped"], line.facts["bad"]) == (2, 1, [])
+    assert line.facts["referred"] == job.progress["place"]["referred"] == [str(made[1].id)]
+    assert AuditLine.objects.filter(kind="run_removed").count() == 2
+    page = text(browser_of(people.steward).get(reverse("admin:clean_up_job", args=[job.id])))
+    assert re.search(f"rows of other apps name them: <a href=[^>]*{made[1].id}[^>]*>{made[1].key}</a>", page)
+
+
+@pytest.mark.parametrize("archive", [False, True], ids=["gone", "archived"])
+def test_the_data_key_of_an_encrypted_run_goes_with_it_unless_its_bundle_needs_it(
+    archive: bool, tmp_path: Path, configure: Any, people: cast.People
+) -> None:
+    configure(ARCHIVE_FOLDER=str(tmp_path), BUNDLE_KEY="07" * 32, **ONE_KEY)
+    run, other = long_run("short", "abcd", encrypted=True), long_run("short", "abcd", encrypted=True)
+    retention.hold(other.id, "stays", by=None)
+    pruned(policy("short", **GONE, archive=archive))
+    left = {other.id, run.id} if archive else {other.id}
+    assert set(RunKey.objects.values_list("id", flat=True)) == left
+    assert archive or f"{DATA_KEY}{run.id.hex}" not in keyring().data_keys
+    assert faults() == []
+    for file in tmp_path.iterdir():
+        assert faults(bundle.load(file, by=people.steward)) == []
+
+
+def test_a_run_goes_in_few_statements_however_long_it_was() -> None:
+    taken = []
+    for nodes in ("ab", "abcdefgh"):
+        run = long_run("short", nodes)
+        rule = rule_of(policy("short", **GONE))
+        with counted() as sent:
+            removed = whole_runs.remove_run(rule, run.id, by=None, archived=None, inside=lambda removed: None)
+        assert removed == RemovedRows(len(nodes) + 1, removed.bytes if removed else 0, runs=1)
+        taken.append([one.split()[0] for one in sent if one.startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))])
+    assert taken[0] == taken[1]
+    # The lock, the look, the count; the line of the audit log; what hangs on the run, and its row.
+    assert taken[0] == ["SELECT"] * 3 + ["INSERT"] + ["DELETE"] * (len(whole_runs.PARTS) + 1)
+    assert len(taken[0]) == 15
+
+
+def test_bytes_that_lie_outside_the_rows_go_with_their_run(tmp_path: Path, configure: Any) -> None:
+    folder = tmp_path / "bytes"
+    configure(PAYLOADS={"files": {"backend": "files", "options": {"location": str(folder)}}})
+    long_run("short", "abcd", payloads="files")
+    assert [path for path in folder.rglob("*") if path.is_file()]
+    pruned(policy("short", **GONE))
+    assert not Run.objects.exists()
+    assert [path for path in folder.rglob("*") if path.is_file()] == []

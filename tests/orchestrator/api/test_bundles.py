@@ -156,6 +156,17 @@ def test_a_receipt_leaves_for_who_signed_and_for_auditors(
     assert nobody.get(f"decisions/{run.id}/receipt/").status_code == 404
 
 
+def test_a_look_at_the_head_of_a_receipt_exports_nothing(ada: Client, nobody: Client, olive: Client, run: Run) -> None:
+    address = f"/api/v1/decisions/{Decision.objects.filter(run=run.id).values_list('id', flat=True)[0]}/receipt/"
+    answer = ada.http.head(address)
+    assert (answer.status_code, answer["Content-Type"], answer.content) == (200, "application/json", b"")
+    for client in (nobody, olive):
+        assert client.http.head(address).status_code == 404
+    assert not AuditLine.objects.filter(kind="receipt_exported").exists()
+    ada.http.get(address)
+    assert AuditLine.objects.filter(kind="receipt_exported").count() == 1
+
+
 def test_the_right_to_import_can_be_given_to_anybody(ada: Client, run: Run, people: cast.People) -> None:
     data = _bytes(ada.get(f"runs/{run.id}/export/"))
     forgotten(run)

@@ -11,7 +11,7 @@ from django.test import Client
 
 from checkpoints.models import Run, RunEvent
 from orchestrator import tokens
-from orchestrator.live import limits, stream
+from orchestrator.live import limits, stream, tail
 from orchestrator.live.hub import Hub
 from tests.support.browsers import Browser, happen
 from tests.support.cast import People
@@ -94,7 +94,7 @@ async def test_a_stream_ends_when_the_right_is_taken_away_and_not_one_line_is_se
 
 
 async def test_a_silent_stream_ends_with_its_session(run: Run, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "CHECK_AGAIN", 0.1)
+    monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with opened(path(run), cookie=ada.cookie) as live:
         assert await live.block() == f"retry: {stream.RETRY_MS}"
         await database_sync_to_async(ada.client.logout)()

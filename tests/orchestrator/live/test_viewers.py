@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from checkpoints import timeline
 from checkpoints.models import Run
-from orchestrator.live import consumers
+from orchestrator.live import consumers, tail
 from tests.support.browsers import Browser, close_of, happen
 from tests.support.cast import People
 
@@ -51,7 +51,7 @@ def close_the_account(user: User, browser: Browser) -> None:
 async def test_an_open_socket_ends_with_its_session_even_if_nothing_happens(
     run: Run, people: People, ada: Browser, act: Callable[..., None], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "CHECK_AGAIN", 0.1)
+    monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket(path.format(run=run.id)) as live:
         assert await live.receive_nothing(timeout=0.3)
         await database_sync_to_async(act)(people.auditor, ada)
@@ -59,7 +59,7 @@ async def test_an_open_socket_ends_with_its_session_even_if_nothing_happens(
 
 
 async def test_the_bar_ends_with_the_session_too(people: People, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "CHECK_AGAIN", 0.1)
+    monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket("/ws/reviews/") as live:
         assert (await live.receive_json_from(timeout=15))["waiting"] == 0
         await database_sync_to_async(close_the_account)(people.auditor, ada)
@@ -67,7 +67,7 @@ async def test_the_bar_ends_with_the_session_too(people: People, ada: Browser, m
 
 
 def test_what_is_silent_is_looked_at_every_few_seconds() -> None:
-    assert consumers.CHECK_AGAIN <= 5
+    assert tail.CHECK_AGAIN <= 5
 
 
 async def test_not_one_line_is_sent_after_the_log_out(run: Run, ada: Browser) -> None:
@@ -111,7 +111,7 @@ async def test_a_right_that_is_taken_away_while_lines_are_read_sends_none_of_the
 async def test_a_right_that_was_taken_away_closes_a_silent_socket_too(
     run: Run, people: People, ada: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "CHECK_AGAIN", 0.1)
+    monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket(f"/ws/runs/{run.id}/") as live:
         await database_sync_to_async(people.auditor.groups.clear)()
         assert await close_of(live) == consumers.NOT_FOUND
@@ -146,7 +146,7 @@ async def test_a_session_that_has_ended_opens_no_socket(run: Run, ada: Browser) 
 async def test_a_socket_outlives_a_change_of_the_secret_key_that_is_kept_as_fallback(
     run: Run, ada: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "CHECK_AGAIN", 0.1)
+    monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket(f"/ws/runs/{run.id}/") as live:
         with override_settings(SECRET_KEY="n" * 50, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
             assert await live.receive_nothing(timeout=0.5)

@@ -280,6 +280,17 @@ def test_an_answer_of_somebody_who_may_not_decide_is_refused_with_an_audit_line(
         runs.fork(f"{run.key}:step-2", answers={"ask": {"total": 10}})
 
 
+def test_a_run_is_resumed_by_its_newest_checkpoint(people: cast.People) -> None:
+    run = advanced(claim("newest"))
+    runs.rewind(run.id, f"{run.key}:initial", reason="again", by=people.starter)
+    fork = runs.fork(f"{run.key}:initial", start=False, by=people.starter)
+    for named in (fork.head, f"{fork.key}:initial"):
+        assert runs.resume(named, by=people.starter).id == fork.id
+        Run.objects.filter(id=fork.id).update(status=Status.FAILED)
+    assert runs.resume(fork.head, by=people.starter).status == Status.QUEUED
+    assert runs.advance(fork.id).at_node == "ask"
+
+
 def test_an_older_checkpoint_is_not_resumed(people: cast.People) -> None:
     run = advanced(claim("older"))
     with pytest.raises(WrongStatus, match="rewind the run to it"):

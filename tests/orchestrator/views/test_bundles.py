@@ -53,6 +53,8 @@ def test_the_page_of_a_run_leads_to_its_bundle_for_who_may_export(signed: Run, p
     for method in ("get", "post"):
         assert getattr(browse(people.starter), method)(address).status_code == 403
         assert getattr(browse(people.nobody), method)(address).status_code == 404
+    line = AuditLine.objects.get(kind="refused_right")  # of the post alone
+    assert (line.actor, line.run, line.facts) == (people.starter, signed.id, {"right": "export_run"})
 
 
 def test_no_other_site_lets_a_browser_export(signed: Run, people: People) -> None:
@@ -120,6 +122,8 @@ def test_a_receipt_leads_to_the_signed_file_of_each_decision(signed: Run, people
     for decision in Decision.objects.filter(run=signed.id):
         address = reverse("receipt_file", args=[decision.id])
         assert address in html
+        assert (rita.head(address).status_code, browse(people.nobody).head(address).status_code) == (200, 404)
+        assert not AuditLine.objects.filter(kind="receipt_exported", facts__decision=str(decision.id)).exists()
         told = opened(rita.get(address).content, PAYLOAD_TYPE, bundle.public_key())
         assert told["decision"]["id"] == str(decision.id)
         assert browse(people.starter).get(address).status_code == 404

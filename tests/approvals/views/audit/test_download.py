@@ -6,6 +6,7 @@ import io
 import json
 import tracemalloc
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -67,6 +68,8 @@ def test_an_export_leaves_a_line_before_its_first_byte_and_keeps_to_the_filters(
     log: list[AuditLine], people: People, browse: Browse
 ) -> None:
     client = browse(people.auditor)
+    assert client.head(reverse("audit_export", args=["csv"])).status_code == 405
+    assert not AuditLine.objects.filter(kind="audit_exported").exists()
     answer = client.get(reverse("audit_export", args=["csv"]), {"kind": "keys_rotated"})
     line = AuditLine.objects.get(kind="audit_exported")
     assert (line.actor, line.facts) == (people.auditor, {"format": "csv", "only": {"kind": "keys_rotated"}})
@@ -76,7 +79,29 @@ def test_an_export_leaves_a_line_before_its_first_byte_and_keeps_to_the_filters(
     assert client.get(reverse("audit_export", args=["csv"]), {"from": "x"}).status_code == 400
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_an_export_keeps_to_a_range_of_time(people: People, browse: Browse, settings: Any) -> None:
+    """From its beginning on, to before its end; a day is one of the reader's time zone, and its end is all of it."""
+    settings.TIME_ZONE = "Europe/Vienna"
+    ends = ("2026-03-10T22:59:59Z", "2026-03-10T23:00:00Z")
+    for n, at in enumerate(("2026-03-09T22:59:59Z", "2026-03-09T23:00:00Z", "2026-03-10T12:00:00Z", *ends)):
+        line = audit_log.record("cancelled", actor=None, n=n)
+        AuditLine.objects.filter(id=line.id).update(at=datetime.fromisoformat(at))
+    client = browse(people.auditor)
+    for begin, end, found in (
+        ("2026-03-10", "2026-03-10", [1, 2, 3]),
+        ("2026-03-10", "", [1, 2, 3, 4]),
+        ("", "2026-03-09", [0]),
+        ("2026-03-10T12:00:00Z", "2026-03-10T23:00:00Z", [2, 3]),
+        ("2026-03-10T13:00:01", "2026-03-11T00:00:01", [3, 4]),
+        ("2026-03-12", "2026-03-11", []),
+    ):
+        given = {name: text for name, text in (("from", begin), ("to", end)) if text}
+        rows = exported(client, "jsonl", kind="cancelled", **given).splitlines()
+        said = sorted(json.loads(row)["facts"]["n"] for row in rows)
+        assert said == found, (begin, end)
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])
 def test_a_cell_that_would_be_a_formula_is_none(first: str, people: People, browse: Browse) -> None:
     runs.cancel(a_run(key="CLM-2").id, by=people.starter, reason=f"{first}cmd|' /C calc'!A0")
     [row] = csv.DictReader(io.StringIO(exported(browse(people.auditor), "csv", kind="cancelled"), newline=""))

@@ -17,9 +17,11 @@ from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, Checkpoint, Run
 from orchestrator import runs
 from tests.support import cast, run_actions
+from tests.support.histories import policy, pruned
 from tests.support.page_forms import fields_of
 from tests.support.paid_claims import PAID, claim, paid, rows_of
 from tests.support.rows import a_checkpoint
+from tests.support.sent_on import sent_on
 from tests.support.small_graphs import advanced
 
 Browse = Callable[[User], Client]
@@ -254,6 +256,20 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(people: cast.People,
     # Four for the session, the person and his rights, four for the bar of the page. The plan itself reads four things:
     # the checkpoint with run and state, its line, what was done and forked elsewhere, and the checkpoints around.
     assert (len(page), len(fragment), len(longer)) == (4 + 4 + 4, 4 + 4, 4 + 4 + 4)
+
+
+def test_a_replay_that_cannot_know_where_a_task_went_says_so_and_makes_nothing(
+    people: cast.People, browse: Browse
+) -> None:
+    run = sent_on(people)
+    client, here = browse(people.starter), url(run, 0)
+    runs.advance(runs.replay(at(run, 0).id).id)
+    pruned(policy("sent_on", keep_last=1))
+    html = client.get(here, {"how": "replay"}).content.decode()
+    assert "history of run sent on was removed, and with it where ask:1:0 went" in words(html)
+    answer = client.post(here, fields_of(html) | {"do": "go", "how": "replay"})
+    assert (answer.status_code, Run.objects.count()) == (422, 2)
+    assert "where ask:1:0 went" not in words(client.get(here, {"how": "fork"}).content.decode())
 
 
 def test_a_replay_takes_nothing_and_touches_nothing(people: cast.People, browse: Browse) -> None:
