@@ -179,3 +179,18 @@ def rows(run: Run) -> Iterator[tuple[Any, Any]]:
     own = [(Checkpoint, Checkpoint.objects.filter(run=run.id)), (Run, Run.objects.filter(id=run.id))]
     for model, found in [*places, *own]:
         yield from ((model, row) for row in found)
+
+
+def test_a_run_whose_erasure_begins_while_it_is_verified_is_looked_at_again(
+    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = verification.removed_history
+
+    def then_erased(*args: Any) -> Any:
+        monkeypatch.setattr(verification, "removed_history", read)
+        erasures.worked_until(retention.begin_erasure(run.id, by=people.steward), "checkpoints")
+        return read(*args)
+
+    monkeypatch.setattr(verification, "removed_history", then_erased)
+    assert verification.verify_run(run.id) == []
+    assert ErasureRecord.objects.get().ended_at is None
