@@ -21,7 +21,7 @@ class ApprovalsConfig(AppConfig):
         from checkpoints.retention import kept_points, whole_runs
 
         for kind, model in (("request", ApprovalRequest), ("receipt", Receipt), ("decision", Decision)):
-            bundle.add_table(bundle.BundledTable(kind, model, size=20))
+            bundle.add_table(bundle.BundledTable(kind, model, size=20, shapes=model.SHAPES))
         erasure.PLACES.extend(approvals_erasure.PLACES)
         erasure.SWEEPS.extend(approvals_erasure.SWEEPS)
         verification.EXAMINERS.append(approvals_verification.approvals)

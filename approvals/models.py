@@ -1,6 +1,6 @@
 """The rows of floor 2: what people are asked, what they answered, and what their signing made of it."""
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from django.conf import settings
 from django.db import models
@@ -8,6 +8,18 @@ from django.db import models
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
+
+_POLICY = {
+    "reviewers": [str], "quorum": int, "reject_quorum": int, "four_eyes": bool, "all_or_nothing": bool,
+    "reason_required": [str],
+}  # fmt: skip
+_LINE = {
+    "write": str, "label?": str, "revision": int, "hash": str, "verdict": frozenset({"approve", "edit", "reject"}),
+    "result": str, "why?": (str, type(None)), "by?": ([str], type(None)), "needed?": int, "settled?": (str, type(None)),
+}  # fmt: skip
+REQUEST: dict[str, Any] = {"title": str, "facts": [{"label": str}], "why": (str, dict), "policy": _POLICY}
+RECEIPT: dict[str, Any] = {"lines": [_LINE]}
+"""Which form the JSON in columns has, as `checkpoints.bundle.row_shapes` says it: of rows that come in as a bundle."""
 
 
 class RequestStatus(models.TextChoices):
@@ -24,6 +36,7 @@ class ApprovalRequest(OfTask, Sealed):
     """One gate reached by one task. It carries the policy that it was opened under."""
 
     PAYLOADS = ("title", "facts", "why")
+    SHAPES = REQUEST
     IDENTITY = ("run_id", "id")
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
     ADDED = ("ordinal", "input_hash", "prepared_from")
@@ -113,6 +126,7 @@ class AppendOnly(models.QuerySet[Any]):
 class Receipt(Sealed):
     """What one signing did: per write counted or not, and why not. Its meaning never changes."""
 
+    SHAPES = RECEIPT
     IDENTITY = ("run_id", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -141,6 +155,7 @@ class Decision(Sealed):
     """
 
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
+    SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

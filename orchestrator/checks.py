@@ -2,7 +2,8 @@
 into a lease, and versions that the direct statements were tested with.
 """
 
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from checkpoints import payloads
+from checkpoints import bundle, payloads
 from checkpoints.conf import bundle_seed, conf, keyring, trusted_keys
 from orchestrator.engine import registry
 from orchestrator.worker import configuration
@@ -27,7 +28,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
     try:
         doorbell = conf().doorbell
         keyring()
-        bundle_seed(), trusted_keys()
+        bundle_seed()
+        _require_keys_of_one(trusted_keys())
     except ImproperlyConfigured as error:
         return [Error(str(error), id="orchestrator.E001")]
     try:
@@ -35,6 +37,15 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[Ch
     except ImportError:
         known = False
     return [] if known else [Error(f"COUNTERSIGN['DOORBELL'] names no function: {doorbell}", id="orchestrator.E001")]
+
+
+def _require_keys_of_one(keys: Mapping[str, bytes]) -> None:
+    """Raise `ImproperlyConfigured` for a public key with which anybody can sign. An empty file tells: with any other
+    key its first line is missed.
+    """
+    for name, key in keys.items():
+        if not (verdict := bundle.verify(io.BytesIO(), key)).bad_line:
+            raise ImproperlyConfigured(f"COUNTERSIGN['TRUSTED_KEYS'][{name!r}]: {verdict.reason}")
 
 
 def check_payloads(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:

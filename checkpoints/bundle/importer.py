@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db import IntegrityError, transaction
+from django.db import DataError, IntegrityError, transaction
 from django.db.models import Model
 from django.utils import timezone
 
@@ -24,17 +24,23 @@ from checkpoints import audit_log, payloads, uploads
 from checkpoints.bundle import told_erasures, verifier
 from checkpoints.bundle.row_json import BYTES, columns_of, is_person
 from checkpoints.bundle.row_reader import People, row_of
+from checkpoints.bundle.row_shapes import require_shapes
 from checkpoints.bundle.signing_keys import name_of_key, public_key
-from checkpoints.bundle.tables import TABLES
+from checkpoints.bundle.tables import TABLES, shapes_of
 from checkpoints.bundle.told_erasures import Note
 from checkpoints.bundle.verifier import Bad, Contents
 from checkpoints.core.arguments import checked_actor
+from checkpoints.core.ids import is_storable
 from checkpoints.core.status import ENDS, STOPPED, Status
-from checkpoints.models import BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
+from checkpoints.core.visible_text import visible_text
+from checkpoints.models import AuditLine, BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
 from checkpoints.models.fields import Sealed
 from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
 from checkpoints.verification import verify_run
+from checkpoints.verification.audit import REMOVED
+from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, InvalidBundle, InvalidValue, KeyConflict, TamperedRow
 from orchestrator.engine.frozen import frozen
 
@@ -42,6 +48,8 @@ BATCH_ROWS, BATCH_BYTES = 50, 4_000_000
 _TAIL = 2 * verifier.LONGEST_SIGNATURE
 _KEY = re.compile(rb'"key":"([0-9a-f]{64})"')
 LONGEST_KEY = 200
+_NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, DataError)
+"""What reading rows raises whose house signed something that no row says."""
 
 
 @frozen
@@ -97,19 +105,36 @@ def _loaded(source: BinaryIO, by: Any) -> tuple[Run, bool]:
         taken = _Reading(source, signed, {})
         for _ in taken.rows():
             pass
-        if (there := _there(UUID(taken.contents.run), signed)) is not None:
+        row = taken.contents.row
+        if (there := _there(row, signed)) is not None:
             return there, False
+        _require_end_of_removed(row)
         source.seek(begin)
         people = _people(taken.names) if own else {}
-        with transaction.atomic():
-            return _written(_Reading(source, signed, people), signed, by), True
+        try:
+            with transaction.atomic():
+                return _written(_Reading(source, signed, people), signed, by), True
+        except IntegrityError as error:
+            # Another import of this very bundle may have been first.
+            if (there := _there(row, signed)) is not None:
+                return there, False
+            raise KeyConflict("a row of this bundle is here already, in another run") from error
+        except _NONSENSE as error:
+            raise _invalid(0, _sentence(error)) from error
     except Bad as bad:
-        line, reason = bad.args
-        raise InvalidBundle(f"line {line} of the bundle: {reason}", line=line, reason=reason) from None
+        raise _invalid(*bad.args) from None
     except TamperedRow as error:
-        raise InvalidBundle(error.message, line=0, reason=error.message) from error
-    except IntegrityError as error:
-        raise KeyConflict("a row of this bundle is here already, in another run") from error
+        raise _invalid(0, error.message) from error
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else f"it does not say what it must: {error!r}"[:200]
+
+
+def _invalid(line: int, reason: str) -> InvalidBundle:
+    """The refusal. What a bundle says of itself may hold anything, also what no answer can carry."""
+    seen = visible_text(reason)
+    return InvalidBundle(f"line {line} of the bundle: {seen}" if line else seen, line=line, reason=seen)
 
 
 def _require_trusted(source: BinaryIO, begin: int) -> Signed:
@@ -132,8 +157,9 @@ def _people(names: Collection[str]) -> People:
     return dict(found.values_list(users.USERNAME_FIELD, "pk"))
 
 
-def _there(run_id: UUID, signed: Signed) -> Run | None:
+def _there(row: Mapping[str, Any], signed: Signed) -> Run | None:
     """The run that this very bundle gave before. Raises `KeyConflict` where the id is that of something else."""
+    run_id = UUID(row["id"])
     found = Run.objects.filter(id=run_id).select_related("bundle_import").first()
     if found is not None and found.imported and found.bundle_import.last == signed.last:
         return found
@@ -141,6 +167,21 @@ def _there(run_id: UUID, signed: Signed) -> Run | None:
         message = f"run {run_id} is here already, and did not come from this bundle"
         raise KeyConflict(message, run=str(run_id))
     return None
+
+
+def _require_end_of_removed(row: Mapping[str, Any]) -> None:
+    """Raises `KeyConflict` where this run was removed here and its log stood elsewhere: only what was removed comes
+    back, else the log would end before a line that is anchored, or tell another story.
+    """
+    lines = AuditLine.objects.filter(run=row["id"], kind=REMOVED)
+    told = [line.facts for line in lines if fault_of(line, PLAIN) is None]
+    last = max(told, key=lambda facts: int(facts["event_seq"]), default=None)
+    if last is not None and (last["event_seq"], last["event_hash"]) != (row["event_seq"], row["event_hash"]):
+        named = f"; {last['bundle']} is the bundle that restores it" if "bundle" in last else ""
+        message = (
+            f"run {row['id']} was removed here at line {last['event_seq']} of its log, where this bundle does not end"
+        )
+        raise KeyConflict(message + named, run=row["id"])
 
 
 class _Reading:
@@ -165,9 +206,8 @@ class _Reading:
             try:
                 self.contents.take(said, number)
                 row = self._row(said)
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
-                fits = isinstance(error, ValueError)
-                raise Bad(number, str(error) if fits else f"it does not say what it must: {error!r}"[:200]) from None
+            except _NONSENSE as error:
+                raise Bad(number, _sentence(error)) from None
             if row is not None:
                 yield row, said.get("erased")
         if self.contents.as_is:
@@ -180,12 +220,22 @@ class _Reading:
             exported_at = datetime.fromisoformat(said["exported_at"])
             if exported_at.tzinfo is None or str(UUID(said["run"])) != said["run"]:
                 raise ValueError("the manifest does not say when it was exported, or of which run")
+            if not isinstance(key := said["key"], str) or not is_storable(key) or len(key) > LONGEST_KEY:
+                raise ValueError("the manifest has another key than a run can have")
+            base64.b64decode(said["data_key"], validate=True)
             self.erasures = told_erasures.records_in(said, self._people)
             self.names |= {one["by"] for one in said["erasures"]} - {None, ""}
         if kind not in verifier.ROWS:
             return None
         model = Run if kind == "run" else TABLES[kind].model
-        row: Any = row_of(model, said["row"], encrypted=self.contents.encrypted, people=self._people)
+        row: Any = row_of(
+            model,
+            said["row"],
+            encrypted=self.contents.encrypted,
+            people=self._people,
+            shapes=shapes_of(model),
+            erased=self.contents.erased,
+        )
         named = {said["row"][field.name] for field in columns_of(model) if is_person(field)}
         self.names |= named - {None, ""}
         for name, ids in self._ids.items():
@@ -200,9 +250,9 @@ def _written(reading: _Reading, signed: Signed, by: Any) -> Run:
     batch = _Batch()
     for row, note in reading.rows():
         if isinstance(row, Run):
-            data_keys.keep_wrapped_key(row.id, base64.b64decode(reading.manifest.get("data_key", "")))
+            data_keys.keep_wrapped_key(row.id, base64.b64decode(reading.manifest["data_key"]))
             told_erasures.keep_records(row, reading.erasures)
-            batch.begin(_placed(row), note)
+            batch.begin(_placed(row, note["columns"] if note else {}), note)
         else:
             batch.add(row, note)
     batch.flush()
@@ -223,17 +273,18 @@ def _written(reading: _Reading, signed: Signed, by: Any) -> Run:
     made.save(force_insert=True)
     faults = verify_run(run.id, most=1)
     if faults:
-        raise InvalidBundle(f"the run does not verify: {faults[0].reason}", line=0, reason=faults[0].reason)
+        raise _invalid(0, f"the run does not verify: {faults[0].reason}")
     return Run.objects.select_related("bundle_import").get(id=run.id)
 
 
-def _placed(run: Run) -> Run:
+def _placed(run: Run, erased: Collection[str]) -> Run:
     """The run's row as it is kept here: under a key that no start has, its payloads where new ones go, at rest."""
     run.key = f"{run.key[: LONGEST_KEY - 9]}~{str(run.id)[-8:]}"
     run.payloads, run.imported = payloads.chosen(None), True
     if run.status not in {*ENDS, *STOPPED} or run.status == Status.TAMPERED:
         run.status = Status.PAUSED
     _decrypt(run)
+    _require_opened_shapes(run, erased, protection_of(run))
     stands = {name: getattr(run, name) for name in ("head", "head_hash", "event_seq", "event_hash", "decisions")}
     sealed = run_row.seal_columns(run, **stands)
     run.seal, run.seal_key = sealed["seal"], sealed["seal_key"]
@@ -249,6 +300,14 @@ def _decrypt(row: Any) -> None:
     for name in getattr(row, "PAYLOADS", ()):
         if bytes(getattr(row, name)):
             setattr(row, name, sealed_rows.decrypted(row, name))
+
+
+def _require_opened_shapes(row: Any, erased: Collection[str], protection: Protection) -> None:
+    """What the payload columns of an encrypted run say is seen only now, when they are plain."""
+    if protection.encrypted:
+        named = [name for name in getattr(row, "PAYLOADS", ()) if name not in erased]
+        told = {name: said for name in named if (said := sealed_columns.read_bytes(row, name))}
+        require_shapes(row, {name: canonical.loads(said) for name, said in told.items()}, shapes_of(type(row)))
 
 
 class _Batch:
@@ -292,18 +351,22 @@ class _Batch:
             row.backend = self.run.payloads
         if isinstance(row, Sealed):
             _decrypt(row)
+            _require_opened_shapes(row, erased, self._protection)
             sealed_rows.seal_and_encrypt([row], self._protection)
         for column in BYTES.get(type(row), ()):
-            self._put(row, column, erased.get(column) or getattr(row, f"{column}_hash"))
+            self._put(row, column, erased.get(column))
 
-    def _put(self, row: Any, column: str, hash_: str) -> None:
-        """Keep the bytes of a checkpoint, which have this hash, where the installation keeps them."""
+    def _put(self, row: Any, column: str, erased: str | None) -> None:
+        """Keep the bytes of a checkpoint, which have its hash or that of what was `erased`, where such are kept."""
         kept = bytes(getattr(row, column))
         if not kept:
             return
         plain = sealed_rows.decrypted(row, column, kept)
-        if self._protection.digest(sealed_columns.read_bytes(row, column, plain)) != hash_:
+        said = sealed_columns.read_bytes(row, column, plain)
+        if self._protection.digest(said) != (erased or getattr(row, f"{column}_hash")):
             raise TamperedRow(f"the {column} of {row} has another hash")
+        if self._protection.encrypted and not erased:
+            require_shapes(row, {column: canonical.loads(said)}, shapes_of(type(row)))
         locked = sealed_rows.encrypted(row, column, plain, self._protection)
         name = payloads.name_of(row.run_id, row.id, column)
         setattr(row, column, payloads.put_payload(row.backend, name, locked))

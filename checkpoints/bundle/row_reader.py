@@ -4,7 +4,7 @@ What is refused raises `ValueError` with a sentence that names the column.
 """
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Field, ForeignKey, Model
 
 from checkpoints.bundle.row_json import columns_of, is_person, payload_names
+from checkpoints.bundle.row_shapes import Shapes, require_shapes
 from checkpoints.core import codec
 from checkpoints.core.ids import is_storable
 from checkpoints.core.keyring import ENCRYPTED
@@ -24,24 +25,39 @@ People = Mapping[str, int]
 """Users by name, where the people of a bundle are people here."""
 
 
-def row_of(model: type[Model], said: Any, *, encrypted: bool, people: People) -> Any:
-    """The unsaved row that a line says. Payload columns hold packed bytes, encrypted ones as they were kept."""
+def row_of(
+    model: type[Model],
+    said: Any,
+    *,
+    encrypted: bool,
+    people: People,
+    shapes: Shapes,
+    erased: Collection[str] = frozenset(),
+) -> Any:
+    """The unsaved row that a line says. Payload columns hold packed bytes, encrypted ones as they were kept. The JSON
+    in its columns has these shapes, but for those of which something was `erased`, and those that are encrypted.
+    """
     fields = {field.name: field for field in columns_of(model)}
     if not isinstance(said, dict) or said.keys() != fields.keys():
         raise ValueError(f"a row of {model._meta.db_table} has other columns")
     values: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for name, field in fields.items():
         if name in payload_names(model):
-            values[name] = _bytes(name, said[name], encrypted=encrypted)
+            values[name] = _bytes(name, said[name], contents, encrypted=encrypted)
         elif is_person(field):
             values[field.attname] = None if said[name] is None else people.get(_text(field, said[name]))
         else:
             values[field.attname] = _value(field, said[name])
-    return model(**values)
+            if field.get_internal_type() == "JSONField":
+                contents[name] = values[field.attname]
+    row = model(**values)
+    require_shapes(row, {name: value for name, value in contents.items() if name not in erased}, shapes)
+    return row
 
 
-def _bytes(name: str, said: Any, *, encrypted: bool) -> bytes:
-    """A payload as a column keeps it."""
+def _bytes(name: str, said: Any, contents: dict[str, Any], *, encrypted: bool) -> bytes:
+    """A payload as a column keeps it. Its value is put into `contents`, if it can be read."""
     if not isinstance(said, str):
         raise ValueError(f"{name} is not carried as a text")
     if not said:
@@ -52,7 +68,8 @@ def _bytes(name: str, said: Any, *, encrypted: bool) -> bytes:
             raise ValueError(f"{name} is not encrypted")
         return kept
     data = said.encode()
-    if canonical.encode(_normalised(name, canonical.loads(data))) != data:
+    contents[name] = _normalised(name, canonical.loads(data))
+    if canonical.encode(contents[name]) != data:
         raise ValueError(f"{name} is not in canonical form")
     return codec.pack(data)
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from checkpoints.bundle.row_json import RowReader
 from checkpoints.bundle.row_reader import People, row_of
+from checkpoints.bundle.row_shapes import ERASURE
 from checkpoints.models import ErasedRow, ErasureRecord, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import PLAIN, protection_of
@@ -33,7 +34,9 @@ def erasures_of(run: Run, reader: RowReader) -> list[dict[str, Any]]:
 def records_in(manifest: Mapping[str, Any], people: People) -> list[ErasureRecord]:
     """The unsaved records that a manifest tells of. Raises `ValueError` where it does not say what it must."""
     encrypted = manifest["encrypted"] is True
-    found = [row_of(ErasureRecord, said, encrypted=encrypted, people=people) for said in manifest["erasures"]]
+    found = [
+        row_of(ErasureRecord, said, encrypted=encrypted, people=people, shapes=ERASURE) for said in manifest["erasures"]
+    ]
     for record in found:
         if str(record.run) != manifest["run"] or record.ended_at is None or record.words:
             raise ValueError("the manifest tells of an erasure that has not ended, or of another run's")

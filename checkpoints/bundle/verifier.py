@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,12 +22,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 FORMAT = "countersign-bundle-1"
 LONGEST_LINE, LONGEST_SIGNATURE = 256 * 1024 * 1024, 1000
 HEAD, MIDDLE, TAIL = b'{"hash":"', b'","body":', b"}\n"
-BODY = len(HEAD) + 64 + len(MIDDLE)
-BEGIN = "0" * 64
+BODY, BEGIN = len(HEAD) + 64 + len(MIDDLE), "0" * 64
+SIGNED = rb'{"kind":"signature","lines":(\d+),"last":"(.{64})","key":"([0-9a-f]{64})","signature":"([0-9a-f]{128})"}'
+PRIME, EIGHTH = 2**255 - 19, 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL = {0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH}  # where points of small order lie: with one as a key anybody signs
 ROWS = ("run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "request",
         "receipt", "decision")  # fmt: skip
-KINDS = ("manifest", *ROWS, "seals", "counts", "signature")
-ONCE = ("manifest", "run", "counts", "signature")
+KINDS, ONCE = ("manifest", *ROWS, "seals", "counts", "signature"), ("manifest", "run", "counts", "signature")
 DECIDED = {"decision_signed": False, "approval_not_needed": True}  # whether nobody was asked
 
 
@@ -47,15 +47,14 @@ class Bad(Exception):
 def verify(file: Any, public_key: Any) -> Verdict:
     """The verdict on a bundle, a path or a binary file that can be read twice. The key is 32 bytes. Never raises."""
     try:
-        with Path(file).open("rb") if isinstance(file, str | PathLike) else nullcontext(file) as opened:
+        with nullcontext(file) if hasattr(file, "readline") else Path(file).open("rb") as opened:
             begin = opened.tell()
             signed = require_signed(opened, public_key)
             opened.seek(begin)
             Contents().read(opened, signed)
-    except Bad as bad:
-        return Verdict(False, *bad.args)
     except Exception as error:
-        return Verdict(False, 0, f"it cannot be read: {type(error).__name__}: {error}")
+        named = error.args if isinstance(error, Bad) else (0, f"it cannot be read: {type(error).__name__}: {error}")
+        return Verdict(False, named[0], named[1].encode("unicode_escape").decode())
     return Verdict(True, 0, "")
 
 
@@ -87,22 +86,23 @@ def require_signed(file: BinaryIO, public_key: bytes) -> tuple[str, int]:
     """The hash that is signed, and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
     if not isinstance(public_key, bytes) or len(public_key) != 32:
         raise Bad(0, "the public key must be 32 bytes")
+    if int.from_bytes(public_key, "little") % 2**255 % PRIME in SMALL:
+        raise Bad(0, "anybody can sign with this public key")
     last, found = BEGIN, (0, b"", BEGIN)
     for line in chained(file):
         last, found = found[2], line
     number, body, _ = found
     if len(body) > LONGEST_SIGNATURE or not body.startswith(b'{"kind":"signature"'):
         raise Bad(number + 1, "truncated: the signature is missing")
-    said, key = parsed(body, number), public_key.hex()
-    end = {"kind": "signature", "lines": number - 1, "last": last, "signature": said.get("signature")}
-    if said.get("key") != key:
-        raise Bad(number, f"it is signed with another key: {said.get('key')}"[:120])
-    if said != {**end, "key": key}:
-        raise Bad(number, "the signature is for another number of lines, or another last line")
+    said, key, lines = re.fullmatch(SIGNED, body), public_key.hex(), number - 1
+    if said and said[3].decode() != key:
+        raise Bad(number, f"it is signed with another key: {said[3].decode()}")
+    if not said or said.group(1, 2) != (b"%d" % lines, last.encode()):
+        raise Bad(number, "the signature is of other lines, or not written as it must be")
     try:
-        signed = signed_text(key, number - 1, last)
-        Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said["signature"]), signed)
-    except (InvalidSignature, ValueError, TypeError):
+        signed = signed_text(key, lines, last)
+        Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said[4].decode()), signed)
+    except (InvalidSignature, ValueError):
         raise Bad(number, "the signature is not of this key") from None
     return last, number
 
@@ -144,9 +144,8 @@ class Contents:
 
     def __init__(self) -> None:
         self.run, self.encrypted, self.as_is, self.kind = "", False, "", -1
-        self.row: dict[str, Any] = {}
-        self.counts: dict[str, int] = dict.fromkeys(ROWS, 0)
-        self.removed: dict[str, dict[int, tuple[int, str, str]]] = {}
+        self.row, self.counts = dict[str, Any](), dict.fromkeys(ROWS, 0)
+        self.removed: dict[str, dict[int, tuple[int, str, str]]] = {"events": {}, "checkpoints": {}}
         self.event, self.point = (0, ""), (-1, "", "")
         self.departures, self.erasures, self.decided = dict[str, str](), dict[str, str](), dict[int, bool]()
         self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
@@ -178,7 +177,7 @@ class Contents:
 
     def _erased(self, row: dict[str, Any], record: str, columns: dict[str, str]) -> frozenset[str]:
         """The columns of a row of which something was erased; what stands there now has the hash that its note says."""
-        _require(not columns or record in self.erasures, "it names an erasure that the manifest does not")
+        _require(record in self.erasures or not (record or columns), "it names an erasure that the manifest does not")
         fits = self.encrypted or all(digest(row[name]) == hash_ for name, hash_ in columns.items())
         _require(fits, "what stands in the place of what was erased has another hash")
         return frozenset(columns)
@@ -193,7 +192,9 @@ class Contents:
         self.as_is = str(body["faults"][0])[:300] if body["as_is"] else ""
         self.erasures = {one["id"]: one["rows_hash"] for one in body["erasures"]}
         for part in ("events", "checkpoints"):
-            self.removed[part] = {first: (last, before, after) for first, last, before, after in body["removed"][part]}
+            for first, last, before, after in body["removed"][part]:
+                _require(type(first) is type(last) is int and first <= last, "a removed stretch ends before it begins")
+                self.removed[part][first] = (last, before, after)
 
     def on_run(self, body: dict[str, Any]) -> None:
         self.row = body["row"]
@@ -234,9 +235,8 @@ class Contents:
         before = follows.get(parent, unknown)
         _require(body["parent_hash"] == before, f"checkpoint {row['seq']} does not follow its parent")
         self._require_hash(digest(row["change"]), row["change_hash"], "the change", "change")
-        self._require_hash(
-            row["snapshot"] and digest(row["snapshot"]), row["snapshot_hash"], "the snapshot", "snapshot"
-        )
+        snapshot = row["snapshot"] and digest(row["snapshot"])
+        self._require_hash(snapshot, row["snapshot_hash"], "the snapshot", "snapshot")
         header = [row[name] for name in ("run", "line", "seq", "superstep", "source", "fingerprint", "format")]
         end = (int(row["committed"]), row["event_seq"], row["event_hash"], row["change_hash"])
         self._require_hash(framed_hash(before, *header, *end), row["content_hash"], f"checkpoint {row['seq']}")

@@ -1,7 +1,7 @@
 """The log of a run: numbered without gaps, chained, sealed; and the rows that its lines speak of."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,8 @@ _STARTED = ("graph", "input_hash")
 """What the first line and the run's row both say."""
 _SAVED = ("checkpoint_saved", "line_begun")
 """Lines that name a checkpoint, and say whether it stays."""
+SAVED = 100
+"""Checkpoints saved last, of which the log of a run may still say that they stay: in truth it is the newest."""
 
 
 def log(subject: Subject) -> Iterator[Fault]:
@@ -77,26 +79,27 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
 class _Told:
     """What the lines so far have told: the number of the last one that could be read, and that of the checkpoint that
     stays and was named last; None where lines are missing since, so that nobody can count.
-    `version`: the one by which the run goes.
+    `version`: the one by which the run goes. `changes`: of the newest checkpoints that were saved, the hashes of their
+    changes; a later line may say that one stays.
     """
 
     line: int = 0
     checkpoint: int | None = -1
     course: int = 1
     version: str | None = None
+    changes: dict[UUID, str] = field(default_factory=dict)
 
 
 def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], told: _Told) -> Iterator[Fault]:
     """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
     saved: list[tuple[UUID, str] | None] = []
-    changes: dict[UUID, str] = {}
     begun: list[tuple[int, Task, int]] = []
     for row, facts in events:
         if row.seq != told.line + 1:
             saved.append(None)
         told.line = row.seq
         if "change" in facts:
-            changes[UUID(facts["checkpoint"])] = facts["change"]
+            told.changes[UUID(facts["checkpoint"])] = facts["change"]
         if row.type == "run_started":
             yield from _same_start(subject, row, facts)
             # The first checkpoint of a fork that a store made is not its run's first.
@@ -112,13 +115,12 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], 
             told.version = facts["version"]
         if row.type == "effects_started":
             begun += [(told.course, task, facts["attempt"]) for task in tasks_of(row.task)]
-    yield from _saved(subject, saved, changes, told)
+    yield from _saved(subject, saved, told)
+    told.changes = dict(list(told.changes.items())[-SAVED:])
     yield from _journaled(subject, begun)
 
 
-def _saved(
-    subject: Subject, saved: Sequence[tuple[UUID, str] | None], changes: Mapping[UUID, str], told: _Told
-) -> Iterator[Fault]:
+def _saved(subject: Subject, saved: Sequence[tuple[UUID, str] | None], told: _Told) -> Iterator[Fault]:
     """Each checkpoint that stays is there, or was removed, and made the change that its line says. None stands for
     lines that are missing. Lines name checkpoints in the order of their numbers, none left out.
     """
@@ -134,7 +136,7 @@ def _saved(
             before, (told.checkpoint, change) = told.checkpoint, there[one]
             if before is not None and told.checkpoint <= before:
                 yield subject.fault(subject.run, f"saved {one} in another order than its log says", checkpoint=one)
-            if change != changes.get(one, change):
+            if change != told.changes.get(one, change):
                 yield subject.fault(subject.run, f"changed otherwise at {one} than its log says", checkpoint=one)
             continue
         told.checkpoint = None if told.checkpoint is None else told.checkpoint + 1

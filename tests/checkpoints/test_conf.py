@@ -56,3 +56,10 @@ def test_what_is_no_key_of_bundles_is_named_at_start_up(name: str, given: Any, s
     settings.COUNTERSIGN = {name: given if name == "BUNDLE_KEY" else {"north": given}}
     [error] = check_settings(None)
     assert (error.id, name in error.msg) == ("orchestrator.E001", True)
+
+
+@pytest.mark.parametrize("given", ["01" + "00" * 31, "ee" + "ff" * 31])
+def test_a_key_with_which_anybody_signs_is_never_trusted(given: str, settings: Any) -> None:
+    settings.COUNTERSIGN = {"TRUSTED_KEYS": {"north": given}}
+    [error] = check_settings(None)
+    assert (error.id, "'north'" in error.msg, "anybody can sign" in error.msg) == ("orchestrator.E001", True, True)

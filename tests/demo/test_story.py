@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core import mail
+from django.test import AsyncRequestFactory, RequestFactory
 
 from approvals import reviews
 from approvals.api.request_detail import slips_of
@@ -17,6 +18,7 @@ from orchestrator import runs
 from orchestrator.demo.claims.models import ClaimCase, Payment, PaymentCall
 from orchestrator.demo.imports.messy import messy_csv
 from orchestrator.demo.imports.models import ImportedRow
+from orchestrator.demo.imports.views import imported
 from orchestrator.demo.people import CLAIMS
 from tests.support.cast import People
 
@@ -140,3 +142,21 @@ def test_the_imported_rows_can_be_downloaded_as_the_file_was(people: People, cli
     client.force_login(people.starter)
     body = b"".join(client.get(f"/demo/rows/{run.id}.csv").streaming_content).decode()
     assert body == "row,country,id,email,amount,date,corrected\r\n2,DE,1,a@example.com,10.00,2026-01-01,no\r\n"
+
+
+def test_a_formula_in_an_imported_row_is_none_in_the_download(people: People) -> None:
+    content = "country,id,email,amount,date,note\nDE,1,a@example.com,10.00,2026-01-01,=1+1\n"
+    ref = uploads.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
+    request = AsyncRequestFactory().get(f"/demo/rows/{run.id}.csv")
+    request.user = people.starter
+    answer: Any = imported(request, run.id)
+    assert answer.is_async, "no server collects all of it first"
+    answer = imported(_plain(people.starter), run.id)
+    assert b",'=1+1,no" in b"".join(answer.streaming_content)
+
+
+def _plain(user: Any) -> Any:
+    request = RequestFactory().get("/")
+    request.user = user
+    return request

@@ -67,6 +67,8 @@ def test_commands_refuse_in_one_clear_line(run: Run, tmp_path: Path, people: cas
     with pytest.raises(CommandError, match=r"line \d+: truncated"):
         _call("verify_bundle", file)
     with pytest.raises(CommandError, match="another key"):
+        _call("verify_bundle", _exported(run, tmp_path), "--key", "11" * 32)
+    with pytest.raises(CommandError, match="anybody can sign"):
         _call("verify_bundle", _exported(run, tmp_path), "--key", "00" * 32)
     with pytest.raises(CommandError, match="name the bundle"):
         _call("verify_bundle")

@@ -1,9 +1,10 @@
 """Sockets as a browser opens them: through the whole application, with its cookie, its origin and the host it calls."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from asgiref.testing import ApplicationCommunicator
 from channels.db import database_sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
@@ -65,3 +66,20 @@ async def happen(run: Run, *numbers: int) -> None:
         Run.objects.filter(id=run.id).update(event_seq=max(numbers))
 
     await database_sync_to_async(write)()
+
+
+async def parts_of(path: str, cookie: str, seen: Callable[[bytes], Any]) -> list[Any]:
+    """What `seen` says of each part of an answer when it arrives from the application, run as by an ASGI server."""
+    headers = [(b"host", b"testserver"), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode())]
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
+    scope |= {"http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1)}
+    made = ApplicationCommunicator(application, scope)
+    await made.send_input({"type": "http.request", "body": b"", "more_body": False})
+    found = []
+    while True:
+        part = await made.receive_output(timeout=20)
+        if part.get("body"):
+            found.append(seen(part["body"]))
+        if part["type"] == "http.response.body" and not part.get("more_body"):
+            await made.wait(timeout=20)  # until its connection is closed
+            return found

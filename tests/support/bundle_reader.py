@@ -24,7 +24,7 @@ def first_bad_line(data: bytes, public_key: bytes) -> int:
     """0 where all fits, else the number of the first bad line."""
     try:
         bodies = _bodies(data)
-        _signed(bodies, public_key)
+        _signed(bodies, data[data.rfind(b"\n", 0, -1) + 1 :][82:-2], public_key)
         _fits([body for body, _ in bodies])
     except Wrong as wrong:
         return wrong.args[0]
@@ -59,12 +59,14 @@ def _object(body: bytes, number: int) -> dict[str, Any]:
         raise Wrong(number) from None
 
 
-def _signed(bodies: list[tuple[dict[str, Any], str]], public_key: bytes) -> None:
+def _signed(bodies: list[tuple[dict[str, Any], str]], line: bytes, public_key: bytes) -> None:
     end = len(bodies)
-    if not bodies or bodies[-1][0].get("kind") != "signature":
+    if not bodies or not line.startswith(b'{"kind":"signature"'):
         raise Wrong(end + 1)
     said, last = bodies[-1][0], bodies[-2][1] if end > 1 else "0" * 64
-    if (said["lines"], said["last"], said["key"]) != (end - 1, last, public_key.hex()):
+    written = [str(end - 1).encode(), last.encode(), public_key.hex().encode()]
+    form = b'{"kind":"signature","lines":%b,"last":"%b","key":"%b","signature":"([0-9a-f]{128})"}' % tuple(written)
+    if not re.fullmatch(form, line):
         raise Wrong(end)
     text = f"countersign-bundle-1\n{said['key']}\n{said['lines']}\n{said['last']}\n"
     try:
@@ -97,6 +99,9 @@ class _Told:
         self.requests: set[str] = set()
         self.erasures = {one["id"]: one["rows_hash"] for one in manifest["erasures"]}
         self.ended: set[str] = set()
+        for first, last, *_ in [*manifest["removed"]["events"], *manifest["removed"]["checkpoints"]]:
+            if (type(first), type(last)) != (int, int) or first > last:
+                raise Wrong(1)
 
     def behind(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
         """Behind which row a chain goes on, stretches that were removed passed over."""

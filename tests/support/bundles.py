@@ -3,9 +3,13 @@
 import hashlib
 import io
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import connection
 
@@ -68,10 +72,34 @@ def written(bodies: list[dict[str, Any]], key: Ed25519PrivateKey) -> bytes:
 
 
 def _append(lines: list[bytes], last: str, body: dict[str, Any]) -> str:
-    data = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    data = json.dumps(body, separators=(",", ":")).encode()
     hash_ = hashlib.sha256(last.encode() + data).hexdigest()
     lines.append(b'{"hash":"' + hash_.encode() + b'","body":' + data + b"}\n")
     return hash_
+
+
+def with_last_line(data: bytes, body: bytes) -> bytes:
+    """A bundle with other bytes in its last line, chained to the one before: nobody signed how that line is written."""
+    lines = data.splitlines(keepends=True)
+    before = json.loads(lines[-2])["hash"].encode()
+    hash_ = hashlib.sha256(before + body).hexdigest().encode()
+    return b"".join([*lines[:-1], b'{"hash":"' + hash_ + b'","body":' + body + b"}\n"])
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fails where the block takes longer, also where it would never end."""
+
+    def late(*_: Any) -> None:
+        pytest.fail(f"it was not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def hashed_anew(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,12 +5,10 @@ flat whatever its length; each export leaves a line of its own.
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_required
-from django.core.handlers.asgi import ASGIRequest
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
@@ -18,6 +16,7 @@ from django.views.decorators.http import require_GET
 
 from approvals import audit, permissions
 from approvals.audit import LineFilter
+from approvals.downloads import csv_cell, served_chunks
 from approvals.views.audit.page import NoFilter, read_filter, show_lines
 from approvals.views.page import error_page
 from checkpoints import audit_log
@@ -41,8 +40,6 @@ COLUMNS = (
     "seal",
     "hash",
 )
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-"""What spreadsheets read as the beginning of a formula."""
 
 
 @login_required
@@ -63,7 +60,7 @@ def export_page(request: HttpRequest, format: str) -> HttpResponseBase:
         return error_page(request, "This filter cannot be read", str(error), status=400)
     _note(request, format, wanted)
     chunks = {"csv": csv_chunks, "jsonl": json_chunks}[format](_batches(request.user, wanted))
-    answer = StreamingHttpResponse(_served(request, chunks), content_type=FORMATS[format])
+    answer = StreamingHttpResponse(served_chunks(request, chunks), content_type=FORMATS[format])
     name = f"audit-{timezone.now():%Y%m%dT%H%M%SZ}.{format}"
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     answer.headers["Cache-Control"] = "private, no-store"
@@ -88,17 +85,6 @@ def _batches(user: Any, wanted: LineFilter) -> Iterator[list[Any]]:
         after = lines.filter(Q(at__lt=last.at) | Q(at=last.at, id__lt=last.id), at__lte=last.at)
 
 
-def _served(request: HttpRequest, chunks: Iterator[bytes]) -> Any:
-    """The chunks as this server takes them: under ASGI they must be asynchronous, else all are collected first."""
-    return _one_by_one(chunks) if isinstance(request, ASGIRequest) else chunks
-
-
-async def _one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    following = sync_to_async(lambda: next(chunks, None))
-    while (chunk := await following()) is not None:
-        yield chunk
-
-
 def csv_chunks(batches: Iterable[list[Any]]) -> Iterator[bytes]:
     """The lines as CSV, a chunk a batch. A cell that a spreadsheet would take for a formula gets an apostrophe."""
     yield _csv([COLUMNS])
@@ -113,8 +99,7 @@ def _csv(rows: Iterable[Iterable[str]]) -> bytes:
 
 
 def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else "" if value is None else _json(value)
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return csv_cell(value if isinstance(value, str) else "" if value is None else _json(value))
 
 
 def json_chunks(batches: Iterable[list[Any]]) -> Iterator[bytes]:

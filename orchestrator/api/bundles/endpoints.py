@@ -4,7 +4,7 @@ import tempfile
 from typing import Any, BinaryIO, cast
 
 from django.core.files.uploadedfile import UploadedFile
-from django.http import FileResponse, HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.api.base import Query, person, read_body
+from approvals.downloads import file_answer
 from approvals.permissions import visible_run
 from checkpoints import bundle
 from checkpoints.conf import conf
@@ -49,7 +50,7 @@ class RunExport(APIView):
         return super().perform_content_negotiation(request, force=True)
 
     @extend_schema(parameters=[ExportQuery], responses={(200, MEDIA_TYPE): OpenApiTypes.BINARY})
-    def get(self, request: Request, run: str) -> FileResponse:
+    def get(self, request: Request, run: str) -> StreamingHttpResponse:
         found, as_is = self._asked(request, run)
         file = tempfile.TemporaryFile()  # noqa: SIM115 the answer closes it
         try:
@@ -57,8 +58,7 @@ class RunExport(APIView):
         except BaseException:
             file.close()
             raise
-        file.seek(0)
-        return FileResponse(file, as_attachment=True, filename=f"run-{found.id}.jsonl", content_type=MEDIA_TYPE)
+        return file_answer(request._request, file, name=f"run-{found.id}.jsonl", content_type=MEDIA_TYPE)
 
     @extend_schema(exclude=True)
     def head(self, request: Request, run: str) -> HttpResponse:

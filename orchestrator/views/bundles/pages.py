@@ -5,12 +5,13 @@ import tempfile
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import FileResponse, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
+from approvals.downloads import file_answer
 from approvals.views.page import may_post, render, single_fields, visible_run
 from checkpoints import audit_log, bundle
 from checkpoints.conf import conf
@@ -36,8 +37,7 @@ def export_page(request: HttpRequest, ref: str) -> HttpResponseBase:
     except REFUSALS as error:
         file.close()
         return render(request, "orchestrator/export.html", {"run": run, "error": error}, section="runs", status=409)
-    file.seek(0)
-    return FileResponse(file, as_attachment=True, filename=f"run-{run.id}.jsonl", content_type="application/x-ndjson")
+    return file_answer(request, file, name=f"run-{run.id}.jsonl", content_type="application/x-ndjson")
 
 
 @login_required

@@ -1,5 +1,6 @@
 """A run leaves the house as one signed file, as it is in the database, and only where it verifies."""
 
+import hashlib
 import io
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from checkpoints import bundle, retention
-from checkpoints.bundle import exporter
+from checkpoints.bundle import exporter, verifier
 from checkpoints.models import AuditLine, Checkpoint, ErasureRecord, Run, RunEvent
 from orchestrator import runs
 from orchestrator.engine import END, START
@@ -176,6 +177,22 @@ def test_memory_stays_flat_however_long_a_run_is(tmp_path: Path) -> None:
     print(f"{file.stat().st_size:,} bytes; peak of memory {peaks}")
     assert file.stat().st_size > megabytes * 900_000
     assert max(peaks.values()) < 40 * size, peaks
+
+
+def test_one_long_line_that_nobody_signed_costs_a_few_times_its_length(tmp_path: Path) -> None:
+    """In full (COUNTERSIGN_BUNDLE_MEGABYTES=1024) the longest line that is read at all."""
+    megabytes = int(os.environ.get("COUNTERSIGN_BUNDLE_MEGABYTES", "12"))
+    size = min(megabytes * 1_000_000, verifier.LONGEST_LINE - 1000)
+    body = b'{"kind":"manifest","x":"' + b"x" * size + b'"}'
+    hash_ = hashlib.sha256(verifier.BEGIN.encode() + body).hexdigest().encode()
+    file = tmp_path / "long.jsonl"
+    file.write_bytes(b"".join([verifier.HEAD, hash_, verifier.MIDDLE, body, verifier.TAIL]))
+    del body
+    verdicts = []
+    peak = _peak(lambda: verdicts.append(bundle.verify(file, bundle.public_key())))
+    print(f"a line of {size:,} bytes; peak of memory {peak:,}")
+    assert "the signature is missing" in verdicts[0].reason
+    assert peak < 3.5 * size
 
 
 def _peak(act: Callable[[], Any]) -> int:

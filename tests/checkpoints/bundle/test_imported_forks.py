@@ -1,13 +1,15 @@
 """What can be done with an imported run: a fork that asks for everything anew, and no more."""
 
+import hashlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from approvals.models import ApprovalRequest
-from checkpoints import timeline
-from checkpoints.models import Checkpoint, PendingWrite, Run, TaskResult
+from checkpoints import timeline, uploads
+from checkpoints.models import Checkpoint, PendingWrite, Run, TaskResult, Upload, UploadReference
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -104,3 +106,24 @@ def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_
     patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
     assert not here.imported
     assert runs.plan(here.head, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
+
+
+def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(people: cast.People) -> None:
+    content = b"country,id,email,amount,date\nDE,1,a@example.com,10.00,2026-01-01\n"
+    ref = uploads.save_upload(BytesIO(content), name="rows.csv", by=people.starter)
+    run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
+    bodies = lines_of(exported(run))
+    UploadReference.objects.filter(run=run.id).delete()
+    forgotten(run)
+    uploads.delete_unneeded([Upload.objects.get().id])
+    found = loaded(written(bodies, KEY))
+    assert (found.status, verify_run(found.id)) == ("completed", [])
+    named = timeline.head_state(found.id)["input"]["rows"]
+    assert (named["size"], named["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    first = Checkpoint.objects.filter(run=found.id, kept=True).order_by("seq")[0]
+    fork = runs.advance(runs.fork(first.id, allow_effects=["import_rows"], by=people.starter).id)
+    assert fork.status == "failed"
+    assert "is gone" in read_value(fork, "error")["message"]
+    assert [fault.code for fault in verify_run(fork.id)] == ["payload_lost"], (
+        "of a run of this house the file is missed"
+    )

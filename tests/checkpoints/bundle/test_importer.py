@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import bundle, timeline
+from checkpoints.bundle import importer
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -122,6 +123,40 @@ def test_the_same_bundle_again_gives_the_same_run_and_another_of_it_is_a_conflic
     with pytest.raises(KeyConflict, match="is here already"):
         loaded(later)
     assert (contents(), BundleImport.objects.count()) == (before, 1)
+
+
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    """Somebody does something between the look at what is here and the first row that is written."""
+    look, done = importer._there, list[Any]()
+
+    def looked(*given: Any) -> Any:
+        found = look(*given)
+        if not done:
+            done.append(act)
+            act()
+        return found
+
+    monkeypatch.setattr(importer, "_there", looked)
+
+
+def test_of_two_imports_of_one_bundle_at_once_both_are_given_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = foreign(run)
+    _meanwhile(monkeypatch, lambda: loaded(data))
+    found, new = bundle.load_or_find(io.BytesIO(data))
+    assert (found.id, new, BundleImport.objects.count()) == (run.id, False, 1)
+    assert verify_run(found.id) == []
+    assert AuditLine.objects.filter(kind="run_imported").count() == 1
+    assert not AuditLine.objects.filter(kind="refused_import").exists()
+
+
+def test_of_two_bundles_of_one_run_at_once_the_second_is_a_conflict(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = lines_of(exported(run))
+    data = foreign(run)
+    later = written([{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]], KEY)
+    _meanwhile(monkeypatch, lambda: loaded(later))
+    with pytest.raises(KeyConflict, match="is here already"):
+        loaded(data)
+    assert BundleImport.objects.count() == 1
 
 
 def test_a_bundle_that_claims_the_id_of_a_run_that_is_here_is_a_conflict(run: Run) -> None:

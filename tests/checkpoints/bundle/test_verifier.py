@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from checkpoints import bundle
 from checkpoints.bundle import verifier
 from orchestrator.engine import END, START
 from tests.support import cast, small_graphs
 from tests.support.bundle_reader import first_bad_line
-from tests.support.bundles import ReplacedFile, lines_of, signed_run, written
+from tests.support.bundles import ReplacedFile, lines_of, signed_run, with_last_line, within, written
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes_raw()
@@ -141,6 +141,91 @@ def test_a_row_that_the_house_left_out_is_missed(large: bytes) -> None:
     for at, body in enumerate(bodies[:-1]):
         if body["kind"] != "seals":
             assert _bad_line(written([*bodies[:at], *bodies[at + 1 :]], KEY)) != 0, (at, body["kind"])
+
+
+@pytest.mark.parametrize("stretch", [[1, 0, "", ""], [3, 2, "", ""], [1, 1.0, "", ""], [1.5, 2, "", ""]])
+@pytest.mark.parametrize("part", ["events", "checkpoints"])
+def test_a_removed_stretch_that_ends_before_it_begins_is_refused(small: bytes, part: str, stretch: list[Any]) -> None:
+    bodies = lines_of(small)
+    removed = {**bodies[0]["removed"], part: [stretch]}
+    with within(5):
+        assert _bad_line(written([{**bodies[0], "removed": removed}, *bodies[1:]], KEY)) == 1
+
+
+def _other_ways_to_write(body: bytes) -> Iterator[bytes]:
+    """Last lines that say the same as this one, to who reads them as JSON."""
+    said = json.loads(body)
+    for name in ("key", "last", "signature"):
+        yield body.replace(said[name].encode(), said[name].upper().encode())
+    spaced = " ".join(said["signature"][at : at + 2] for at in range(0, 128, 2))
+    yield body.replace(said["signature"].encode(), spaced.encode())
+    lines = b'"lines":%d' % said["lines"]
+    for written_otherwise in (
+        lines + b".0",
+        lines + b" ",
+        b'"lines": %d' % said["lines"],
+        b'"lines":%de0' % said["lines"],
+    ):
+        yield body.replace(lines, written_otherwise)
+    yield body.replace(b'"kind"', b'"k\\u0069nd"')
+    yield body[:-1] + b',"x":{}}'
+    yield json.dumps({key: said[key] for key in reversed(said)}, separators=(",", ":")).encode()
+
+
+def test_the_line_of_the_signature_is_written_in_one_way_only(small: bytes) -> None:
+    body = small.splitlines()[-1][len(verifier.HEAD) + 64 + len(verifier.MIDDLE) : -1]
+    assert _bad_line(with_last_line(small, body)) == 0
+    lines = small.count(b"\n")
+    for other in _other_ways_to_write(body):
+        assert other != body
+        assert _bad_line(with_last_line(small, other)) in (lines, lines + 1), other
+
+
+def test_a_text_that_nobody_signed_reaches_no_terminal(small: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    for text in (b"\\ud800", b"\\u001b[2K\\rok", "\u202e".encode()):
+        body = b'{"kind":"signature","key":"' + text + b'","x":{"key":"' + PUBLIC.hex().encode() + b'"}}'
+        file.write_bytes(with_last_line(small, body))
+        command = [sys.executable, str(MODULE), str(file), "--key", PUBLIC.hex()]
+        done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert (done.returncode, done.stderr) == (1, b""), done
+        assert done.stdout.strip().decode("ascii").isprintable(), done.stdout
+
+
+def test_what_a_house_says_of_its_own_run_is_told_without_what_a_terminal_obeys(small: bytes) -> None:
+    bodies = lines_of(small)
+    for text in ("\ud800", "\x1b[2K\rok"):
+        told = {**bodies[0], "as_is": True, "faults": [f"fault {text}"]}
+        head = json.dumps(told, separators=(",", ":")).encode()
+        verdict = bundle.verify(io.BytesIO(_with_body([told, *bodies[1:]], 0, head)), PUBLIC)
+        assert (verdict.ok, verdict.bad_line, "fault " in verdict.reason) == (False, 1, True), verdict
+        assert verdict.reason.isascii()
+        assert verdict.reason.isprintable()
+
+
+SMALL_ORDER = [
+    "00" * 32,
+    "01" + "00" * 31,
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    *(f"{first}{'ff' * 30}7f" for first in ("ec", "ed", "ee")),
+]
+"""Points whose eightfold is nothing, also those written beyond the field; the top bit makes seven more."""
+
+
+def test_a_key_with_which_anybody_signs_verifies_nothing(small: bytes) -> None:
+    base = bytes.fromhex("58" + "66" * 31)
+    forged = base + (1).to_bytes(32, "little")
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(SMALL_ORDER[1])).verify(forged, b"any text")
+    for given in SMALL_ORDER:
+        for top in (0, 0x80):
+            key = bytes.fromhex(given)[:31] + bytes([bytes.fromhex(given)[31] | top])
+            assert bundle.verify(io.BytesIO(small), key) == (False, 0, "anybody can sign with this public key"), given
+    lines = small.splitlines(keepends=True)
+    key, last = SMALL_ORDER[1], json.loads(lines[-2])["hash"]
+    body = {"kind": "signature", "lines": len(lines) - 1, "last": last, "key": key, "signature": forged.hex()}
+    sent = with_last_line(small, json.dumps(body, separators=(",", ":")).encode())
+    assert not bundle.verify(io.BytesIO(sent), bytes.fromhex(key)).ok
 
 
 RECORD = "01890a5d-ac96-774b-bcce-b302099a8057"

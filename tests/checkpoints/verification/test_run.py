@@ -3,6 +3,7 @@
 import json
 import threading
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from checkpoints import audit_log, timeline
+from checkpoints.db.pages import pages
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.queue import jobs as job_queue
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
+from checkpoints.verification.log import log
 from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.jobs import integrity, kinds
@@ -22,6 +25,7 @@ from tests.graphs_app import graphs
 from tests.support import cast, run_actions
 from tests.support import small_graphs as small
 from tests.support.forging import rewrite
+from tests.support.small_graphs import slice_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,6 +47,20 @@ def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
     }
     assert content == {str(row.id): row.change_hash for row in rows}
     rewrite(rows.order_by("-seq")[0], change_hash="0" * 64)
+    assert any("changed otherwise" in fault.reason for fault in verify_run(run.id))
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_a_change_is_compared_also_where_a_later_page_of_the_log_says_that_it_stays(
+    size: int, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(SLICE_SECONDS=1e-9)
+    run = runs.start("loop_none", {})
+    slice_of(run)
+    run = runs.cancel(slice_of(run).id)
+    monkeypatch.setitem(log.__globals__, "pages", partial(pages, size=size))
+    assert verify_run(run.id) == []
+    rewrite(Checkpoint.objects.get(id=run.head), change_hash="0" * 64)
     assert any("changed otherwise" in fault.reason for fault in verify_run(run.id))
 
 

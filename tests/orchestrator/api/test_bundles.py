@@ -15,7 +15,7 @@ from checkpoints import bundle
 from checkpoints.models import AuditLine, Run
 from tests.support import cast
 from tests.support.api_people import Client
-from tests.support.bundles import forgotten, lines_of, signed_run
+from tests.support.bundles import forgotten, lines_of, signed_run, with_last_line
 from tests.support.dsse import opened
 from tests.support.forging import tamper
 from tests.support.table_contents import contents
@@ -117,6 +117,17 @@ def test_bad_bundles_are_refused_with_the_line_and_the_reason(sam: Client, ada: 
         assert (answer.json()["line"], bool(answer.json()["reason"])) == (line, True)
     assert _sent(sam, data, **{"Content-Encoding": "gzip"}).status_code == 415
     assert contents() == gone
+
+
+@pytest.mark.parametrize("text", [b"\\ud800", b"\\u001b[2K\\rok"])
+def test_no_text_of_a_bundle_makes_its_refusal_a_defect(text: bytes, sam: Client, ada: Client, run: Run) -> None:
+    data = _bytes(ada.get(f"runs/{run.id}/export/"))
+    forgotten(run)
+    key = bundle.public_key().hex().encode()
+    unsigned = with_last_line(data, b'{"kind":"signature","key":"' + text + b'","x":{"key":"' + key + b'"}}')
+    answer = _sent(sam, unsigned)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_bundle")
+    assert answer.json()["reason"].isprintable()
 
 
 def test_a_bundle_beyond_the_limit_of_uploads_is_too_large(sam: Client, configure: Any) -> None:

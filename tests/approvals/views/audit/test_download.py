@@ -23,7 +23,7 @@ from checkpoints.models import AuditLine
 from checkpoints.sealing import sealed_rows
 from orchestrator import runs
 from orchestrator.engine import canonical
-from tests.support.browsers import Browser
+from tests.support.browsers import Browser, parts_of
 from tests.support.cast import People
 from tests.support.rows import a_run
 
@@ -140,30 +140,9 @@ def test_under_asgi_the_first_batch_leaves_before_the_last_is_read(monkeypatch: 
     monkeypatch.setattr(download, "_batches", watched)
     # The thread that reads would keep its connection, and the test database could not be dropped.
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
-    sizes = asyncio.run(_read(Browser(people.auditor).cookie, read))
+    counted = parts_of("/audit/export.jsonl", Browser(people.auditor).cookie, lambda part: len(read))
+    sizes = asyncio.run(counted)
     assert sizes[0] < len(read), "the first batch is sent before the last one is read"
-
-
-async def _read(cookie: str, read: list[int]) -> list[int]:
-    """How many batches had been read whenever a part of the answer arrived."""
-    from asgiref.testing import ApplicationCommunicator
-    from django.conf import settings
-
-    from orchestrator.asgi import application
-
-    headers = [(b"host", b"testserver"), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode())]
-    scope = {"type": "http", "method": "GET", "path": "/audit/export.jsonl", "query_string": b"", "headers": headers}
-    scope |= {"http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1)}
-    made = ApplicationCommunicator(application, scope)
-    await made.send_input({"type": "http.request", "body": b"", "more_body": False})
-    found = []
-    while True:
-        part = await made.receive_output(timeout=20)
-        if part.get("body"):
-            found.append(len(read))
-        if part["type"] == "http.response.body" and not part.get("more_body"):
-            await made.wait(timeout=20)  # until its connection is closed
-            return found
 
 
 def test_an_export_of_many_lines_takes_no_more_memory_and_three_statements_a_batch(

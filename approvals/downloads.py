@@ -1,0 +1,71 @@
+"""Answers that are files: sent part by part, under every server, so that memory holds no more of a long one."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, BinaryIO
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils.http import content_disposition_header
+
+PART = 256 * 1024
+"""Bytes of a file that are read, and sent, at once."""
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+"""What spreadsheets read as the beginning of a formula."""
+
+
+def file_answer(request: HttpRequest, file: BinaryIO, *, name: str, content_type: str) -> StreamingHttpResponse:
+    """The file from its beginning on, to be kept under that name. The answer closes it."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    answer = StreamingHttpResponse(_AsyncParts(file) if _is_async(request) else _Parts(file), content_type=content_type)
+    answer.headers["Content-Length"] = str(size)
+    answer.headers["Content-Disposition"] = content_disposition_header(True, name) or ""
+    return answer
+
+
+def served_chunks(request: HttpRequest, chunks: Iterator[bytes]) -> Any:
+    """The chunks as this server takes them: under ASGI they must be asynchronous, else all are collected first."""
+    return _one_by_one(chunks) if _is_async(request) else chunks
+
+
+def csv_cell(text: str) -> str:
+    """The text for a table that a spreadsheet opens: what it would take for a formula gets an apostrophe."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _is_async(request: HttpRequest) -> bool:
+    return isinstance(request, ASGIRequest)
+
+
+async def _one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    following = sync_to_async(lambda: next(chunks, None))
+    while (chunk := await following()) is not None:
+        yield chunk
+
+
+def _part_of(file: BinaryIO) -> bytes:
+    return file.read(PART)
+
+
+class _Parts:
+    """The parts of a file. Django closes it with the answer, also where nothing was read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.close = file, file.close
+
+    def __iter__(self) -> Iterator[bytes]:
+        while part := _part_of(self._file):
+            yield part
+
+
+class _AsyncParts:
+    """As `_Parts`, for a server that waits for each."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.close = file, file.close
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = sync_to_async(_part_of)
+        while part := await read(self._file):
+            yield part
