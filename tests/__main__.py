@@ -61,7 +61,6 @@ ON_ONE_DATABASE = (
 )
 CORE = (
     "tests/approvals/gates",
-    "tests/approvals/migrations",
     "tests/approvals/test_append_only.py",
     "tests/approvals/test_signing.py",
     "tests/checkpoints/db",
@@ -70,7 +69,6 @@ CORE = (
     "tests/checkpoints/memory",
     "tests/checkpoints/migrations",
     "tests/checkpoints/queue",
-    "tests/checkpoints/retention",
     "tests/orchestrator/execution",
 )
 """What leans on how a database locks, commits and plans. The rest sees the rows alone: on PostgreSQL it runs with the

@@ -31,7 +31,7 @@ def test_values_that_differ_do_not_look_alike(width: int, people: People, browse
     window.page.evaluate("document.fonts.ready")
     assert picture(window, rendered(1, 2)) == picture(window, rendered(1, 2))
     for case, (one, other) in ALIKE.items():
-        for now in (None, {}, "something"):
+        for now in (None, {}, "something") if width == max(WIDTHS) else (None,):
             looks = [picture(window, rendered(now, {"k": value})) for value in (one, other)]
             assert looks[0] != looks[1], (case, now)
         assert picture(window, rendered(one, one)) != picture(window, rendered(one, other)), case

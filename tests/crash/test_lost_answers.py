@@ -23,7 +23,7 @@ from tests.support import cast, run_actions
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-STEP = max(1, test_sweep.STEP // 6)
+STEP = max(1, test_sweep.STEP // 4)
 """Every n-th commit is tried; with every moment of the sweep, every commit."""
 TURN = 1 if connection.vendor == "postgresql" else 0
 """Scenarios and databases take turns in which commits they try; all are tried by `make sweep`."""

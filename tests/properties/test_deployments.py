@@ -45,7 +45,7 @@ MANY = int(os.environ.get("COUNTERSIGN_DEPLOYMENTS", "100"))
 """Examples; `make sweep` draws 1,000."""
 ENOUGH = 40
 """Examples in which runs of each status are met."""
-SHARE = 3 if connection.vendor == "postgresql" else 1
+SHARE = 1 if connection.vendor == "sqlite" else 3 if MANY > 100 else 10
 MOST_ROUNDS = 12
 MOST_WAITS = 30
 RUNS = 2

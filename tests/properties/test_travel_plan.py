@@ -35,7 +35,7 @@ pytestmark = [
 ]
 MANY = int(os.environ.get("COUNTERSIGN_PLANS", "100"))
 """Examples of the first property; `make sweep` draws 2,000."""
-SHARE = 3 if connection.vendor == "postgresql" else 1
+SHARE = 1 if connection.vendor == "sqlite" else 3 if MANY > 100 else 10
 MOST_ACTS = 60
 
 
