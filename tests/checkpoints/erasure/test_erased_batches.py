@@ -35,12 +35,6 @@ FIRST = 1 if STEP == 1 else 30
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def run(people: cast.People, tmp_path: Path) -> Run:
-    """A small run that has ended, with a row in every table."""
-    return a_full_run(tmp_path, people.reviewer)
-
-
 def faults(run: Run) -> list[str]:
     return [fault.reason for fault in verification.verify_run(run.id)]
 

@@ -1,6 +1,5 @@
 """Runs that inherited values: named in the record, left as they are, or erased along, all of them or none."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,9 @@ from checkpoints.models import ErasureRecord, Run
 from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
 from tests.support import cast
-from tests.support.full_installation import a_full_run
 from tests.support.table_contents import contents
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def run(people: cast.People, tmp_path: Path) -> Run:
-    """A small run that has ended, with a row in every table."""
-    return a_full_run(tmp_path, people.reviewer)
 
 
 def faults(run: Run) -> list[str]:

@@ -81,12 +81,6 @@ def test_it_costs_three_queries_a_generation_and_one(family: list[Run], people: 
     assert len(alone) == len(beside) == 3 * 3 + 2 + 1
 
 
-@pytest.fixture
-def run(people: cast.People, tmp_path: Path) -> Run:
-    """A run that has ended."""
-    return a_full_run(tmp_path, people.reviewer)
-
-
 def test_a_plan_with_forks_refuses_what_the_erasure_would_refuse_and_says_what_goes_with_it(
     run: Run, people: cast.People
 ) -> None:

@@ -185,4 +185,5 @@ def test_where_there_is_no_index_there_is_nothing_to_drop() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE {search.INDEX}")
     search.drop_removed_words()
+    assert search.INDEX not in connection.introspection.table_names(), "nor is one made"
     search.install_index()
