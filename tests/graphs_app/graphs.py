@@ -228,6 +228,8 @@ slow = Graph("slow", input=Order, state=Ledger)
 
 @slow.node(timeout=60)
 def doze(state: Ledger, ctx: Any) -> dict[str, Any]:
+    if ctx.input.folder:
+        outside(ctx, "dozing")
     time.sleep(ctx.input.seconds)
     return {"notes": ["dozed"]}
 

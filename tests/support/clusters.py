@@ -117,9 +117,9 @@ def cluster(folder: Path, *words: str, **env: str) -> Iterator[Cluster]:
         connections.close_all()
 
 
-def slow(seconds: float = 0.0) -> Run:
-    """A run that keeps a worker busy for so long."""
-    return runs.start("slow", {"seconds": seconds})
+def slow(seconds: float = 0.0, *, folder: Path | str = "") -> Run:
+    """A run that keeps a worker busy for so long; in the folder it leaves a line when its node has begun."""
+    return runs.start("slow", {"seconds": seconds, "folder": str(folder)})
 
 
 def status(run: Run) -> str:

@@ -98,7 +98,9 @@ def test_a_drain_gives_runs_back_within_the_grace_period(tmp_path):
 
 def test_a_run_that_ends_within_the_grace_period_is_not_given_back(tmp_path):
     with cluster(tmp_path, COUNTERSIGN_GRACE_SECONDS="10") as started:
-        begun(run := slow(1.5))
+        run = slow(1.5, folder=tmp_path)
+        # A run whose node has not begun is given back at once.
+        until(lambda: calls(tmp_path, "dozing"), what="the node to begin")
         started.main.send_signal(signal.SIGTERM)
         assert started.main.wait(15) == 0
         saved = Run.objects.get(id=run.id)
