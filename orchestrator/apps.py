@@ -35,7 +35,7 @@ class OrchestratorConfig(AppConfig):
             checks.check_atomic_nodes,
             checks.check_direct_statements,
         ):
-            register(check)
+            register(check, checks.TAG)
         # A key that cannot be one stops the start-up itself, whatever starts: nothing must be written under it.
         keyring()
         discovery.discover()

@@ -19,6 +19,8 @@ from checkpoints.conf import bundle_seed, conf, keyring, trusted_keys
 from orchestrator.engine import registry
 from orchestrator.worker import configuration
 
+TAG = "countersign"
+"""Of all checks below. The project's own commands run these and those of the models, and load no pages."""
 TESTED_DJANGO, TESTED_PSYCOPG = ("5.2", "6.0"), ("3.3",)
 """The minors that `checkpoints.db.drivers` was tested with. It rests on what neither of them promises."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
@@ -25,8 +26,18 @@ RESERVED = ("input", "diagnostics", "scratch", "artifacts")
 _SHAPES = {"Append": "array", "Merge": "object", "Union": "array"}
 
 
+_schemas: WeakKeyDictionary[type[BaseModel], dict[str, Any]] = WeakKeyDictionary()
+"""Graphs share models, and a schema takes pydantic longer than all the rest of a registration."""
+
+
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """JSON Schema of a model. Raises `InvalidValue` where a type has none."""
+    """JSON Schema of a model, which nobody may change. Raises `InvalidValue` where a type has none."""
+    if model not in _schemas:
+        _schemas[model] = _made(model)
+    return _schemas[model]
+
+
+def _made(model: type[BaseModel]) -> dict[str, Any]:
     try:
         return model.model_json_schema(by_alias=False)
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -19,7 +20,7 @@ from checkpoints.core.visible_text import visible_text
 from checkpoints.db.outage import is_outage
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import read_or_reason
-from orchestrator import runs
+from orchestrator import checks, runs
 from orchestrator.engine.errors import CountersignError
 from orchestrator.runs.labels import display_error, needs_yes_of, progress_of
 from orchestrator.runs.start_for_user import require
@@ -42,7 +43,11 @@ class OnceOnly(Action):
 
 
 class ClearCommand(BaseCommand):
-    """A command that takes each option once, but for those that may be repeated."""
+    """A command that takes each option once, but for those that may be repeated. It checks what it needs, before it
+    does anything; `manage.py check` checks the pages and the admin too.
+    """
+
+    requires_system_checks: list[str] | tuple[str, ...] = (checks.TAG, Tags.models)
 
     def add_base_argument(self, parser: CommandParser, *args: Any, **kwargs: Any) -> None:
         """Called for the first options of each command, before its own are added."""

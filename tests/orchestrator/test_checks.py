@@ -1,6 +1,9 @@
 """What `manage.py check` says of versions that the direct statements were never tested with."""
 
+import json
+import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import django
@@ -9,7 +12,7 @@ from django.core.checks.registry import registry
 from django.db import connection
 
 from orchestrator import checks
-from tests.house.commands import ROOT
+from tests.house.commands import PRODUCTION, ROOT, manage, run
 
 NEWER = (6, 1, 0, "final", 0)
 on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's driver comes with Python")
@@ -74,3 +77,23 @@ def test_settings_that_cannot_be_read_are_another_checks_business(settings: Any)
 def test_every_check_of_this_module_is_registered() -> None:
     ours = [check for name, check in vars(checks).items() if name.startswith("check_")]
     assert [check.__name__ for check in ours if check not in registry.get_checks()] == []
+
+
+ITS_CHECKS = """
+import sys
+import django
+django.setup()
+from django.core.checks import messages
+from orchestrator.management.commands.worker import Command
+Command().check(tags=Command.requires_system_checks, fail_level=messages.ERROR)
+print([name for name in ("rest_framework.views", "approvals.urls", "orchestrator.urls") if name in sys.modules])
+"""
+
+
+def test_a_worker_asks_the_projects_checks_and_loads_no_pages(tmp_path: Path) -> None:
+    """Each page and each serializer would be in the memory of each process of a cluster."""
+    settings = PRODUCTION | {"COUNTERSIGN_DATA_DIR": tmp_path}
+    well = run(sys.executable, "-c", ITS_CHECKS, DJANGO_SETTINGS_MODULE="orchestrator.settings", **settings)
+    assert (well.returncode, well.stdout.strip()) == (0, "[]"), well.stderr
+    bad = manage("worker", COUNTERSIGN_TRUSTED_KEYS=json.dumps({"north": "00" * 32}), **settings)
+    assert (bad.returncode, "orchestrator.E001" in bad.stderr) == (1, True), bad.stderr
