@@ -83,8 +83,9 @@ def test_a_line_that_was_changed_is_marked_and_hides_no_other(
     html = shown(client)
     assert "encrypted 3 rows under k2" in html
     assert html.count('data-test="tampered"') == min(len(kinds), PAGE - 1)
-    # What a kind says of odd facts is the same on each database.
-    for line in (*lines[:: 5 if connection.vendor == "postgresql" else 1], sound):
+    # Each kind meets some of what is odd, and what is odd some kinds; of the second database they meet fewer.
+    step = 5 if connection.vendor == "postgresql" else 3
+    for line in (*lines[ODD.index(odd) % step :: step], sound):
         assert client.get(reverse("audit_line", args=[line.id])).status_code == 200, line.kind
         assert client.get(f"/api/v1/audit/{line.id}/").status_code == 200, line.kind
     assert client.get("/api/v1/audit/?page_size=200").status_code == 200
