@@ -3,6 +3,7 @@
 import itertools
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,31 +61,18 @@ def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
 
 
 def _sign_until_settled(run: Run, by: User) -> None:
-    """Sign what is open, and again what came back, as a person would."""
-    while True:
-        try:
-            receipt = sign(run, by, ["approve", "approve"])
-        except StaleProposal:
-            continue
-        except AlreadyDecided:
-            return
-        if all(line["result"] == "counted" for line in receipt.lines):
-            break
-    # What comes back because the branch moved its base after the signature is signed again.
-    until(lambda: _settled_or_signed_again(run, by), what="the gate to be applied or signed again")
+    """Sign what is open, and again what comes back because the branch moved its base, as a person would."""
+    until(lambda: _settled_for_good(run, by), what="the gate to be applied, or settled and left alone")
 
 
-def _settled_or_signed_again(run: Run, by: User) -> bool:
+def _settled_for_good(run: Run, by: User) -> bool:
+    run.refresh_from_db()  # before the request: what is settled may come back as long as the run is worked on
     request = run_actions.request(run)
-    if request.status == RequestStatus.APPLIED:
-        return True
-    run.refresh_from_db()
     if request.status == RequestStatus.OPEN:
-        try:
+        with suppress(StaleProposal, AlreadyDecided):
             sign(run, by, ["approve", "approve"])
-        except (StaleProposal, AlreadyDecided):
-            return False
-    return run.status != Status.RUNNING
+        return False
+    return request.status == RequestStatus.APPLIED or run.status != Status.RUNNING
 
 
 def test_of_two_people_who_decide_one_write_at_once_one_wins_and_the_other_is_told_who(
