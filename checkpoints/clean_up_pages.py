@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 from checkpoints import retention
 from checkpoints.models import Job, RetentionPolicy, Run
@@ -130,10 +130,15 @@ def show_job(request: HttpRequest, job: UUID) -> HttpResponse:
     return _page(request, "job", f"Cleaning up {row.facts['graph']}", job=row, place=place, **facts)
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 def act_on_job(request: HttpRequest, job: UUID, act: str) -> HttpResponse:
-    """Pause a removal, let it go on, or stop it."""
+    """Pause a removal, let it go on, or stop it. Whoever had to sign in first arrives by GET, without his choice,
+    and is told so.
+    """
     _require_look(request)
+    if request.method == "GET":
+        messages.warning(request, "Nothing was changed: your choice did not arrive. Press the button again.")
+        return redirect("admin:clean_up_job", job)
     acts = {"pause": lambda: jobs.pause_job(job), "continue": lambda: jobs.continue_job(job)}
     acts["stop"] = lambda: prune_job.stop(job, by=request.user)
     if act not in acts or not Job.objects.filter(id=job, kind=prune_job.KIND).exists():

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals import inbox
 from approvals.views.draft import keep_after_sign_in
@@ -51,10 +51,12 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@require_http_methods(["GET", "POST"])
 @single_fields()
 def theme(request: HttpRequest) -> HttpResponse:
-    """Keep the chosen theme with the account, and in a cookie so that the first paint is right."""
+    """Keep the chosen theme with the account, and in a cookie so that the first paint is right. Whoever had to
+    sign in first arrives by GET, without his choice.
+    """
     chosen = request.POST.get("theme", "")
     target = request.POST.get("next", "/")
     if not url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}):

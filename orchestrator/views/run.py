@@ -10,7 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
@@ -70,11 +70,17 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@require_http_methods(["GET", "POST"])
 @single_fields()
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Queue a run again that stopped, or that waits for a yes or for a start; `allow-<node>` is a yes."""
+    """Queue a run again that stopped, or that waits for a yes or for a start; `allow-<node>` is a yes. Whoever had to
+    sign in first arrives by GET, without his choice, and is told so.
+    """
     run = visible_run(request.user, ref)
+    if request.method == "GET":
+        unsent = "Nothing was resumed: your choice did not arrive. Press the button again."
+        messages.warning(request, unsent, extra_tags="bad")
+        return redirect("run", run.id)
     if not may_post(request, run, "steer_run", refusal="refused_resume"):
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
     allowed = [name.removeprefix("allow-") for name in request.POST if name.startswith("allow-")]

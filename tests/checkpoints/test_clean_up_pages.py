@@ -75,6 +75,16 @@ def test_a_removal_is_paused_goes_on_and_is_stopped(run: Run, steward: Client, p
     assert steward.post(reverse("admin:clean_up_act", args=[other.id, "burn"])).status_code == 404
 
 
+def test_whoever_had_to_sign_in_before_he_stopped_a_removal_reads_that_nothing_was_done(
+    run: Run, steward: Client, people: cast.People
+) -> None:
+    job = retention.prune(policy("short", keep_last=2), by=people.steward)
+    page = steward.get(reverse("admin:clean_up_act", args=[job.id, "stop"]), follow=True)
+    assert page.redirect_chain == [(reverse("admin:clean_up_job", args=[job.id]), 302)]
+    assert "Nothing was changed: your choice did not arrive." in text(page)
+    assert kinds.advance(job.id).status == "done"
+
+
 def test_who_may_not_act_may_look_and_who_may_not_look_finds_nothing(run: Run, people: cast.People) -> None:
     rule = policy("short", keep_last=2)
     job = retention.prune(rule, by=None)

@@ -69,6 +69,12 @@ def test_an_unknown_theme_changes_nothing_and_leads_to_no_other_host(people: Peo
     assert not Preference.objects.exists()
 
 
+def test_whoever_had_to_sign_in_before_he_chose_a_theme_is_led_home(people: People, browse: Browse) -> None:
+    answer = browse(people.starter).get(reverse("theme"), {"theme": "dark"})
+    assert (answer.status_code, answer.url) == (302, "/")
+    assert not Preference.objects.exists()
+
+
 def test_what_is_not_there_says_so_in_the_same_look(people: People, browse: Browse) -> None:
     answer = browse(people.starter).get("/nothing/here/")
     assert answer.status_code == 404

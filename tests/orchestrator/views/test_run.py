@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.contrib.auth.models import User
@@ -97,6 +98,20 @@ def test_resuming_a_paused_run_changes_nothing_and_says_so(run: Run, people: Peo
     page = browse(people.starter).post(reverse("resume", args=[run.id]), follow=True)
     assert b"Not resumed" in page.content
     assert Run.objects.get(id=run.id).status == "paused"
+
+
+def test_whoever_had_to_sign_in_before_he_resumed_reads_on_the_run_that_nothing_was_done(
+    claim_graph: None, people: People, client: Client
+) -> None:
+    claims.BROKEN.add("read")
+    failed = claims.paused("CLM-7", people.starter)
+    claims.BROKEN.clear()
+    door = client.post(reverse("resume", args=[failed.id]))
+    client.force_login(people.starter)
+    page = client.get(parse_qs(urlsplit(door.url).query)["next"][0], follow=True)
+    assert page.redirect_chain == [(reverse("run", args=[failed.id]), 302)]
+    assert "Nothing was resumed: your choice did not arrive." in page.content.decode()
+    assert Run.objects.get(id=failed.id).status == "failed"
 
 
 def test_a_run_of_a_graph_that_is_not_here_still_opens(people: People, browse: Browse) -> None:
