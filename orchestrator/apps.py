@@ -18,8 +18,11 @@ class OrchestratorConfig(AppConfig):
         from checkpoints.conf import keyring
         from orchestrator import account_changes, checks, database_file, discovery
         from orchestrator import erasure as orchestrator_erasure
+        from orchestrator.engine import errors
+        from orchestrator.execution.secrets import hide_secrets
         from orchestrator.roles import make_roles
 
+        errors.MASKS.append(hide_secrets)
         erasure.CONDITIONS.append(orchestrator_erasure.require_no_bulk_fork)
         erasure.SWEEPS.extend(orchestrator_erasure.SWEEPS)
         connection_created.connect(database_file.keep_private)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine import ops, values
 from orchestrator.engine.canonical import Json, encode, normalised
-from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge
+from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge, described
 from orchestrator.engine.exact import Exact
 from orchestrator.engine.ops import Op
 from orchestrator.engine.reducer import Custom, First, Reducer
@@ -92,7 +92,7 @@ class Channel:
         try:
             value = fold(self.reducer.fn, [self.load(update) for update in updates], self.load(old))
         except BROKEN as error:
-            message = f"the reducer {self.reducer.name} of {self.name} failed: {type(error).__name__}: {error}"
+            message = f"the reducer {self.reducer.name} of {self.name} failed: {described(error)}"
             raise InvalidValue(message, channel=self.name, reducer=self.reducer.name) from error
         staged = self.stage(value, limit=None)
         return staged, ops.between(old, staged) or ops.put(staged)

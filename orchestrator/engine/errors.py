@@ -3,6 +3,7 @@
 Each docstring is the sentence that people read and its cure. Facts are plain values for machines.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -216,8 +217,28 @@ UNREADABLE = (TamperedRow, WrongKey, PayloadsUnavailable, UnknownBackend)
 BROKEN = (Exception, SystemExit, GeneratorExit)
 """What a function of an author raises when it breaks: `sys.exit` in a router ends the node, not the worker."""
 
+
 AWAY = (PayloadsUnavailable, SaveFailed)
 """Nothing is wrong with what was asked: what is needed for it does not answer now."""
 
 REFUSALS = tuple(kind for kind in _Named.__subclasses__() if kind not in AWAY)
 """What says no to what was asked, so that whoever asked can mend it or look again."""
+
+MASKS: list[Callable[[str], str]] = []
+"""What texts of authors' errors pass through: only the application knows its secrets."""
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, masked; never raises, whatever its author made of `__str__`."""
+    try:
+        text = str(error)
+    except BROKEN:
+        return "its text cannot be shown"
+    for mask in MASKS:
+        text = mask(text)
+    return text
+
+
+def described(error: BaseException) -> str:
+    """Its type and what it says, in a line."""
+    return f"{type(error).__name__}: {text_of(error)}"

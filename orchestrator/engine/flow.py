@@ -10,7 +10,7 @@ from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.definition import label_text
 from orchestrator.engine.effect import APPROVED, DIVERGED, ERROR, REJECTED
-from orchestrator.engine.errors import BROKEN, InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.frontier import ErrorInfo, Frontier, Part, SendList, visit_key
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import outcome_of
@@ -135,5 +135,5 @@ class Flow:
 
 
 def _failed(node: str, branch: Branch, error: BaseException) -> InvalidValue:
-    message = f"router {branch.name} of node {node} failed: {type(error).__name__}: {error}"
+    message = f"router {branch.name} of node {node} failed: {described(error)}"
     return InvalidValue(message, node=node, router=branch.name)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from orchestrator.engine import canonical
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.effect import APPROVED, PARTIAL, REJECTED
-from orchestrator.engine.errors import BROKEN
+from orchestrator.engine.errors import BROKEN, described
 from orchestrator.engine.ops import same
 from orchestrator.engine.write import Write
 
@@ -111,7 +111,7 @@ def needs_approval(gate: Gate, state: Any, proposal: Any) -> tuple[bool, str | N
     try:
         answer = gate.needs_approval(state, proposal)
     except BROKEN as error:
-        return True, f"the check failed: {type(error).__name__}: {error}"
+        return True, f"the check failed: {described(error)}"
     return answer is not False, answer if isinstance(answer, str) else None
 
 

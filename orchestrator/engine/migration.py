@@ -10,7 +10,7 @@ from orchestrator.engine import canonical
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge
+from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge, described
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.patch import PARTITIONS
 from orchestrator.engine.reducer import First
@@ -139,7 +139,7 @@ def _stepped(step: Migration, state: State) -> State:
         after = copied if returned is None else {**copied, **returned}
         after = {part: {**after.pop(part)} for part in PARTITIONS} | after
     except BROKEN as error:
-        message = f"the migration from {step.name} failed: {type(error).__name__}: {error}"
+        message = f"the migration from {step.name} failed: {described(error)}"
         raise InvalidValue(message, migration=step.name) from error
     if unknown := sorted(map(str, {*after} - {*PARTITIONS})):
         message = f"the migration from {step.name} gave {', '.join(unknown)}; a state has {' and '.join(PARTITIONS)}"

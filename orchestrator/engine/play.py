@@ -17,7 +17,7 @@ from orchestrator.engine.compile import Compiled, State, compile
 from orchestrator.engine.context import Context
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.effect import APPROVED
-from orchestrator.engine.errors import BROKEN, CountersignError
+from orchestrator.engine.errors import BROKEN, CountersignError, text_of
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
@@ -218,7 +218,7 @@ class _Player:
             try:
                 return self._output(node, start, attempt), None, ""
             except BROKEN as error:
-                found = ErrorInfo(node.name, type(error).__name__, str(error), attempt)
+                found = ErrorInfo(node.name, type(error).__name__, text_of(error), attempt)
                 if node.unknown_after(error):
                     return Output(), found, "unknown"
                 if node.retry is None or attempt >= node.retry.attempts or not node.retry.covers(error):

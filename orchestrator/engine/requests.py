@@ -13,7 +13,7 @@ from orchestrator.engine.base import Base
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.compile import Compiled, State
 from orchestrator.engine.effect import APPROVED, REJECTED
-from orchestrator.engine.errors import BROKEN, InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval, paths_of, present
 from orchestrator.engine.identity import Task
@@ -153,7 +153,7 @@ def principals_of(compiled: Compiled, gate: Gate, state: State) -> list[str]:
         try:
             named = named(compiled.state_for(state))
         except BROKEN as error:
-            raise InvalidValue(f"the reviewers function of a gate failed: {type(error).__name__}: {error}") from error
+            raise InvalidValue(f"the reviewers function of a gate failed: {described(error)}") from error
     return _checked(named)
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from orchestrator.engine import values
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.channel import Channel
-from orchestrator.engine.errors import BROKEN, InvalidValue
+from orchestrator.engine.errors import BROKEN, InvalidValue, text_of
 from orchestrator.engine.exact import exact
 from orchestrator.engine.reducer import Append, ArtifactMark, Custom, Reducer, Replace, reducer_in
 from orchestrator.engine.view import can_be_viewed, viewed
@@ -58,7 +58,7 @@ def channels_of(model: type[BaseModel]) -> tuple[dict[str, Channel], list[str]]:
     try:
         schema, fresh = schema_of(model), model()
     except BROKEN as error:  # a default factory is user code
-        return {}, [f"state {model.__name__}: {error}"]
+        return {}, [f"state {model.__name__}: {text_of(error)}"]
     found, faults = {}, []
     for name in model.model_fields:
         try:

@@ -24,7 +24,7 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Retry, Task, canonical
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
-from orchestrator.engine.errors import CountersignError, TamperedUpload
+from orchestrator.engine.errors import CountersignError, TamperedUpload, text_of
 from orchestrator.engine.memory import Memory
 from orchestrator.engine.output import Output, output_of, require_proposal
 from orchestrator.engine.plan import Start
@@ -315,11 +315,7 @@ def _forget_connections() -> None:
 def _described(error: BaseException) -> dict[str, Any]:
     """An error as rows and lines keep it: {type, message, traceback}, masked before it is cut."""
     trace = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
-    try:
-        message = str(error)
-    except Exception:
-        message = "its text cannot be shown"
-    found = {"type": type(error).__name__, "message": message, "traceback": "".join(trace)}
+    found = {"type": type(error).__name__, "message": text_of(error), "traceback": "".join(trace)}
     masked: dict[str, str] = mask_secrets({name: writable(text) for name, text in found.items()}, conf().secrets)
     return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
 

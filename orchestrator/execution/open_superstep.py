@@ -11,7 +11,7 @@ from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import DIVERGED
-from orchestrator.engine.errors import CountersignError, IncompatibleGraph
+from orchestrator.engine.errors import CountersignError, IncompatibleGraph, text_of
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.plan import ErrorInfo
 from orchestrator.engine.reduce import HeldWrite, Output, Result
@@ -132,8 +132,9 @@ def safe_again(graph: Compiled, task: Task) -> bool:
 def error_json(error: BaseException, **facts: Any) -> dict[str, Any]:
     """An error as a run's row keeps it: code, type and message; never the locals of a frame."""
     code = error.code if isinstance(error, CountersignError) else "node_failed"
-    found = {k: writable(str(v)) for k, v in getattr(error, "facts", {}).items()}
-    return {**found, "code": code, "type": type(error).__name__, "message": writable(str(error)), **facts}
+    found = error.facts if isinstance(error, CountersignError) else {}
+    texts = {name: writable(str(value)) for name, value in found.items()}
+    return {**texts, "code": code, "type": type(error).__name__, "message": writable(text_of(error)), **facts}
 
 
 def incompatible_error(error: IncompatibleGraph) -> dict[str, Any]:

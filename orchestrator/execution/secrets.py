@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from checkpoints.conf import conf
+
 MASK = "•••"
 
 
@@ -17,6 +19,11 @@ def mask_secrets(value: Any, secrets: Mapping[str, str]) -> Any:
     """The JSON value with every secret's value masked in its strings and keys. As given where there are none."""
     words = tuple(sorted((word for word in secrets.values() if word), key=len, reverse=True))
     return _masked(value, words) if words else value
+
+
+def hide_secrets(text: str) -> str:
+    """The text with every secret of the settings masked."""
+    return str(mask_secrets(text, conf().secrets))
 
 
 def _masked(value: Any, words: tuple[str, ...]) -> Any:

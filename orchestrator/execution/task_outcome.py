@@ -7,7 +7,7 @@ from orchestrator.engine.reduce import Output
 from orchestrator.engine.requests import asks_people
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask
-from orchestrator.execution.secrets import writable
+from orchestrator.execution.secrets import hide_secrets, writable
 from orchestrator.execution.session import Session
 
 
@@ -31,7 +31,7 @@ def _done(session: Session, task: Task, finish: TaskOutcome, output: Output) -> 
         return FinishedTask(output, attempt=finish.attempt, ms=finish.ms)
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
     needed, why = asks_people(session.graph, node.gate, session.head.payload.state, output)
-    why = writable(why) if why else None
+    why = hide_secrets(writable(why)) if why else None
     return FinishedTask(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)
 
 

@@ -19,10 +19,10 @@ from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.retention import prune_job, standing_jobs
-from orchestrator.engine.errors import CountersignError, Forbidden, StaleLease
+from orchestrator.engine.errors import CountersignError, Forbidden, StaleLease, described
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
-from orchestrator.execution.secrets import mask_secrets, writable
+from orchestrator.execution.secrets import writable
 from orchestrator.jobs import integrity, old_access
 from orchestrator.runs import bulk_fork
 
@@ -110,7 +110,7 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
         except Exception as error:
             log.exception("job_failed", job=str(lease.id), kind=lease.kind)
             code = error.code if isinstance(error, CountersignError) else "job_failed"
-            text = str(mask_secrets(writable(f"{type(error).__name__}: {error}"), conf().secrets))
+            text = writable(described(error))
             jobs.fail_job(lease, code, text, again_in=again_in)
 
 

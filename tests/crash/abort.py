@@ -19,6 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from checkpoints.db.drivers import sqlite
+from orchestrator.execution import heartbeat
 from orchestrator.execution import threads as node_threads
 
 
@@ -117,10 +118,12 @@ def _hang_up(cursor: Any) -> None:
 
 
 def until_threads_rest(others: set[threading.Thread]) -> None:
-    """Wait until the threads begun meanwhile have ended; those of node code never end, and must have nothing to do."""
+    """Wait until the threads begun meanwhile have ended; those of node code never end, and must have nothing to do. The
+    one that starts heartbeats stays for a while, sends nothing, and starts none of a slice that is over.
+    """
     until = time.monotonic() + 5
     while time.monotonic() < until:
-        threads = [one for one in threading.enumerate() if one.is_alive()]
+        threads = [one for one in threading.enumerate() if one.is_alive() and one is not heartbeat._watch._thread]
         crew_of_nodes = [one for one in threads if getattr(one, "_target", None) is node_threads._work]
         if len(node_threads._idle) == len(crew_of_nodes) and not set(threads) - others - set(crew_of_nodes):
             return

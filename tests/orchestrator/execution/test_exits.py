@@ -1,6 +1,9 @@
-"""`sys.exit` in a function of an author ends what called it, as any other exception would; never the worker."""
+"""What a function of an author raises ends what called it, never the worker: also `sys.exit`, and an error whose text
+cannot be read. What it tells is kept without secrets.
+"""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -12,13 +15,34 @@ from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, play, registry
+from tests.support.run_actions import event_payloads
 from tests.support.small_graphs import Order, graph
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+TOKEN = "s3cret-token"
+
+
+class Mute(Exception):
+    """Its text cannot be read, nor what else it seems to say."""
+
+    facts = ("not", "a", "mapping")
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 def leave(*_: Any) -> Any:
     sys.exit("it left")
+
+
+def stay_mute(*_: Any) -> Any:
+    raise Mute
+
+
+def tell(*_: Any) -> Any:
+    raise ValueError(f"refused with {TOKEN} \x00 \ud800")
 
 
 def _graph(**how: Any) -> Any:
@@ -40,25 +64,47 @@ def _ran() -> Run:
     return runs.advance(runs.start("leaving", {}).id)
 
 
+@pytest.fixture(autouse=True)
+def with_a_secret(configure: Callable[..., None]) -> None:
+    configure(SECRETS={"TOKEN": TOKEN})
+
+
+WAYS: dict[str, tuple[Callable[..., Any], str]] = {
+    "exits": (leave, "it left"),
+    "is mute": (stay_mute, "its text cannot be shown"),
+    "tells a secret": (tell, "refused with ••• ? ?"),
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> tuple[Callable[..., Any], str]:
+    """A function of an author, and what is to be read of it."""
+    return WAYS[request.param]
+
+
 @pytest.mark.parametrize("where", ["router", "reviewers", "body"])
-def test_a_function_that_exits_fails_its_node_and_says_so(where: str) -> None:
+def test_a_function_that_breaks_fails_its_node_and_says_so(where: str, way: tuple[Callable[..., Any], str]) -> None:
+    breaks, text = way
     how: dict[str, Any] = {
-        "router": {"router": leave},
-        "reviewers": {"node": {"effect": "human", "gate": Gate(reviewers=leave)}},
-        "body": {"body": leave},
+        "router": {"router": breaks},
+        "reviewers": {"node": {"effect": "human", "gate": Gate(reviewers=breaks)}},
+        "body": {"body": breaks},
     }[where]
     _graph(**how)
     run = _ran()
     assert run.status == Status.FAILED
     error = run_error.stored_error(run)
     assert error is not None
-    assert "it left" in str(error)
+    assert text in str(error)
+    assert TOKEN not in str([error, *event_payloads(run, "run_failed"), *event_payloads(run, "node_failed")])
     assert runs.resume(run.id).status == Status.QUEUED
 
 
-def test_a_reducer_that_exits_fails_the_run() -> None:
+def test_a_reducer_that_breaks_fails_the_run(way: tuple[Callable[..., Any], str]) -> None:
+    breaks, text = way
+
     class Own(BaseModel):
-        total: Annotated[int, leave] = 0
+        total: Annotated[int, breaks] = 0
 
     made = Graph("leaving", input=Order, state=Own)
     made.node("only")(lambda state, ctx: {"total": 1})
@@ -67,22 +113,24 @@ def test_a_reducer_that_exits_fails_the_run() -> None:
     registry.replace(made)
     run = _ran()
     assert run.status == Status.FAILED
-    assert "SystemExit: it left" in str(run_error.stored_error(run))
+    assert text in str(run_error.stored_error(run))
 
 
-def test_a_check_that_exits_means_that_people_decide_and_says_why() -> None:
-    _graph(node={"effect": "human", "gate": Gate(reviewers=["user:rita"], needs_approval=leave)})
+def test_a_check_that_breaks_means_that_people_decide_and_says_why(way: tuple[Callable[..., Any], str]) -> None:
+    breaks, text = way
+    _graph(node={"effect": "human", "gate": Gate(reviewers=["user:rita"], needs_approval=breaks)})
     run = _ran()
     assert run.status == Status.PAUSED
     request = run.requests.get()
-    assert "SystemExit: it left" in str(read_value(request, "why"))
+    assert text in str(read_value(request, "why"))
 
 
 def test_a_graph_that_is_played_fails_the_same_way() -> None:
-    for how in ({"router": leave}, {"body": leave}):
-        played = play(_graph(**how), {})
-        assert played.status == "failed"
-        assert "it left" in str(played.error)
+    for breaks, text in ((leave, "it left"), (stay_mute, "its text cannot be shown")):
+        for how in ({"router": breaks}, {"body": breaks}):
+            played = play(_graph(**how), {})
+            assert played.status == "failed"
+            assert text in str(played.error)
 
 
 def test_a_keyboard_interrupt_is_meant_for_the_process() -> None:
