@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import TO_FIELD_VAR
 from django.db.models import DateTimeField, GenericIPAddressField
 from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -68,7 +69,8 @@ class Acting:
 
 
 class AdminForms:
-    """400 for a form of the Django admin that says a thing twice, naming it: else the last would count.
+    """400 for a form of the Django admin that says a thing twice, naming it: else the last would count; and for an
+    address that asks for an object by a field without a name, over which the admin stumbles.
 
     Lists may come several times: the ticked rows of a list, many-to-many fields, and fields with a widget for several.
     """
@@ -81,7 +83,11 @@ class AdminForms:
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]) -> HttpResponse | None:
         """Before the view, and so before anything is changed."""
-        if request.method != "POST" or "admin" not in getattr(request.resolver_match, "app_names", ()):
+        if "admin" not in getattr(request.resolver_match, "app_names", ()):
+            return None
+        if "" in (request.GET.get(TO_FIELD_VAR), request.POST.get(TO_FIELD_VAR)):
+            return bad_request(request, ValueError("no field is called nothing"))
+        if request.method != "POST":
             return None
         lists = _lists_of(getattr(view, "model_admin", None))
         return answer_to_repeated(request, {name for name in request.POST if _INLINE.sub("", name) in lists})

@@ -221,6 +221,8 @@ FOUND = {
     "/admin/checkpoints/memorytrace/?at__in=": (LATE, EDGE),
     "/admin/axes/accessattempt/?ip_address__in=": ("💥", "-1"),
     "/admin/axes/accessfailurelog/?ip_address__exact=": ("💥", "-1"),
+    "/admin/checkpoints/runevent/1/delete/?_to_field=": ("",),
+    "/admin/checkpoints/runevent/1/change/?_to_field=": ("",),
     "/reviews/?page=": ("1" + "0" * 30, "9" * 5000, "٣"),
     "/runs/CLM-1/?at=": ("1" + "0" * 30, "9" * 5000, "٣"),
     "/runs/CLM-1/?tab=events&e=": ("1" + "0" * 30, "9" * 5000, "٣", str(2**63)),
