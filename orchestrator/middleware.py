@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.options import TO_FIELD_VAR
 from django.db.models import DateTimeField, GenericIPAddressField
 from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -85,7 +84,7 @@ class AdminForms:
         """Before the view, and so before anything is changed."""
         if "admin" not in getattr(request.resolver_match, "app_names", ()):
             return None
-        if "" in (request.GET.get(TO_FIELD_VAR), request.POST.get(TO_FIELD_VAR)):
+        if "" in (request.GET.get("_to_field"), request.POST.get("_to_field")):
             return bad_request(request, ValueError("no field is called nothing"))
         if request.method != "POST":
             return None
