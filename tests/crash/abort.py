@@ -19,7 +19,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from checkpoints.db.drivers import sqlite
-from orchestrator.execution import heartbeat
 from orchestrator.execution import threads as node_threads
 
 
@@ -123,7 +122,7 @@ def until_threads_rest(others: set[threading.Thread]) -> None:
     """
     until = time.monotonic() + 5
     while time.monotonic() < until:
-        threads = [one for one in threading.enumerate() if one.is_alive() and one is not heartbeat._watch._thread]
+        threads = [one for one in threading.enumerate() if one.is_alive() and one.name != "heartbeats"]
         crew_of_nodes = [one for one in threads if getattr(one, "_target", None) is node_threads._work]
         if len(node_threads._idle) == len(crew_of_nodes) and not set(threads) - others - set(crew_of_nodes):
             return
