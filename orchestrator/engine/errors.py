@@ -217,7 +217,6 @@ UNREADABLE = (TamperedRow, WrongKey, PayloadsUnavailable, UnknownBackend)
 BROKEN = (Exception, SystemExit, GeneratorExit)
 """What a function of an author raises when it breaks: `sys.exit` in a router ends the node, not the worker."""
 
-
 AWAY = (PayloadsUnavailable, SaveFailed)
 """Nothing is wrong with what was asked: what is needed for it does not answer now."""
 
