@@ -78,6 +78,20 @@ def test_the_test_of_a_migration_refuses_what_is_no_partition() -> None:
         made.test_migration({"scrach": {"total": 1}}, from_version="1")
 
 
+def test_a_migration_whose_error_cannot_be_read_is_refused_by_name() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def breaks(_: Any) -> Any:
+        raise Mute
+
+    made = bill("2")
+    made.migration(from_version="1")(breaks)
+    with pytest.raises(InvalidValue, match="the migration from 1 to 2 failed: Mute: its text cannot be shown"):
+        made.test_migration(STATE, from_version="1")
+
+
 def test_the_test_of_a_migration_goes_by_the_steps_of_other_versions_as_a_worker_does() -> None:
     second, third = bill("2"), bill("3")
     second.migration(from_version="1")(lambda state: state["scratch"].update(total=2))

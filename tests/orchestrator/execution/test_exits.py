@@ -125,6 +125,14 @@ def test_a_check_that_breaks_means_that_people_decide_and_says_why(way: tuple[Ca
     assert text in str(read_value(request, "why"))
 
 
+def test_the_reason_that_a_check_gives_is_kept_without_secrets() -> None:
+    def check(*_: Any) -> str:
+        return f"it names {TOKEN}"
+
+    _graph(node={"effect": "human", "gate": Gate(reviewers=["user:rita"], needs_approval=check)})
+    assert read_value(_ran().requests.get(), "why") == "it names •••"
+
+
 def test_a_graph_that_is_played_fails_the_same_way() -> None:
     for breaks, text in ((leave, "it left"), (stay_mute, "its text cannot be shown")):
         for how in ({"router": breaks}, {"body": breaks}):
