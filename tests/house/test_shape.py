@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("checkpoints", "approvals", "orchestrator")
-WIDEST_FOLDER = 18
+WIDEST_FOLDER = 24
 """Modules that lie side by side in one folder. `orchestrator/engine` holds nouns of one pure package and is exempt, and
 Django wants commands in one folder.
 """

@@ -369,7 +369,7 @@ def test_bombs_are_refused_in_flat_memory(small: bytes, monkeypatch: pytest.Monk
 def test_the_verifier_runs_alone_without_django(small: bytes, tmp_path: Path) -> None:
     program, file = tmp_path / "verify.py", tmp_path / "run.jsonl"
     program.write_bytes(MODULE.read_bytes())
-    assert program.read_text().count("\n") <= 300
+    assert program.read_text().count("\n") <= 450
     for data, said in [(small, "ok\n"), (small[:-50], "truncated")]:
         file.write_bytes(data)
         command = [sys.executable, "-X", "importtime", str(program), str(file), "--key", PUBLIC.hex()]
