@@ -129,7 +129,6 @@ def test_a_token_for_erasing_erases_and_does_nothing_else(run: Run, people: cast
     assert stella.post(f"runs/{run.id}/erase/", {"confirm": run.key}).status_code == 202
 
 
-
 def test_only_who_manages_retention_erases(run: Run, people: cast.People, browse: Browse) -> None:
     before = contents()
     for user in (people.starter, people.auditor):
