@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("orchestrator", "0005_answer_references"),
+        ("orchestrator", "0006_preference_shortcuts"),
     ]
 
     operations = [
