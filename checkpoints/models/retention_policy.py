@@ -1,5 +1,6 @@
 """How long the checkpoints and runs of one graph are kept, and the keys of runs that were removed."""
 
+from django.core.validators import MinValueValidator
 from django.db import models
 
 
@@ -13,7 +14,9 @@ class RetentionPolicy(models.Model):
 
     graph = models.CharField(max_length=200, unique=True)
     keep_last = models.IntegerField(
-        null=True, blank=True, help_text="Of each run so many newest checkpoints stay, whatever their age."
+        null=True,
+        blank=True,
+        help_text="Keeps this many of the newest checkpoints of each run, whatever their age.",
     )
     max_age_days = models.JSONField(
         default=dict, blank=True, help_text="{status: days}: checkpoints of runs in that status go when they are older."
@@ -22,6 +25,17 @@ class RetentionPolicy(models.Model):
         default=dict, blank=True, help_text="{status: days}: runs go as a whole so long after they came to that status."
     )
     archive = models.BooleanField(default=False, help_text="Write a bundle of a run before anything of it is removed.")
+    automatic = models.BooleanField(
+        "acts by itself",
+        default=True,
+        help_text="Once a day, after a steward has confirmed the dry run of these rules. Off: only when somebody cleans up.",
+    )
+    most_a_night = models.IntegerField(
+        "most checkpoints a night",
+        default=100_000,
+        validators=[MinValueValidator(1)],
+        help_text="A turn by itself stops when it has removed so many; the rest goes the next night.",
+    )
 
     class Meta:
         ordering = ["graph"]
