@@ -111,7 +111,7 @@ def _control(
 
 
 def _is_unfit(kind: str, schema: Mapping[str, Any], name: str, *, nullable: bool) -> bool:
-    """Return whether a kind cannot show this schema: its fields never end, or null and the empty text are two choices."""
+    """Return whether a kind cannot show a schema: it never ends, or null and the empty text are two choices."""
     if kind == "group":
         return name.count(".") >= DEEPEST
     return kind in ("choice", "radio") and nullable and "" in choices_of(schema)

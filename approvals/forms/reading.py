@@ -58,7 +58,7 @@ def place(control: Control, path: str, message: str) -> bool:
 def _is_set(control: Control, posted: Mapping[str, Any]) -> bool:
     """Return where the switch of an optional object stands, and leave it there. Without an answer it is as drawn."""
     drawn = NOT_SET if control.value is None else SET
-    on = posted.get(control.name, drawn) != NOT_SET
+    on = str(posted.get(control.name, drawn)) != NOT_SET
     if not on:
         control.value = None
     elif control.value is None:
