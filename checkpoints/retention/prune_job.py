@@ -167,9 +167,7 @@ def _limit_reached(lease: JobLease, result: Pruned) -> int | None:
     return most if most is not None and result.rows >= most else None
 
 
-def _tell(
-    graph: str, by: Any, result: Pruned, *, job: UUID, stopped: bool = False, limit: int | None = None
-) -> None:
+def _tell(graph: str, by: Any, result: Pruned, *, job: UUID, stopped: bool = False, limit: int | None = None) -> None:
     facts: dict[str, Any] = {"graph": graph, "checkpoints": result.rows, "bytes": result.bytes}
     facts |= {"runs": result.runs, "skipped": result.skipped, "bad": result.bad}
     facts |= {"referred": result.referred} if result.referred else {}
