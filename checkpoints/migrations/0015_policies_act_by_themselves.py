@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='retentionpolicy',
             name='automatic',
-            field=models.BooleanField(default=True, help_text='Once a day, after a steward has confirmed the dry run of these rules. Off: only when somebody cleans up.', verbose_name='acts by itself'),
+            field=models.BooleanField(default=True, help_text='Once a day, after a steward has confirmed the dry run. Off: only when somebody cleans up.', verbose_name='acts by itself'),
         ),
         migrations.AddField(
             model_name='retentionpolicy',

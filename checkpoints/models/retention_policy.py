@@ -28,7 +28,7 @@ class RetentionPolicy(models.Model):
     automatic = models.BooleanField(
         "acts by itself",
         default=True,
-        help_text="Once a day, after a steward has confirmed the dry run of these rules. Off: only when somebody cleans up.",
+        help_text="Once a day, after a steward has confirmed the dry run. Off: only when somebody cleans up.",
     )
     most_a_night = models.IntegerField(
         "most checkpoints a night",

@@ -7,6 +7,6 @@ from checkpoints.retention.policy_turns import confirm_policy, turns_of
 from checkpoints.retention.prune_job import prune
 
 __all__ = [
-    "DryRun", "begin_erasure", "confirm_policy", "dry_run", "erase", "hold", "is_held", "pin", "plan_erasure", "prune", "release_hold",
-    "turns_of", "unpin",
+    "DryRun", "begin_erasure", "confirm_policy", "dry_run", "erase", "hold", "is_held", "pin", "plan_erasure", "prune",
+    "release_hold", "turns_of", "unpin",
 ]  # fmt: skip

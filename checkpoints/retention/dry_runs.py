@@ -91,7 +91,7 @@ class RunExample:
 
 
 def example_runs(policy: RetentionPolicy, found: DryRun) -> list[RunExample]:
-    """Return the runs of a dry run's examples, each with all that would be removed of it. One query about those runs."""
+    """Return the runs of a dry run's examples, each with all that would be removed of it. One query."""
     rule = rule_of(policy, now=found.now)
     runs = {example["run"] for example in found.examples}
     going = classified(rule).filter(run__in=runs, why__in=REMOVED)
