@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 
 from checkpoints import audit_chain, audit_log
+from checkpoints.db.row_ids import highest_id
 from checkpoints.key_changes import record_key_changes
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import ROUTINE
@@ -31,7 +32,6 @@ AGAIN = 1000
 """Lines of logs looked at once more, for a transaction may take its numbers earlier and end later."""
 KNOWN = 100
 """Audit lines that tell what of them is anchored already."""
-HIGHEST_ID = 2**62
 _PROVEN = [name for name in run_row.SEALED if name != "input"]
 
 Head = tuple[str, int, str]
@@ -80,22 +80,9 @@ def _require_ids_in_order() -> None:
     behind it, and no run would be seen to move.
     """
     newest = _newest_row()
-    if newest > _highest_id():
+    if newest > highest_id(RunEvent):
         row = f"{RunEvent._meta.db_table} with the id {newest}"
         raise TamperedRow(f"{row} was put in, so heads of runs can't be anchored until it is removed", row=row)
-
-
-def _highest_id() -> int:
-    """The highest id that the database itself can have given to a line of a log."""
-    if connection.vendor != "postgresql":
-        # SQLite gives the next higher id, until none is left; then any.
-        return HIGHEST_ID
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_get_serial_sequence(%s, 'id')", [RunEvent._meta.db_table])
-        (sequence,) = cursor.fetchone()
-        cursor.execute(f"SELECT last_value FROM {sequence}")  # noqa: S608 - the database's own name of it
-        (last,) = cursor.fetchone()
-    return int(last)
 
 
 def moved_runs(upto: int) -> Iterator[tuple[set[UUID], int]]:
