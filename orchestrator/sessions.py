@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
+from django.conf import settings
 from django.contrib.sessions.backends import cached_db
+from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 
 COPY_SECONDS = 60
@@ -27,7 +29,7 @@ class SessionStore(cached_db.SessionStore):
 
     def __init__(self, session_key: str | None = None) -> None:
         super().__init__(session_key)
-        self._cache = _Dispensable(self._cache)
+        self._cache: BaseCache = _Dispensable(caches[settings.SESSION_CACHE_ALIAS])
 
 
 class _Dispensable(BaseCache):
