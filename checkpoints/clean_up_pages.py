@@ -18,7 +18,7 @@ from checkpoints import retention
 from checkpoints.models import Job, RetentionPolicy, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
-from checkpoints.retention import policy_turns, prune_job, rights
+from checkpoints.retention import policy_schedules, prune_job, rights
 from checkpoints.retention.dry_runs import DryRun, example_runs
 from checkpoints.retention.kept_points import REMOVED
 from checkpoints.retention.stock import AGES, stock
@@ -102,7 +102,7 @@ def show_dry_run(request: HttpRequest, policy: int) -> HttpResponse:
         "found": found,
         "reasons": reasons,
         "examples": example_runs(row, found) if found.examples else [],
-        "turn": retention.turns_of([row])[row.graph],
+        "schedule": retention.schedules_of([row])[row.graph],
         "by_itself": BY_ITSELF,
         "may_act": _may_act(request),
         "under_way": _under_way(row),
@@ -131,7 +131,7 @@ def confirm(request: HttpRequest, policy: int) -> HttpResponse:
         "policy": row,
         "found": found,
         "form": form,
-        "turn": retention.turns_of([row])[row.graph],
+        "schedule": retention.schedules_of([row])[row.graph],
         "by_itself": BY_ITSELF,
     }
     status = 422 if form.is_bound else 200
@@ -145,7 +145,7 @@ def _confirmed(request: HttpRequest, policy: RetentionPolicy, seen: int) -> Http
         messages.success(request, f"The policy of {policy.graph} is confirmed and acts by itself once a day.")
         return redirect("admin:checkpoints_retentionpolicy_changelist")
     job = retention.prune(policy, by=request.user, confirmed=seen)
-    policy_turns.note_confirmed(policy, by=request.user, checkpoints=seen)
+    policy_schedules.note_confirmed(policy, by=request.user, checkpoints=seen)
     return redirect("admin:clean_up_job", job.id)
 
 

@@ -19,8 +19,8 @@ from django.utils.safestring import SafeString
 from checkpoints import audit_log, clean_up_pages, retention
 from checkpoints.core.status import Status
 from checkpoints.models import GraphVersion, RetentionPolicy, Run
-from checkpoints.retention import policy_turns, rights
-from checkpoints.retention.policy_turns import Turn
+from checkpoints.retention import policy_schedules, rights
+from checkpoints.retention.policy_schedules import Schedule
 from checkpoints.retention.rule import MOST_DAYS, REMOVABLE
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
@@ -176,21 +176,21 @@ class ManagedRows(Base):
         return False
 
 
-class WithTurns(ModelIterable):  # type: ignore[type-arg]
-    """Policies that know their turns, which are read for all of them at once."""
+class WithSchedules(ModelIterable):  # type: ignore[type-arg]
+    """Policies that know their schedules, which are read for all of them at once."""
 
     def __iter__(self) -> Iterator[RetentionPolicy]:
         rows = list(super().__iter__())
-        turns = retention.turns_of(rows)
+        schedules = retention.schedules_of(rows)
         for row in rows:
-            row.turn = turns[row.graph]
+            row.schedule = schedules[row.graph]
             yield row
 
 
-def _turn(row: RetentionPolicy) -> Turn:
-    """Return the turns of a policy: as its list read them, else read now."""
-    turn: Turn | None = getattr(row, "turn", None)
-    return turn if turn is not None else retention.turns_of([row])[row.graph]
+def _schedule(row: RetentionPolicy) -> Schedule:
+    """Return the schedules of a policy: as its list read them, else read now."""
+    schedule: Schedule | None = getattr(row, "schedule", None)
+    return schedule if schedule is not None else retention.schedules_of([row])[row.graph]
 
 
 @admin.register(RetentionPolicy)
@@ -205,20 +205,20 @@ class RetentionPolicyAdmin(ManagedRows):
     readonly_fields = ("removes_today", "ages", "whole_runs", "last_turn", "next_turn")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        rules = ("graph", "keep_last", "archive")
+        rules: tuple[str, ...] = ("graph", "keep_last", "archive")
         by_itself = ("automatic", "most_a_night")
-        turns = ("last_turn", "next_turn") if obj else ()
+        schedules = ("last_turn", "next_turn") if obj else ()
         if not self._manages(request):
             rules += ("ages", "whole_runs", "removes_today")
         return (
             (None, {"fields": rules}),
-            ("By itself", {"fields": (*by_itself, *turns)}),
+            ("By itself", {"fields": (*by_itself, *schedules)}),
         )
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """Return the policies; the turns of those that a page shows are read once."""
+        """Return the policies; the schedules of those that a page shows are read once."""
         rows: QuerySet[Any] = super().get_queryset(request)
-        rows._iterable_class = WithTurns
+        rows._iterable_class = WithSchedules
         return rows
 
     def render_change_form(
@@ -244,19 +244,19 @@ class RetentionPolicyAdmin(ManagedRows):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save it, with a line in the audit log, and say what it would remove today."""
         super().save_model(request, obj, form, change)
-        facts = policy_turns.facts_of_policy(obj)
+        facts = policy_schedules.facts_of_policy(obj)
         audit_log.record("retention_policy_saved", actor=request.user, graph=obj.graph, **facts)
         if not Run.objects.filter(graph=obj.graph).exists():
             messages.warning(request, f"There is no run of {obj.graph}: is this the name of the graph?")
         messages.info(request, f"{self.removes_today(obj)}.")
-        if retention.turns_of([obj])[obj.graph].waits:
+        if retention.schedules_of([obj])[obj.graph].waits:
             address = reverse("admin:clean_up_dry_run", args=[obj.pk])
             sentence = 'It does not act by itself yet: <a href="{}">look at its dry run</a> and confirm it.'
             messages.warning(request, format_html(sentence, address))
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete it, with a line in the audit log."""
-        policy_turns.note_deleted(obj, by=request.user)
+        policy_schedules.note_deleted(obj, by=request.user)
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
@@ -278,24 +278,24 @@ class RetentionPolicyAdmin(ManagedRows):
     @admin.display(description="last clean-up")
     def last_turn(self, row: RetentionPolicy) -> Any:
         """When history was removed last, how much, and the page of that job where it is still there."""
-        turn = _turn(row)
-        if turn.last_at is None:
+        schedule = _schedule(row)
+        if schedule.last_at is None:
             return "never"
-        words = f"{date_format(turn.last_at, 'Y-m-d H:i')}, {turn.last_checkpoints:,} checkpoints"
-        if turn.last_job is None:
+        words = f"{date_format(schedule.last_at, 'Y-m-d H:i')}, {schedule.last_checkpoints:,} checkpoints"
+        if schedule.last_job is None:
             return words
-        return format_html('<a href="{}">{}</a>', reverse("admin:clean_up_job", args=[turn.last_job]), words)
+        return format_html('<a href="{}">{}</a>', reverse("admin:clean_up_job", args=[schedule.last_job]), words)
 
     @admin.display(description="next by itself")
     def next_turn(self, row: RetentionPolicy) -> Any:
         """When the policy acts next, or why it does not."""
-        turn = _turn(row)
-        if turn.waits:
+        schedule = _schedule(row)
+        if schedule.waits:
             address = reverse("admin:clean_up_dry_run", args=[row.pk])
             return format_html('<a href="{}">waits for you to confirm its dry run</a>', address)
         if not row.automatic:
             return "switched off"
-        return date_format(turn.next_at, "Y-m-d H:i") if turn.next_at else "when a worker is started"
+        return date_format(schedule.next_at, "Y-m-d H:i") if schedule.next_at else "when a worker is started"
 
     @admin.display(description="checkpoints go after")
     def ages(self, row: RetentionPolicy) -> str:

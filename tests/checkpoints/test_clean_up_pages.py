@@ -12,7 +12,7 @@ from django.utils import timezone
 from checkpoints import retention
 from checkpoints.clean_up_pages import Typed, words_of
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
-from checkpoints.retention import policy_turns
+from checkpoints.retention import policy_schedules
 from checkpoints.retention.dry_runs import DryRun
 from orchestrator.jobs import kinds
 from tests.support import cast
@@ -69,10 +69,10 @@ def test_a_policy_is_confirmed_by_the_typed_number_and_removes_nothing_yet(run: 
     confirm = reverse("admin:clean_up_confirm", args=[rule.pk])
     for typed in ("2", ""):
         assert steward.post(confirm, {"seen": "3", "typed": typed, "act": "by-itself"}).status_code == 422
-    assert not policy_turns.is_confirmed(rule)
+    assert not policy_schedules.is_confirmed(rule)
     page = text(steward.post(confirm, {"seen": "3", "typed": "3", "act": "by-itself"}, follow=True))
     assert "acts by itself once a day" in page
-    assert policy_turns.is_confirmed(rule)
+    assert policy_schedules.is_confirmed(rule)
     assert (Job.objects.filter(kind="prune_runs").count(), len(seqs(run))) == (0, 5)
 
 
@@ -90,7 +90,7 @@ def test_a_policy_that_removes_nothing_today_is_confirmed_on_its_dry_run(run: Ru
 def test_a_removal_by_the_typed_number_confirms_the_policy_too(run: Run, steward: Client) -> None:
     rule = policy("short", keep_last=2)
     steward.post(reverse("admin:clean_up_confirm", args=[rule.pk]), {"seen": "3", "typed": "3"})
-    assert policy_turns.is_confirmed(rule)
+    assert policy_schedules.is_confirmed(rule)
 
 
 def test_the_examples_of_a_dry_run_are_a_row_a_run_and_what_stays_comes_first(run: Run, steward: Client) -> None:

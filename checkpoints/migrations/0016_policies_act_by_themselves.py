@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0014_upload_references'),
+        ('checkpoints', '0015_head_of_the_audit_log'),
     ]
 
     operations = [

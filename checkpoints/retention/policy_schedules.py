@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 @frozen
-class Turn:
+class Schedule:
     """When a policy acted last and acts next. `next_at` None: never by itself, because it is switched off or, where
     `waits`, because nobody has confirmed its dry run. `last_job` None: the row of that job is gone.
     """
@@ -105,8 +105,8 @@ def _confirms(line: AuditLine | None, policy: RetentionPolicy) -> bool:
     return bool(line.facts.get("rule") == rule_digest(policy))
 
 
-def turns_of(policies: Iterable[RetentionPolicy]) -> dict[str, Turn]:
-    """Return the turns of policies by graph. Six queries, however many policies there are."""
+def schedules_of(policies: Iterable[RetentionPolicy]) -> dict[str, Schedule]:
+    """Return the schedules of policies by graph. Six queries, however many policies there are."""
     rows = list(policies)
     graphs = [policy.graph for policy in rows]
     confirmations = _newest_lines(graphs, (CONFIRMED, DELETED))
@@ -114,19 +114,19 @@ def turns_of(policies: Iterable[RetentionPolicy]) -> dict[str, Turn]:
     jobs = {line.facts.get("job") for line in removals.values()}
     kept_jobs = Job.objects.in_bulk([job for job in jobs if job])
     next_at = Job.objects.filter(kind=KIND, status__in=LIVE).values_list("due_at", flat=True).first()
-    turns = {}
+    schedules = {}
     for policy in rows:
         confirmed = _confirms(confirmations.get(policy.graph), policy)
         removal = removals.get(policy.graph)
         job = removal.facts.get("job") if removal else None
-        turns[policy.graph] = Turn(
+        schedules[policy.graph] = Schedule(
             last_at=removal.at if removal else None,
             last_checkpoints=int(removal.facts.get("checkpoints", 0)) if removal else 0,
             last_job=job if job in {str(id) for id in kept_jobs} else None,
             next_at=next_at if policy.automatic and confirmed else None,
             waits=policy.automatic and not confirmed,
         )
-    return turns
+    return schedules
 
 
 def _newest_lines(graphs: list[str], kinds: tuple[str, ...]) -> dict[str, AuditLine]:
@@ -138,7 +138,7 @@ def _newest_lines(graphs: list[str], kinds: tuple[str, ...]) -> dict[str, AuditL
 
 def run_policies(lease: JobLease) -> Iterator[Step]:
     """Queue the removal of each policy that may act by itself. Its place: the graph of the last policy that had its
-    turn, so that none has two turns on one day.
+    turn, so that none has two schedules on one day.
     """
     done, last = lease.place or (0, "")
     for policy in RetentionPolicy.objects.filter(automatic=True, graph__gt=last).order_by("graph"):

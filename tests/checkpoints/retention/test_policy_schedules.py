@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, Job, RetentionPolicy, Run
-from checkpoints.retention import policy_turns
-from checkpoints.retention.policy_turns import KIND
+from checkpoints.retention import policy_schedules
+from checkpoints.retention.policy_schedules import KIND
 from orchestrator.engine.errors import Forbidden, WrongStatus
 from orchestrator.jobs import kinds
 from tests.support import cast
@@ -38,7 +38,7 @@ def a_day_passes() -> None:
 def confirmed(row: RetentionPolicy, by: Any) -> RetentionPolicy:
     """A policy whose dry run a steward has confirmed as it stands now."""
     count = retention.dry_run(row).counts["checkpoints"]
-    policy_turns.confirm_policy(row, by=by, confirmed=count)
+    policy_schedules.confirm_policy(row, by=by, confirmed=count)
     return row
 
 
@@ -57,7 +57,7 @@ def test_the_first_turn_of_a_new_policy_waits_for_the_stewards_dry_run(run: Run)
     row = policy("long", keep_last=2)
     a_day_passes()
     assert len(seqs(run)) == 9
-    assert policy_turns.turns_of([row])["long"].waits
+    assert policy_schedules.schedules_of([row])["long"].waits
 
 
 def test_the_first_turn_of_a_changed_policy_waits_for_the_stewards_dry_run(run: Run, people: cast.People) -> None:
@@ -73,7 +73,7 @@ def test_the_first_turn_of_a_changed_policy_waits_for_the_stewards_dry_run(run: 
 
 def test_a_policy_that_was_deleted_and_made_again_waits_once_more(run: Run, people: cast.People) -> None:
     row = confirmed(policy("long", keep_last=2), people.steward)
-    policy_turns.note_deleted(row, by=people.steward)
+    policy_schedules.note_deleted(row, by=people.steward)
     row.delete()
     policy("long", keep_last=2)
     a_day_passes()
@@ -113,9 +113,14 @@ def test_a_policy_that_is_refused_stops_no_other_and_leaves_a_line(run: Run, peo
 
 def test_a_confirmation_that_was_forged_in_the_database_counts_for_nothing(run: Run, people: cast.People) -> None:
     row = policy("long", keep_last=2)
-    digest = policy_turns.rule_digest(row)
+    digest = policy_schedules.rule_digest(row)
     AuditLine.objects.create(
-        at=timezone.now(), kind=policy_turns.CONFIRMED, graph="long", facts={"rule": digest}, seal=b"x", seal_key="1"
+        at=timezone.now(),
+        kind=policy_schedules.CONFIRMED,
+        graph="long",
+        facts={"rule": digest},
+        seal=b"x",
+        seal_key="1",
     )
     a_day_passes()
     assert len(seqs(run)) == 9
@@ -124,15 +129,15 @@ def test_a_confirmation_that_was_forged_in_the_database_counts_for_nothing(run: 
 def test_a_dry_run_whose_count_has_moved_confirms_nothing(run: Run, people: cast.People) -> None:
     row = policy("long", keep_last=2)
     with pytest.raises(WrongStatus, match="count again"):
-        policy_turns.confirm_policy(row, by=people.steward, confirmed=3)
-    assert not policy_turns.is_confirmed(row)
+        policy_schedules.confirm_policy(row, by=people.steward, confirmed=3)
+    assert not policy_schedules.is_confirmed(row)
 
 
 def test_who_may_not_manage_retention_confirms_nothing(run: Run, people: cast.People) -> None:
     row = policy("long", keep_last=2)
     with pytest.raises(Forbidden):
-        policy_turns.confirm_policy(row, by=people.reviewer, confirmed=7)
-    assert not policy_turns.is_confirmed(row)
+        policy_schedules.confirm_policy(row, by=people.reviewer, confirmed=7)
+    assert not policy_schedules.is_confirmed(row)
 
 
 def test_the_last_and_the_next_turn_of_each_policy_are_told_in_as_many_queries_for_many(
@@ -141,15 +146,15 @@ def test_the_last_and_the_next_turn_of_each_policy_are_told_in_as_many_queries_f
     row = confirmed(policy("long", keep_last=2), people.steward)
     a_day_passes()
     with counted() as few:
-        turn = policy_turns.turns_of([row])["long"]
-    assert turn.last_checkpoints == 7
-    assert turn.last_at is not None
-    assert turn.last_job == str(Job.objects.get(kind="prune_runs").id)
-    assert turn.next_at == Job.objects.get(kind=KIND).due_at
-    assert not turn.waits
+        schedule = policy_schedules.schedules_of([row])["long"]
+    assert schedule.last_checkpoints == 7
+    assert schedule.last_at is not None
+    assert schedule.last_job == str(Job.objects.get(kind="prune_runs").id)
+    assert schedule.next_at == Job.objects.get(kind=KIND).due_at
+    assert not schedule.waits
     rows = [row, *(confirmed(policy(f"graph {n}", keep_last=1), people.steward) for n in range(9))]
     with counted() as many:
-        policy_turns.turns_of(rows)
+        policy_schedules.schedules_of(rows)
     assert len(many) == len(few)
 
 
