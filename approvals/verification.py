@@ -15,7 +15,7 @@ from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.verification import Fault, Subject
-from orchestrator.engine import canonical
+from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
 _LINES = ("request_opened", "decision_signed", waivers.LINE, "write_rebased", "texts_changed", "request_settled")
@@ -73,12 +73,7 @@ def _lines(subject: Subject) -> Iterator[Fault]:
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any] | None:
     """What a line says; None where it cannot be read, which the log's own examiner has named."""
-    try:
-        sealed_rows.verify_row(line, subject.protection)
-        facts: dict[str, Any] = canonical.loads(subject.payload(line, "payload"))
-    except CountersignError:
-        return None
-    return facts
+    return facts_of(subject, line) if subject.seal_of(line) is None else None
 
 
 def _signed(subject: Subject, lines: Sequence[RunEvent]) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from checkpoints.models import BundleImport, RunEvent
 from checkpoints.sealing import run_row as run_row_seal
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine import canonical
+from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, WrongKey
 
 AT_ONCE = timedelta(seconds=0.5)
@@ -74,12 +74,7 @@ def _last_line(subject: Subject, *types: str) -> RunEvent | None:
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
     """What a line says; nothing where it cannot be read, which the log's own examiner has named."""
-    try:
-        data = subject.payload(line, "payload")
-    except CountersignError:
-        return {}
-    facts: dict[str, Any] = canonical.loads(data) if data else {}
-    return facts
+    return facts_of(subject, line) or {}
 
 
 def _stopped(subject: Subject) -> Iterator[Fault]:
