@@ -96,6 +96,12 @@ class Review:
         return sum(1 for slip in self.cells if not slip.chosen)
 
     @property
+    def current(self) -> str:
+        """The anchor of the slip that keys decide on a fresh page; empty where nothing can be decided."""
+        undecided = (slip.anchor for slip in self.cells if not slip.chosen)
+        return next(undecided, self.cells[0].anchor if self.cells else "")
+
+    @property
     def title(self) -> str:
         return self.requests[0].title if self.requests else f"Reviews of {self.run}"
 

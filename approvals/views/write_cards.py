@@ -127,10 +127,6 @@ class WriteCard:
         return FIELDS if self.drawing.fields(self.write) else JSON
 
     @property
-    def first(self) -> bool:
-        return self.number == 1
-
-    @property
     def version(self) -> str:
         """Changes with everything that a person decides on."""
         gone = "-withdrawn" if self.withdrawn else ""

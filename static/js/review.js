@@ -1,6 +1,6 @@
 // The review page: what is chosen shows in meter, button and consequences; keys; and what changes while one reads.
 
-import { announce, typing } from './tools.js';
+import { announce, shortcutsOn, typing } from './tools.js';
 import { followRun } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
@@ -66,13 +66,18 @@ const paintButtons = (t) => {
 };
 
 // ── moving about ──
+// Keys decide the marked slip, so whatever brings focus into a slip marks it.
 const current = () => document.querySelector('.slip.cur') ?? slips()[0];
+const mark = (slip) => {
+  if (!slip || slip.classList.contains('cur')) return;
+  slips().forEach((other) => other.classList.toggle('cur', other === slip));
+  document.querySelectorAll('.wlist a').forEach((link) => {
+    if (link.hash === `#${slip.id}`) link.setAttribute('aria-current', 'true'); else link.removeAttribute('aria-current');
+  });
+};
 const go = (slip) => {
   if (!slip) return;
-  slips().forEach((s) => s.classList.toggle('cur', s === slip));
-  document.querySelectorAll('.wlist a').forEach((a) => {
-    if (a.hash === `#${slip.id}`) a.setAttribute('aria-current', 'true'); else a.removeAttribute('aria-current');
-  });
+  mark(slip);
   slip.querySelector('h3').focus({ preventScroll: true });
   slip.scrollIntoView({ block: 'nearest' });
 };
@@ -104,13 +109,20 @@ const undo = () => {
 
 const KEYS = { j: () => go(beside(1)), k: () => go(beside(-1)), n: () => go(nextOpen()), z: undo, a: () => choose('a'), e: () => choose('e'), r: () => choose('r') };
 
+// Nothing has focus on a fresh page; the first slip that is left to decide is marked there.
+const nothingFocused = () => [document.body, document.getElementById('main')].includes(document.activeElement);
+const isInWrites = (event) => Boolean(region?.contains(event.target)) || nothingFocused();
+
 document.addEventListener('keydown', (event) => {
+  // A browser would press the form's first button for Enter in a field or on a choice.
+  if (event.key === 'Enter' && event.target.matches('#review input')) event.preventDefault();
+  if (!shortcutsOn()) return;
   if ((event.ctrlKey || event.metaKey) && event.key === 'Enter') {
     const sign = document.getElementById('sign');
     if (sign && sign.getAttribute('aria-disabled') !== 'true') { event.preventDefault(); form.requestSubmit(sign); }
     return;
   }
-  if (typing(event) || !region?.contains(event.target)) return;
+  if (typing(event) || !isInWrites(event)) return;
   const act = KEYS[event.key.toLowerCase()];
   if (act) { event.preventDefault(); act(); }
 });
@@ -125,10 +137,13 @@ region?.addEventListener('change', (event) => {
 });
 region?.addEventListener('click', (event) => {
   const slip = event.target.closest('.slip');
-  if (slip && !slip.classList.contains('cur')) {
-    slips().forEach((s) => s.classList.toggle('cur', s === slip));
-  }
+  mark(slip);
   if (event.target.closest('[data-newer]')) showNewer(slip);
+});
+region?.addEventListener('focusin', (event) => mark(event.target.closest('.slip')));
+document.querySelector('.wlist')?.addEventListener('click', (event) => {
+  const link = event.target.closest('a');
+  if (link) go(document.querySelector(link.hash));
 });
 
 // A form that is drawn only when somebody asks for it.
@@ -346,4 +361,5 @@ if (main) {
     if (page) merge(page);
   });
 }
+mark(slips().find((slip) => location.hash === `#${slip.id}`));
 paint();

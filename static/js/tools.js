@@ -5,3 +5,6 @@ export const announce = (text) => { document.getElementById('announce').textCont
 
 export const typing = (event) => event.metaKey || event.ctrlKey || event.altKey
   || Boolean((event.composedPath()[0] ?? event.target).closest?.('input:not([type=radio]):not([type=checkbox]),textarea,select,[contenteditable]'));
+
+// A person can switch the keys of all pages off; the server then says so on each.
+export const shortcutsOn = () => document.body.dataset.shortcuts !== 'off';
