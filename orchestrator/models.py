@@ -98,6 +98,7 @@ class Preference(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="countersign_preference"
     )
     theme = models.CharField(max_length=5, choices=[(t, t) for t in ("auto", "light", "dark")], default="auto")
+    shortcuts = models.BooleanField(default=True, help_text="Whether single keys do something on the pages.")
 
     def __str__(self) -> str:
         return f"preferences of {self.user}"

@@ -43,6 +43,18 @@ EFFECTS = {
 }
 """Effect class -> the sentence of its mark, lightest first."""
 
+RIGHTS = {
+    "view_run": "See all runs",
+    "start_run": "Start runs",
+    "steer_run": "Resume, fork, replay, rewind and cancel runs",
+    "settle_task": "Settle unknown outcomes",
+    "export_run": "Export runs as bundles",
+    "import_run": "Import bundles",
+    "manage_retention": "Manage retention: clean up, pin, hold and erase",
+    "reassign": "Hand reviews to other people",
+    "view_audit": "Read the whole audit log",
+}
+"""Right of `approvals.permissions.RIGHTS` -> what its holder may do."""
 
 EVENTS = {
     "run_started": "run started",

@@ -73,8 +73,9 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield f"on_save_error={graph.on_save_error!r} is none of {', '.join(ON_SAVE_ERROR)}"
     if graph.payloads is not None and not (isinstance(graph.payloads, str) and NAME.fullmatch(graph.payloads)):
         yield f"payloads={graph.payloads!r} is no name of a payload backend"
-    if not _whole(graph.max_supersteps):
-        yield "max_supersteps must be a whole number from 1"
+    for limit in ("max_supersteps", "max_tasks"):
+        if not _whole(getattr(graph, limit)):
+            yield f"{limit} must be a whole number from 1"
     if not isinstance(graph.encrypted, bool):
         yield f"encrypted={graph.encrypted!r} is neither True nor False"
     names = graph.secrets if isinstance(graph.secrets, list | tuple) else [None]

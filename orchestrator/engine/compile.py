@@ -273,7 +273,23 @@ def _warnings(graph: Definition, edges: tuple[Edge, ...], reach: Reach) -> list[
     found = [f"nothing leads out of the circle of {', '.join(stuck)}"] if stuck else []
     for node in graph.nodes:
         found += _unbound(graph, node)
+        found += _taken_though_rejected(node, edges)
     return found
+
+
+def _taken_though_rejected(node: Node, edges: tuple[Edge, ...]) -> list[str]:
+    """The ways on that a gate of several writes takes although people rejected one of them."""
+    gate = node.gate
+    if gate is None or gate.all_or_nothing or len(gate.writes) < 2:
+        return []
+    ways = [edge for edge in edges if edge.source == node.name and edge.when is None]
+    targets = dict.fromkeys(edge.target for edge in ways if edge.target != END)
+    return [
+        f"node {node.name}: the way to {target} is also taken where people reject some of its writes "
+        f"({', '.join(gate.writes)}) and approve others; name the outcomes (edge(..., when='approved'), "
+        "when='partial'), or give the gate all_or_nothing=True"
+        for target in targets
+    ]
 
 
 def _unbound(graph: Definition, node: Node) -> list[str]:

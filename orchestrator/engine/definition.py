@@ -54,6 +54,7 @@ class Definition:
     on_save_error: str = "fail"
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
     max_supersteps: int = 1000
+    max_tasks: int = 10_000
     nodes: list[Node] = field(default_factory=list, init=False, repr=False)
     edges: list[Edge] = field(default_factory=list, init=False, repr=False)
     branches: list[Branch] = field(default_factory=list, init=False, repr=False)
