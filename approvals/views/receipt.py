@@ -19,15 +19,20 @@ from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.views import comparison
 from approvals.views.inbox import names_of
 from approvals.views.page import render
+from approvals.views.value_types import ValueType, type_of_channel
 from approvals.views.write_cards import LARGE, Shown, first_page
+from checkpoints import versions
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
+SETTLED_BY = {"approve": "approved", "edit": "approved", "reject": "rejected"}
+"""How a write stands that is settled by a verdict: of it the receipt need not say more than the verdict."""
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
     "rebase": "Came back: its current value moved after it was proposed.",
@@ -127,7 +132,7 @@ def _now(came_back: bool, still_open: bool) -> str:
         return "What came back has changed since you opened it. Nothing was signed for it: look at it and decide again."
     if still_open:
         return "The run keeps waiting for what is still undecided."
-    return "Everything that this run asked is settled. It goes on by itself."
+    return "Everything is decided. The run continues on its own."
 
 
 def _lines(receipt: Receipt) -> list[Line]:
@@ -136,8 +141,8 @@ def _lines(receipt: Receipt) -> list[Line]:
     rows = PendingWrite.objects.filter(run=receipt.run_id, write__in=writes, size__lte=LARGE)
     revisions = {(str(row.write), row.revision): row for row in rows}
     names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    protection = protection_of(receipt.run)
-    return [_line(number, line, revisions, names, protection) for number, line in enumerate(receipt.lines, start=1)]
+    context = _Context(revisions, names, protection_of(receipt.run), versions.graph_for(receipt.run))
+    return [_line(number, line, context) for number, line in enumerate(receipt.lines, start=1)]
 
 
 def _verdicts(receipt: Receipt) -> list[Line]:
@@ -146,20 +151,25 @@ def _verdicts(receipt: Receipt) -> list[Line]:
     return [_plain(number, line, names, label=f"Write {number}") for number, line in enumerate(receipt.lines, start=1)]
 
 
-def _line(
-    number: int,
-    kept: dict[str, Any],
-    revisions: Mapping[tuple[str, int], PendingWrite],
-    names: Mapping[str, str],
-    protection: Protection,
-) -> Line:
-    line = _plain(number, kept, names, label=kept.get("label") or kept["write"])
-    row, first = revisions.get((line.write, kept["revision"])), revisions.get((line.write, 1))
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What the lines of a receipt are drawn with: the revisions of its writes, people by account, and their graph."""
+
+    revisions: Mapping[tuple[str, int], PendingWrite]
+    names: Mapping[str, str]
+    protection: Protection
+    compiled: Compiled | None
+
+
+def _line(number: int, kept: dict[str, Any], context: _Context) -> Line:
+    line = _plain(number, kept, context.names, label=kept.get("label") or kept["write"])
+    row = context.revisions.get((line.write, kept["revision"]))
+    first = context.revisions.get((line.write, 1))
     try:
         if row is not None:
             # Whoever could change what was signed would have it shown as signed.
-            sealed_rows.verify_rows([one for one in (row, first) if one is not None], protection)
-            _fill(line, row, first)
+            sealed_rows.verify_rows([one for one in (row, first) if one is not None], context.protection)
+            _fill(line, row, first, type_of_channel(context.compiled, row.channel))
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."
     return line
@@ -180,7 +190,7 @@ def _plain(number: int, kept: dict[str, Any], names: Mapping[str, str], *, label
     )
 
 
-def _fill(line: Line, row: PendingWrite, first: PendingWrite | None) -> None:
+def _fill(line: Line, row: PendingWrite, first: PendingWrite | None, declared: ValueType) -> None:
     shown = read_value(row, "shown") or {}
     line.label = str(shown.get("label") or line.label)
     line.as_proposed = str(shown.get("as_proposed") or "")
@@ -189,9 +199,11 @@ def _fill(line: Line, row: PendingWrite, first: PendingWrite | None) -> None:
     value = read_value(row, "value")
     line.differs = first is not None and row.author_id is not None
     if first is not None and line.differs:
-        line.shown = first_page(comparison.compare(read_value(first, "value"), value, heads=("Proposed", "Signed")))
+        proposed = read_value(first, "value")
+        change = comparison.compare(proposed, value, heads=("Proposed", "Signed"), declared=declared)
     else:
-        line.shown = first_page(comparison.alone({row.channel: value}))
+        change = comparison.alone(value, declared=declared)
+    line.shown = first_page(change)
 
 
 def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
@@ -206,10 +218,14 @@ def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
 
 
 def _counted(line: dict[str, Any]) -> str:
-    """That it counted, and how far the write is."""
-    once = " Your earlier verdict on it is replaced: you count once." if line.get("again") else ""
-    if line.get("settled"):
-        return f"Counted: it is {line['settled']}.{once}"
-    if line["verdict"] != "reject" and line.get("needed", 0) > 1:
-        return f"Counted: {line['signatures']} of {line['needed']} signatures.{once}"
-    return f"Counted.{once}"
+    """How far the write is, where that is not what its verdict says already."""
+    found = []
+    if line.get("settled") and line["settled"] != SETTLED_BY[line["verdict"]]:
+        found.append(f"Counts. This write is {line['settled']}.")
+    elif not line.get("settled") and line["verdict"] != "reject" and line.get("needed", 0) > 1:
+        found.append(f"Counts: {line['signatures']} of {line['needed']} signatures.")
+    elif not line.get("settled"):
+        found.append("Counts. This write needs more signatures.")
+    if line.get("again"):
+        found.append("Your earlier verdict on it is replaced: you count once.")
+    return " ".join(found)

@@ -27,6 +27,7 @@ from approvals.views.drafted_outcome import Next, drafted_outcome
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, render, single_fields, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot
+from approvals.views.value_types import type_of_channel
 from approvals.views.write_cards import Question, Viewer, WriteCard
 from checkpoints import versions
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -34,6 +35,7 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     REFUSALS,
     AlreadyDecided,
@@ -311,7 +313,7 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
         first = 1 + sum(len(q.slips) for q in questions)
         viewer = Viewer(user.pk, why_not[request_id])
         questions.append(write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing, line=line))
-    _add_originals(questions, protection_of(run))
+    _add_originals(questions, protection_of(run), compiled)
     shown_drafts = _put_drafts([slip for q in questions for slip in q.slips], kept)
     may_sign = any(slip.may for q in questions for slip in q.slips)
     return Review(
@@ -375,10 +377,11 @@ def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run
     }
 
 
-def _add_originals(questions: Sequence[Question], protection: Protection) -> None:
+def _add_originals(questions: Sequence[Question], protection: Protection, compiled: Compiled | None) -> None:
     """Beside an edited write stands what the node had proposed. One query, where anything was edited."""
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
         sealed_rows.verify_row(row, protection)
-        write_cards.add_original(edited[row.write], read_value(row, "value"))
+        declared = type_of_channel(compiled, row.channel)
+        write_cards.add_original(edited[row.write], read_value(row, "value"), declared)

@@ -1,6 +1,6 @@
 """The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -10,13 +10,15 @@ from uuid import UUID
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
+from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of
-from approvals.models import Decision, RequestStatus
+from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, comparison
 from approvals.views.card_pages import FIELDS, JSON, CardPages, Drawing, Pager, Raw
 from approvals.views.inbox import name_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
+from approvals.views.value_types import NOTHING_DECLARED, ValueType, type_of_channel, type_of_fact
 from approvals.views.write_effects import WriteEffect, effect_of_write
 from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
@@ -215,7 +217,7 @@ def question(
         slip.withdrawn = request.status == RequestStatus.WITHDRAWN
         slip.before = [_signed(decision) for decision in line.before_of(slip.row)]
         slip.effect = effect_of_write(compiled, slip.row.node, slip.row.channel, line.ahead)
-    facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
+    facts = _facts(request, asked.writes, compiled)
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
     why = str(sealed_columns.read_value(request, "why") or "")
     why_not = viewer.why_not if is_open else ""
@@ -236,8 +238,25 @@ def _settled_line(slip: WriteCard, decisions: Iterable[Decision]) -> str:
     return f"{slip.verdict_label}{by}{f' at {time_of(at)}' if at else ''}."
 
 
-def _fact(label: Any, value: Any) -> dict[str, Any]:
-    return {"label": str(label), "leaf": leaf_of(value, longest=300)}
+def _facts(
+    request: ApprovalRequest, rows: Sequence[PendingWrite], compiled: Compiled | None
+) -> list[dict[str, Any]]:
+    """The facts of a request as they were fixed when it was opened; amounts read as their types declare."""
+    paths = _paths_of_facts(rows, compiled)
+    kept = sealed_columns.read_value(request, "facts") or ()
+    return [_fact(str(fact["label"]), fact.get("value"), compiled, paths.get(fact["label"], "")) for fact in kept]
+
+
+def _paths_of_facts(rows: Sequence[PendingWrite], compiled: Compiled | None) -> dict[str, str]:
+    """Where the gate of these writes finds its facts, by label."""
+    if compiled is None or not rows:
+        return {}
+    return {fact.label: fact.path for fact in gate_of(compiled, rows[0]).facts}
+
+
+def _fact(label: str, value: Any, compiled: Compiled | None, path: str) -> dict[str, Any]:
+    declared = type_of_fact(compiled, path) if path else NOTHING_DECLARED
+    return {"label": label, "leaf": leaf_of(value, longest=300, declared=declared)}
 
 
 def _signed(decision: Decision) -> Signed:
@@ -261,7 +280,9 @@ def _slip(
     why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
     may = is_open and not (viewer.why_not or why_not)
     editable = may and compiled is not None and row.channel in compiled.channels
-    change = comparison.compare(base.value, value, adds=adds, change=shown.get("change", ()), steps=drawing.steps)
+    declared = type_of_channel(compiled, row.channel)
+    stated = shown.get("change", ())
+    change = comparison.compare(base.value, value, adds=adds, change=stated, steps=drawing.steps, declared=declared)
     return WriteCard(
         number=number,
         row=row,
@@ -373,10 +394,11 @@ def first_page(change: comparison.Comparison) -> Shown:
     return replace(shown, pager=Pager("change", 0, 1), same_pager=Pager("same", 0, 1), unlisted=rest)
 
 
-def add_original(slip: WriteCard, value: Any) -> None:
-    """Put what the node had proposed beside an edited write."""
+def add_original(slip: WriteCard, value: Any, declared: ValueType) -> None:
+    """Put what the node had proposed beside an edited write. `declared` is the type of both."""
     edited = sealed_columns.read_value(slip.row, "value")
-    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=("Proposed", "Edited"))
+    heads = ("Proposed", "Edited")
+    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=heads, declared=declared)
     slip.edit = EditCard(f"{slip.anchor}-e", slip.write, slip.number, first_page(change))
     slip.original = card_pages.raw_json("originally", value, slip.drawing.pages, slip.write, "original")
 

@@ -49,6 +49,9 @@ def shown_value(leaf: Leaf) -> SafeString:
         return format_html('<ul class="vals">{}</ul>', format_html_join("", "<li>{}</li>", _each(leaf)))
     if leaf.kind == "nothing":
         return format_html('<span class="nil">{}</span>', leaf.text)
+    if leaf.kind == "account":
+        groups = format_html_join("", "<span>{}</span>", ((group.text,) for group in leaf.items))
+        return format_html('<span class="exact id account">{}</span>', groups)
     if leaf.kind == "code":
         return format_html('<code class="js">{}</code>{}', visible_code(leaf.text), more)
     text = _isolated(stretches(leaf.text, ends=not more))

@@ -1,6 +1,6 @@
 // The review page: what is chosen shows in meter, button and consequences; keys; and what changes while one reads.
 
-import { announce, shortcutsOn, typing } from './tools.js';
+import { announce, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
@@ -122,7 +122,7 @@ document.addEventListener('keydown', (event) => {
     if (sign && sign.getAttribute('aria-disabled') !== 'true') { event.preventDefault(); form.requestSubmit(sign); }
     return;
   }
-  if (typing(event) || !isInWrites(event)) return;
+  if (!isShortcut(event) || !isInWrites(event)) return;
   const act = KEYS[event.key.toLowerCase()];
   if (act) { event.preventDefault(); act(); }
 });
