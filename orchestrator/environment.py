@@ -161,8 +161,7 @@ def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
         "PORT": options.pop("port", str(port or "")),
         # Parameters and prepared statements on the server: half the cost of a superstep's commit. A pooler that hands
         # each transaction to another connection cannot have them.
-        "OPTIONS": {**_prepared(), **options},
-        "CONN_MAX_AGE": 60,
+        "OPTIONS": {**_prepared(), **_pool(), **options},
         "CONN_HEALTH_CHECKS": True,
     }
 
@@ -170,6 +169,12 @@ def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
 def _prepared() -> dict[str, Any]:
     prepared = flag("COUNTERSIGN_PREPARED_STATEMENTS", default=True)
     return {"server_side_binding": True, "prepare_threshold": 1} if prepared else {}
+
+
+def _pool() -> dict[str, Any]:
+    """Return psycopg's pool as an option of the database, where one is named. Workers leave it out."""
+    size = whole("COUNTERSIGN_DATABASE_POOL")
+    return {"pool": {"min_size": 1, "max_size": size}} if size else {}
 
 
 def _sqlite(path: Path) -> dict[str, Any]:
@@ -183,7 +188,6 @@ def _sqlite(path: Path) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-20000;",
         },
-        "CONN_MAX_AGE": 60,
     }
 
 

@@ -160,7 +160,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 HTTPS = environment.flag("COUNTERSIGN_HTTPS", default=PRODUCTION)
 SECURE_SSL_REDIRECT = HTTPS
 # Probes come without TLS, from inside.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^readyz/workers$"]
 SECURE_HSTS_SECONDS = environment.whole("COUNTERSIGN_HSTS_SECONDS", default=3600) if HTTPS else 0
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 if environment.flag("COUNTERSIGN_BEHIND_PROXY"):
