@@ -155,8 +155,8 @@ class _Builder:
     def _add_items(self, now: Any, proposed: list[Any], change: Sequence[str]) -> None:
         count = f"{len(proposed):,} item{'' if len(proposed) == 1 else 's'}"
         if now in (None, []):
-            there = "list was empty" if now == [] else "list was not set"
-            self.lead.append((f"Adds {count} (the {there}).", None))
+            nothing = "empty" if now == [] else "not set"
+            self.lead.append((f"Adds {count} (the list was {nothing}).", None))
         else:
             there = leaf_of(now, declared=self.declared)
             self.lead.append((f"Adds {count} to what was there when it was proposed:", there))

@@ -1,4 +1,4 @@
-"""The declared types of values, as far as they say how a value reads: which texts are amounts, and of which currency. Pure.
+"""The declared types of values, as far as they say how a value reads: which texts are amounts, and of what. Pure.
 
 A graph declares money as a `Decimal` whose field has `json_schema_extra={"currency": "EUR"}`.
 """
@@ -53,11 +53,19 @@ class ValueType:
         """The code of the currency of an amount; empty where none is declared."""
         return _currency_of(self.schema, self.definitions, MOST_REFERENCES)
 
+    def money(self) -> "ValueType":
+        """The type of the first amount of a currency among the fields; itself where it is one."""
+        if self.is_amount:
+            return self
+        fields = (self.field(name) for name in self._plain().get("properties", {}))
+        return next((each for each in fields if each.is_amount and each.currency), ValueType(_DECIMAL))
+
     def _plain(self) -> Mapping[str, Any]:
         plain, _ = resolved(self.schema, self.definitions)
         return plain
 
 
+_DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string"}]}
 NOTHING_DECLARED = ValueType()
 
 

@@ -118,7 +118,9 @@ _NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
 """Keywords whose value is a dict by names that are not ours to drop."""
 
 _LEFT_OUT = ("title", "description", "default", "examples", "currency")
-"""Keywords that change no type; the currency says how an amount reads. Channels' defaults stand beside them in canonical form."""
+"""Keywords that change no type; the currency only says how an amount reads. Channels' defaults stand beside them in
+canonical form.
+"""
 
 
 def _bare(schema: Any) -> Any:

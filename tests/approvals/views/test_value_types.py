@@ -95,7 +95,10 @@ def test_an_empty_list_is_called_none_and_the_word_stands_in_quotes() -> None:
 
 
 def test_a_type_that_refers_to_itself_is_read_as_far_as_the_value_goes() -> None:
-    schema = {"$ref": "#/$defs/Tree", "$defs": {"Tree": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Tree"}}}}}
+    schema = {
+        "$ref": "#/$defs/Tree",
+        "$defs": {"Tree": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Tree"}}}},
+    }
     deep = ValueType.of_schema(schema).at(["next"] * 50)
     assert not deep.is_amount
     circle = ValueType.of_schema({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}})
