@@ -4,7 +4,7 @@ Who signed keeps the right to his verdicts and what became of them. What they we
 the run, as everywhere.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.views import comparison
 from approvals.views.inbox import names_of
-from approvals.views.page import render
+from approvals.views.page import read_number, render
 from approvals.views.value_types import ValueType, type_of_channel
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
@@ -30,8 +30,10 @@ from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
+PAGE = 20
+"""Writes on one page of a receipt."""
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
-SETTLED_BY = {"approve": "approved", "edit": "approved", "reject": "rejected"}
+SETTLED_BY = {"approve": "approved", "reject": "rejected"}
 """How a write stands that is settled by a verdict: of it the receipt need not say more than the verdict."""
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
@@ -81,21 +83,27 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     seen = permissions.may_see_run(request.user, receipt.run)
     if receipt.by_id != request.user.pk and not (seen and permissions.may(request.user, "view_audit")):
         raise Http404("there is no such receipt")
-    lines = _lines(receipt) if seen else _verdicts(receipt)
+    number = max(1, read_number(request.GET.get("page", "")) or 1)
+    start = (number - 1) * PAGE
+    lines = _lines(receipt, start) if seen else _verdicts(receipt, start)
+    results = [line["result"] for line in receipt.lines]
     decided = dict(Decision.objects.filter(receipt=receipt).values_list("write", "id"))
     for line in lines:
         line.decision = decided.get(UUID(line.write))
-    came_back = [line for line in lines if line.result == "came_back"]
+    came_back = "came_back" in results
     still_open = seen and ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
         "receipt": receipt,
         "fault": fault_of(receipt, protection_of(receipt.run)),
         "run": receipt.run if seen else None,
         "lines": lines,
-        "title": _title(lines),
+        "title": _title(results),
+        "count": len(receipt.lines),
+        "earlier": number - 1 if number > 1 else None,
+        "later": number + 1 if start + PAGE < len(receipt.lines) else None,
         "came_back": came_back,
         "still_open": still_open,
-        "now": _now(bool(came_back), still_open) if seen else CLOSED,
+        "now": _now(came_back, still_open) if seen else CLOSED,
         "next": inbox.waiting_for(request.user).exclude(run=receipt.run).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
@@ -118,8 +126,7 @@ def receipt_file(request: HttpRequest, decision: UUID) -> HttpResponse:
     return HttpResponse(file, content_type="application/json", headers=named)
 
 
-def _title(lines: Iterable[Line]) -> str:
-    results = [line.result for line in lines]
+def _title(results: Sequence[str]) -> str:
     signed = results.count("counted") + results.count("kept")
     said = [f"{signed} decision{'' if signed == 1 else 's'} signed"]
     words = {"kept": "does not count as an approval", "excluded": "not counted", "came_back": "came back"}
@@ -135,20 +142,22 @@ def _now(came_back: bool, still_open: bool) -> str:
     return "Everything is decided. The run continues on its own."
 
 
-def _lines(receipt: Receipt) -> list[Line]:
+def _lines(receipt: Receipt, start: int) -> list[Line]:
     """One query for the revisions that were signed, and what the nodes had proposed; large values are left out."""
-    writes = [line["write"] for line in receipt.lines]
+    shown = receipt.lines[start : start + PAGE]
+    writes = [line["write"] for line in shown]
     rows = PendingWrite.objects.filter(run=receipt.run_id, write__in=writes, size__lte=LARGE)
     revisions = {(str(row.write), row.revision): row for row in rows}
     names = names_of(account for line in receipt.lines for account in line.get("by") or ())
     context = _Context(revisions, names, protection_of(receipt.run), versions.graph_for(receipt.run))
-    return [_line(number, line, context) for number, line in enumerate(receipt.lines, start=1)]
+    return [_line(number, line, context) for number, line in enumerate(shown, start=start + 1)]
 
 
-def _verdicts(receipt: Receipt) -> list[Line]:
+def _verdicts(receipt: Receipt, start: int) -> list[Line]:
     """The lines without anything of the run: no label, no value, no row of it is read."""
     names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    return [_plain(number, line, names, label=f"Write {number}") for number, line in enumerate(receipt.lines, start=1)]
+    shown = enumerate(receipt.lines[start : start + PAGE], start=start + 1)
+    return [_plain(number, line, names, label=f"Write {number}") for number, line in shown]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +229,7 @@ def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
 def _counted(line: dict[str, Any]) -> str:
     """How far the write is, where that is not what its verdict says already."""
     found = []
-    if line.get("settled") and line["settled"] != SETTLED_BY[line["verdict"]]:
+    if line.get("settled") and line["settled"] != SETTLED_BY.get(line["verdict"]):
         found.append(f"Counts. This write is {line['settled']}.")
     elif not line.get("settled") and line["verdict"] != "reject" and line.get("needed", 0) > 1:
         found.append(f"Counts: {line['signatures']} of {line['needed']} signatures.")

@@ -69,6 +69,11 @@ _DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string"}]}
 NOTHING_DECLARED = ValueType()
 
 
+def decimal_of(currency: str) -> ValueType:
+    """The type of an amount of that currency; of a bare decimal where it is empty."""
+    return ValueType({**_DECIMAL, "currency": currency})
+
+
 def _currency_of(schema: Mapping[str, Any], definitions: Mapping[str, Any], references: int) -> str:
     """The currency that a schema names, itself or in what it refers to or is a union of."""
     if "currency" in schema:

@@ -34,8 +34,8 @@ Fields = Mapping[str, tuple[Any, Any]]
 
 @dataclass(slots=True)
 class WriteLine:
-    """One pending write as a line of a review of many. `name` is what the gate calls all writes of its channel, `chosen`
-    the verdict that was drafted for it.
+    """One pending write as a line of a review of many. `name` is what the gate calls all writes of its channel, and
+    `chosen` the verdict that was drafted for it.
     """
 
     number: int

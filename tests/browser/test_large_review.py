@@ -66,7 +66,7 @@ def open_samples(page: Page, group: str) -> None:
         page.page.wait_for_selector(f"#{slip}.slip")
 
 
-def test_a_200_write_review_shows_groups_approving_a_group_is_refused_until_three_samples_were_opened_an_outlier_is_listed_apart(
+def test_a_200_write_review_shows_groups_approving_one_is_refused_until_three_samples_were_opened(
     review: Page,
 ) -> None:
     page = review.page

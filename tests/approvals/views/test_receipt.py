@@ -60,7 +60,7 @@ def test_a_receipt_shows_the_value_that_was_signed_beside_what_was_proposed(
     assert "As proposed: <del>Pay €12.50</del>" in html
     table = html[html.index('class="signed"') :].split("</table>")[0]
     assert [word for word in ("Proposed", "Signed", "12.50", "9.75") if word not in table] == []
-    assert "Counted: it is approved." in html
+    assert "Counts. This write is approved." in html
 
 
 def test_the_title_of_an_edited_write_is_made_from_its_template(people: People, browse: Browse) -> None:
@@ -73,7 +73,7 @@ def test_the_title_of_an_edited_write_is_made_from_its_template(people: People, 
         assert read_value(row, "shown")["as_proposed"] == "Pay €12.50"
         html = shown(browse(people.reviewer), receipt)
         assert "<h3>Move EUR 1,800.00 to DE89370400440532013000</h3>" in html
-        assert "Counted: 1 of 2 signatures." in html
+        assert "Counts: 1 of 2 signatures." in html
         page = plain(browse(people.second_reviewer).get(reverse("review", args=[run.id])))
         assert "Move EUR 1,800.00" in page
         assert "As proposed: <del>Pay €12.50</del>" in page
@@ -194,7 +194,9 @@ def test_who_signed_keeps_his_verdicts_and_is_shown_nothing_of_a_run_that_he_may
     assert client.get(reverse("run", args=[run.id])).status_code == 404
     html = shown(client, no_longer_asked)
     assert [
-        word for word in ("Edited", "Rejected", "Counted: it is approved.", "Write 1", "Write 2") if word not in html
+        word
+        for word in ("Edited", "Rejected", "Counts. This write is approved.", "Write 1", "Write 2")
+        if word not in html
     ] == []
     told = ("9.75", "12.50", "DE89", "amount", "letter", "Dear", str(run.id), run.key, str(run))
     assert [word for word in told if word in html] == []

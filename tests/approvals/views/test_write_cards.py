@@ -110,7 +110,7 @@ def test_the_import_shows_its_own_account_of_a_row_and_what_is_there(people: Peo
     _, slip = card(browse(people.reviewer), run)
     said, more = (part.block for part in slip.shown.parts)
     assert said.heads == ("Before", "After")
-    assert more.title == "It also holds"
+    assert more.title == "Other fields"
     ((text, there),) = slip.shown.lead
     assert (text, there.text) == ("Adds 1 item to what was there when proposed:", "empty list")
 
