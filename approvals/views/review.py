@@ -215,6 +215,9 @@ class Review:
             return f"Settled by {people} at {at}."
         if any(asked.open for asked in self.requests):
             return f"The run is {self.run.status}."
+        expired = [r.deadline for r in self._requests if r.status == RequestStatus.EXPIRED and r.deadline]
+        if expired:
+            return f"Time ran out at {inbox.time_of(max(expired))}."
         return "This was withdrawn."
 
     @property

@@ -76,12 +76,12 @@ def test_a_200_write_review_shows_groups_approving_one_is_refused_until_three_sa
     apart = page.locator("[data-test=apart] .line").count()
     assert sum(sizes) + apart == 200
     approve = page.locator("#g1 input[data-do=a]")
-    assert page.inner_text("#g1 .trip .btn:first-child .do") == "Open 3 more samples first"
+    assert page.inner_text("#g1 .trip .btn:has([data-do=a]) .do") == "Open 3 more samples first"
     approve.click(force=True)
     assert not approve.is_checked()
     assert not Draft.objects.exists()
     open_samples(review, "g1")
-    assert page.inner_text("#g1 .trip .btn:first-child .do") == f"Approve {sizes[0]}"
+    assert page.inner_text("#g1 .trip .btn:has([data-do=a]) .do") == f"Approve {sizes[0]}"
     approve.click(force=True)
     drafts(review, sizes[0])
     assert page.inner_text("#sum") == f"{sizes[0]} of 200 decided"
@@ -175,3 +175,43 @@ def test_990_bad_rows_open_with_few_bytes_and_nodes(people: People, browse: Brow
     assert inside
     assert violations(reviewer.page) == []
     assert reviewer.complaints == []
+
+
+def test_an_outlier_is_listed_apart_and_a_group_shows_its_sum(people: People, browse: Browse) -> None:
+    amounts = [f"{number}.50" for number in range(10, 30)] + ["99000.00"]
+    with claims.registered(claims.many_payouts("many_payouts", amounts), claims.graph_of()):
+        claims.paused("CLM-9", people.starter, graph="many_payouts")
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/CLM-9/")
+        page = reviewer.page
+        assert page.locator(".slip.group").count() == 1
+        assert page.get_attribute("#g1", "data-count") == "20"
+        assert "€400.00" in page.inner_text("#g1 .say")
+        assert page.locator("[data-test=apart] .line").count() == 1
+        assert "Pay €99000.00" in page.inner_text("[data-test=apart]")
+        page.keyboard.press("a")
+        assert "approve it with its button" in page.inner_text("#announce")
+        page.click("[data-test=apart] .line a")
+        page.wait_for_selector("#w21.slip")
+        assert "€99,000.00" in page.inner_text("#w21")
+
+
+def test_an_address_opens_the_same_writes_and_lists_in_another_browser(forty: Page) -> None:
+    page = forty.page
+    split = page.get_attribute("#g1 a:text('Split into single writes')", "href")
+    sample = page.locator("#g1 [data-sample]").first
+    anchor, opened = sample.get_attribute("data-open"), sample.get_attribute("href")
+    forty.open(str(split))
+    assert page.locator("#g1-list .line").count() == 40
+    forty.open(str(opened))
+    assert page.locator(f"#{anchor}.slip").count() == 1
+
+
+def test_the_scripts_of_a_review_are_within_their_budget(people: People, browse: Browse) -> None:
+    claims.paused("CLM-1", people.starter)
+    scripts: list[Any] = []
+    reviewer = browse(people.reviewer)
+    reviewer.page.on("response", lambda answer: scripts.append(answer) if ".js" in answer.url else None)
+    reviewer.open("/reviews/CLM-1/")
+    reviewer.page.wait_for_selector(".live:not([hidden])")
+    assert 0 < sum(len(gzip.compress(one.body())) for one in scripts) <= 35 * 1024

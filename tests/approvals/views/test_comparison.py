@@ -113,7 +113,10 @@ def test_where_the_gate_asks_for_it_a_value_says_its_own_change_and_what_is_ther
     assert table.heads == ("Before", "After")
     assert [(row.now.text, row.proposed.text) for row in table.units(0, 9)] == [("9000.00", "10.00")]
     assert (more.title, [row.label for row in more.units(0, 9)]) == ("Other fields", ["Row"])
-    assert [(text, leaf and leaf.text) for text, leaf in change.lead] == [("There now:", '{"amount": "12.00"}')]
+    assert [(text, leaf and leaf.text) for text, leaf in change.lead] == [
+        ("What changes, as stated in the proposal:", None),
+        ("There now:", '{"amount": "12.00"}'),
+    ]
 
 
 @pytest.mark.parametrize("after", [None, {}, [], "x"])
