@@ -426,8 +426,11 @@ const end = (page) => {
   if (line) line.textContent = drafted === 1 ? 'Your draft was not sent.' : `Your ${drafted} drafts were not sent.`;
 };
 
+// Who is signed out would be led away from choices that are nowhere but on this page.
+const signedOut = () => document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
+
+
 const merge = (page) => {
-  if (unanswered()) return;
   let changed = 0;
   let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write], .slip[data-group]')) {
@@ -458,11 +461,13 @@ const merge = (page) => {
 const main = document.querySelector('[data-run]');
 if (main) {
   followRun(main.dataset.run, Number(main.dataset.seq), async () => {
-    // Who is signed out would be led away from choices that are nowhere but on this page.
-    if (document.getElementById('unsaved')?.hidden === false) return;
+    if (unanswered() || signedOut()) return false;
     const opened = isMany() ? slips().filter((slip) => slip.dataset.write).map((slip) => `&open=${slip.dataset.write}`) : [];
     const page = await fetchPage(main.dataset.page + opened.join('')).catch(() => null);
-    if (page) merge(page);
+    // The press of a button may have come while the page was on its way.
+    if (!page || unanswered()) return false;
+    merge(page);
+    return true;
   });
 }
 mark(slips().find((slip) => location.hash === `#${slip.id}`));
