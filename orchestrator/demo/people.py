@@ -1,5 +1,5 @@
-"""The people of the demo: one who starts, two who review, a steward, an auditor. `manage.py demo_data` makes them, the page
-to sign in names them.
+"""The people of the demo: one who starts, two who review, a steward, an auditor. `manage.py demo_data` makes them; the
+page to sign in names them.
 """
 
 from dataclasses import dataclass
