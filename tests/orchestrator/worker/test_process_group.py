@@ -1,23 +1,18 @@
 """`manage.py up`: web server and worker start as one and leave nothing behind."""
 
 import os
-import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import urllib.request
 from pathlib import Path
 
-import django
 import pytest
 from django.db import connection
 
-from orchestrator.management.commands.up import _environment
 from tests.support.clusters import Command, children, ended, send, slow
-from tests.support.processes import ROOT, until
+from tests.support.processes import until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -91,48 +86,6 @@ def test_asked_to_stop_it_does_not_say_that_the_web_server_has_ended(up):
     up.main.send_signal(signal.SIGTERM)
     up.main.wait(15)
     assert "The web server has ended" not in up.log.read_text()
-
-
-def test_a_port_in_use_is_one_clear_line(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        number = taken.getsockname()[1]
-        command = Command("up", "--port", str(number), log=tmp_path / "up.log")
-        assert command.main.wait(20) == 1
-        content = command.log.read_text()
-    assert f"Cannot listen on 127.0.0.1 port {number}" in content
-    other = re.search(r"choose another one with --port \(make demo PORT=(\d+)\)", content)
-    assert other is not None
-    assert int(other[1]) != number
-    assert "Traceback" not in content
-
-
-def test_make_demo_takes_a_port_of_ones_own():
-    done = subprocess.run(["make", "--dry-run", "demo", "PORT=8123"], cwd=ROOT, capture_output=True, text=True)
-    assert "manage.py up --demo --port 8123" in done.stdout
-    done = subprocess.run(["make", "--dry-run", "demo"], cwd=ROOT, capture_output=True, text=True)
-    assert "manage.py up --demo --port 8000" in done.stdout
-
-
-def test_the_demo_says_last_who_can_sign_in_and_in_which_file_that_stays(tmp_path, port):
-    # Its own database: the one of the tests is not to have the demo's runs.
-    env = {"COUNTERSIGN_DATA_DIR": str(tmp_path), "DATABASE_URL": ""}
-    command = Command("up", "--demo", "--port", str(port), log=tmp_path / "up.log", **env)
-    try:
-        command.says("This line stays in")
-        said = command.log.read_text()
-        line = next(line for line in said.splitlines() if line.startswith("Sign in as: olive "))
-        assert said.index(line) > said.index("is running at")
-        assert (tmp_path / "sign-ins.txt").read_text().strip() == line
-    finally:
-        command.kill_all()
-
-
-def test_called_as_python_m_django_its_children_find_the_current_folder_and_not_djangos_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(Path(django.__file__).parent / "__main__.py"), "up"])
-    paths = _environment(("127.0.0.1", 8000), demo=False)["PYTHONPATH"].split(os.pathsep)
-    assert paths[0] == str(tmp_path)
-    assert str(Path(django.__file__).parent) not in paths
 
 
 def test_it_brings_a_postgresql_of_its_own(tmp_path, port):
