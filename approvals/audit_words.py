@@ -229,6 +229,7 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "run_removed": ("Run removed", lambda f: f"removed the run {f.get('key', '')}, which was {f.get('status', '')}"),
     "retention_policy_saved": ("Retention policy saved", lambda f: f"set the retention policy: {_policy(f)}"),
     "retention_policy_deleted": ("Retention policy deleted", lambda f: f"deleted the retention policy: {_policy(f)}"),
+    "rows_sealed": ("Older rows sealed", lambda f: "sealed the holds, pins and policies of an older version, once"),
     "run_held": ("Legal hold put on", lambda f: "put the run under a legal hold"),
     "hold_released": ("Legal hold released", lambda f: "released a legal hold on the run"),
     "checkpoint_pinned": ("Checkpoint pinned", lambda f: "pinned a checkpoint of the run"),

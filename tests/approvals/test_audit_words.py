@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PASSED_ON = {
     "checkpoints/anchors.py": {ROUTINE},
     "checkpoints/key_changes.py": {"keys_changed"},
-    "checkpoints/policy_admin.py": {"retention_policy_saved", "retention_policy_deleted"},
+    "checkpoints/retention/policies.py": {"retention_policy_saved", "retention_policy_deleted"},
     "checkpoints/retention/holds.py": {"hold_released", "checkpoint_unpinned"},
     "checkpoints/retention/whole_runs.py": {REMOVED},
     "approvals/views/page.py": set(),  # the keyword `refusal`
@@ -24,6 +24,9 @@ PASSED_ON = {
     "orchestrator/runs/travel.py": {"rewound", "resumed"},
 }
 """Modules in which a kind is no text at the call, and the kinds that they write there."""
+
+
+BY_MIGRATIONS = {"rows_sealed"}
 
 
 def written() -> Iterator[str]:
@@ -42,7 +45,7 @@ def written() -> Iterator[str]:
 
 
 def test_every_kind_that_is_written_has_words_and_no_other() -> None:
-    assert set(written()) == set(KINDS)
+    assert {*written(), *BY_MIGRATIONS} == set(KINDS)
 
 
 def test_every_kind_is_in_the_documentation() -> None:
