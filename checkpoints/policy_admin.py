@@ -16,10 +16,10 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import audit_log, clean_up_pages, retention
+from checkpoints import clean_up_pages, retention
 from checkpoints.core.status import Status
 from checkpoints.models import GraphVersion, RetentionPolicy, Run
-from checkpoints.retention import policy_schedules, rights
+from checkpoints.retention import policies, rights
 from checkpoints.retention.policy_schedules import Schedule
 from checkpoints.retention.rule import MOST_DAYS, REMOVABLE
 from orchestrator.engine.errors import CountersignError
@@ -48,7 +48,7 @@ class PolicyForm(ModelForm):
 
     class Meta:
         model = RetentionPolicy
-        fields = ("graph", "keep_last", "archive", "automatic", "most_a_night")
+        fields = ("graph", "keep_last", "archive", "switched_off", "most_a_night")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -206,7 +206,7 @@ class RetentionPolicyAdmin(ManagedRows):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         rules: tuple[str, ...] = ("graph", "keep_last", "archive")
-        by_itself = ("automatic", "most_a_night")
+        by_itself = ("switched_off", "most_a_night")
         schedules = ("last_turn", "next_turn") if obj else ()
         if not self._manages(request):
             rules += ("ages", "whole_runs", "removes_today")
@@ -243,9 +243,7 @@ class RetentionPolicyAdmin(ManagedRows):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save it, with a line in the audit log, and say what it would remove today."""
-        super().save_model(request, obj, form, change)
-        facts = policy_schedules.facts_of_policy(obj)
-        audit_log.record("retention_policy_saved", actor=request.user, graph=obj.graph, **facts)
+        policies.save_policy(obj, by=request.user)
         if not Run.objects.filter(graph=obj.graph).exists():
             messages.warning(request, f"There is no run of {obj.graph}: is this the name of the graph?")
         messages.info(request, f"{self.removes_today(obj)}.")
@@ -256,8 +254,7 @@ class RetentionPolicyAdmin(ManagedRows):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete it, with a line in the audit log."""
-        policy_schedules.note_deleted(obj, by=request.user)
-        super().delete_model(request, obj)
+        policies.delete_policy(obj, by=request.user)
 
     def delete_queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         """Delete all that were chosen."""
@@ -293,7 +290,7 @@ class RetentionPolicyAdmin(ManagedRows):
         if schedule.waits:
             address = reverse("admin:clean_up_dry_run", args=[row.pk])
             return format_html('<a href="{}">waits for you to confirm its dry run</a>', address)
-        if not row.automatic:
+        if row.switched_off:
             return "switched off"
         return date_format(schedule.next_at, "Y-m-d H:i") if schedule.next_at else "when a worker is started"
 

@@ -3,14 +3,22 @@
 from django.core.validators import MinValueValidator
 from django.db import models
 
+from checkpoints.models.fields import Sealed
 
-class RetentionPolicy(models.Model):
-    """One row a graph. A rule that is empty removes nothing.
+MOST_A_NIGHT = 100_000
+"""Checkpoints that a policy removes by itself in a night, where it does not say how many."""
+
+
+class RetentionPolicy(Sealed):
+    """One row a graph, written by `checkpoints.retention.policies` only. A rule that is empty removes nothing.
 
     A checkpoint goes where it is not among the newest `keep_last` of its run, and, where its run's status has an age,
     is older than that. A run goes whole where its status has an age in `remove_runs_after_days` and it ended, or came
     to stand still, longer ago.
     """
+
+    IDENTITY = ("graph",)
+    ADDED = ("switched_off", "most_a_night")
 
     graph = models.CharField(max_length=200, unique=True)
     keep_last = models.IntegerField(
@@ -25,16 +33,16 @@ class RetentionPolicy(models.Model):
         default=dict, blank=True, help_text="{status: days}: runs go as a whole so long after they came to that status."
     )
     archive = models.BooleanField(default=False, help_text="Write a bundle of a run before anything of it is removed.")
-    automatic = models.BooleanField(
-        "acts by itself",
-        default=True,
-        help_text="Once a day, after a steward has confirmed the dry run. Off: only when somebody cleans up.",
+    switched_off = models.BooleanField(
+        default=False,
+        help_text="A policy acts once a day, after a steward has confirmed its dry run. On: only when somebody cleans up.",
     )
     most_a_night = models.IntegerField(
         "most checkpoints a night",
-        default=100_000,
+        null=True,
+        blank=True,
         validators=[MinValueValidator(1)],
-        help_text="A turn by itself stops when it has removed so many; the rest goes the next night.",
+        help_text=f"By itself it stops when it has removed so many. Empty: {MOST_A_NIGHT:,}.",
     )
 
     class Meta:
@@ -43,6 +51,11 @@ class RetentionPolicy(models.Model):
 
     def __str__(self) -> str:
         return f"retention of {self.graph}"
+
+    @property
+    def limit(self) -> int:
+        """The most checkpoints that it removes by itself in a night."""
+        return self.most_a_night or MOST_A_NIGHT
 
 
 class RemovedKey(models.Model):

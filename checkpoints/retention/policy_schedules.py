@@ -19,13 +19,14 @@ from checkpoints.retention.rights import require_manager
 from checkpoints.retention.rule import rule_of
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
+from checkpoints.verification.kept_by_people import DELETED
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
 
 KIND = "run_policies"
 """The standing job."""
-CONFIRMED, DELETED = "retention_policy_confirmed", "retention_policy_deleted"
+CONFIRMED = "retention_policy_confirmed"
 
 log = structlog.get_logger(__name__)
 
@@ -79,17 +80,6 @@ def note_confirmed(policy: RetentionPolicy, *, by: Any, checkpoints: int) -> Non
         audit_log.record(CONFIRMED, actor=by, graph=policy.graph, rule=digest, checkpoints=checkpoints)
 
 
-def note_deleted(policy: RetentionPolicy, *, by: Any) -> None:
-    """Write down that a policy is deleted: one of the same name and rules is confirmed anew."""
-    audit_log.record(DELETED, actor=by, graph=policy.graph, **facts_of_policy(policy))
-
-
-def facts_of_policy(policy: RetentionPolicy) -> dict[str, Any]:
-    """Return the rules of a policy as an audit line tells them."""
-    names = ("keep_last", "max_age_days", "remove_runs_after_days", "archive", "automatic", "most_a_night")
-    return {name: getattr(policy, name) for name in names}
-
-
 def is_confirmed(policy: RetentionPolicy) -> bool:
     """Return whether a person has confirmed the dry run of a policy as it stands now. One query."""
     lines = AuditLine.objects.filter(kind__in=(CONFIRMED, DELETED), graph=policy.graph)
@@ -123,8 +113,8 @@ def schedules_of(policies: Iterable[RetentionPolicy]) -> dict[str, Schedule]:
             last_at=removal.at if removal else None,
             last_checkpoints=int(removal.facts.get("checkpoints", 0)) if removal else 0,
             last_job=job if job in {str(id) for id in kept_jobs} else None,
-            next_at=next_at if policy.automatic and confirmed else None,
-            waits=policy.automatic and not confirmed,
+            next_at=next_at if not policy.switched_off and confirmed else None,
+            waits=not policy.switched_off and not confirmed,
         )
     return schedules
 
@@ -141,7 +131,7 @@ def run_policies(lease: JobLease) -> Iterator[Step]:
     turn, so that none has two schedules on one day.
     """
     done, last = lease.place or (0, "")
-    for policy in RetentionPolicy.objects.filter(automatic=True, graph__gt=last).order_by("graph"):
+    for policy in RetentionPolicy.objects.filter(switched_off=False, graph__gt=last).order_by("graph"):
         done += _has_turn(policy)
         yield Step(done, note=f"{done} policies acted", place=(done, policy.graph))
 
@@ -151,7 +141,7 @@ def _has_turn(policy: RetentionPolicy) -> bool:
     if not is_confirmed(policy):
         return False
     try:
-        prune(policy, by=None, most=policy.most_a_night)
+        prune(policy, by=None, most=policy.limit)
     except CountersignError as refused:
         log.warning("policy_refused", graph=policy.graph, code=refused.code, message=refused.message)
         audit_log.record("retention_policy_refused", actor=None, graph=policy.graph, code=refused.code)

@@ -73,15 +73,14 @@ def test_the_first_turn_of_a_changed_policy_waits_for_the_stewards_dry_run(run: 
 
 def test_a_policy_that_was_deleted_and_made_again_waits_once_more(run: Run, people: cast.People) -> None:
     row = confirmed(policy("long", keep_last=2), people.steward)
-    policy_schedules.note_deleted(row, by=people.steward)
-    row.delete()
+    retention.delete_policy(row, by=people.steward)
     policy("long", keep_last=2)
     a_day_passes()
     assert len(seqs(run)) == 9
 
 
 def test_a_policy_that_is_switched_off_does_not_act(run: Run, people: cast.People) -> None:
-    confirmed(policy("long", keep_last=2, automatic=False), people.steward)
+    confirmed(policy("long", keep_last=2, switched_off=True), people.steward)
     a_day_passes()
     assert len(seqs(run)) == 9
 

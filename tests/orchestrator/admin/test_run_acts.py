@@ -14,10 +14,12 @@ from orchestrator.admin.run_acts import ACTS, MOST
 from orchestrator.jobs import kinds
 from tests.support import cast, claims
 from tests.support.chain import join_in_a_row
+from tests.support.page_people import claim_graph
 from tests.support.rows import missing
 from tests.support.small_graphs import graph, started
 from tests.support.stewards import browser_of, text
 
+__all__ = ["claim_graph"]
 pytestmark = pytest.mark.django_db(transaction=True)
 RUNS = reverse("admin:checkpoints_run_changelist")
 
@@ -106,7 +108,9 @@ def test_who_lacks_the_right_acts_on_no_run(act: str, two: list[Run], people: ca
     assert reviewer.get(address(act, *two)).status_code == 403
     assert reviewer.post(address(act, *two), {"reason": "x", "typed": "2"}).status_code == 403
     assert Run.objects.filter(status="paused").count() == before
-    assert not (Pin.objects.exists() or LegalHold.objects.exists() or Job.objects.filter(kind="fork_runs").exists())
+    assert not Pin.objects.exists()
+    assert not LegalHold.objects.exists()
+    assert not Job.objects.filter(kind="fork_runs").exists()
 
 
 def test_an_address_that_says_nonsense_is_not_there(two: list[Run], stella: Client) -> None:

@@ -13,9 +13,11 @@ from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
 from tests.support import cast, claims
 from tests.support.histories import long_run
+from tests.support.page_people import claim_graph
 from tests.support.statements import counted
 from tests.support.stewards import browser_of, text
 
+__all__ = ["claim_graph"]
 pytestmark = pytest.mark.django_db(transaction=True)
 RUNS = reverse("admin:checkpoints_run_changelist")
 

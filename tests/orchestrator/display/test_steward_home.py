@@ -1,17 +1,22 @@
 """The first page of the admin: what waits for a steward, then the rows."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from checkpoints import retention
-from checkpoints.models import Run
+from checkpoints.models import Job, Run
 from orchestrator.jobs import kinds
 from tests.support import cast, claims
 from tests.support.histories import long_run, policy, pruned
+from tests.support.page_people import claim_graph
 from tests.support.statements import counted
 from tests.support.stewards import browser_of, text
 
+__all__ = ["claim_graph"]
 pytestmark = pytest.mark.django_db(transaction=True)
 INDEX = reverse("admin:index")
 
@@ -55,9 +60,8 @@ def test_the_index_says_what_is_kept_and_what_policies_did_and_do_next(stella: C
     assert "<strong>1</strong> Legal holds" in part(html, "keeping", "</ul>")
     policies = part(html, "policies", "</table>")
     assert reverse("admin:clean_up_job", args=[job.id]) in policies
-    assert (
-        f'<a href="{reverse("admin:clean_up_dry_run", args=[other.pk])}">Confirm the dry run of other</a>' in policies
-    )
+    dry_run = reverse("admin:clean_up_dry_run", args=[other.pk])
+    assert f'<a href="{dry_run}">Confirm the dry run of other</a>' in policies
 
 
 def test_the_index_shows_storage_by_graph_and_age_as_it_was_measured_last(stella: Client) -> None:
@@ -72,12 +76,6 @@ def test_the_index_shows_storage_by_graph_and_age_as_it_was_measured_last(stella
 
 def measured() -> None:
     """The standing job measures now."""
-    from datetime import timedelta
-
-    from django.utils import timezone
-
-    from checkpoints.models import Job
-
     job = Job.objects.get(kind="measure_storage")
     Job.objects.filter(id=job.id).update(due_at=timezone.now() - timedelta(seconds=1))
     kinds.advance(job.id)
