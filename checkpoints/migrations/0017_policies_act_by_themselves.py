@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='retentionpolicy',
             name='switched_off',
-            field=models.BooleanField(default=False, help_text='A policy acts once a day, after a steward has confirmed its dry run. On: only when somebody cleans up.'),
+            field=models.BooleanField(default=False, help_text='Off: it acts once a day, if a steward has confirmed its dry run. On: it never acts by itself.'),
         ),
         migrations.AlterField(
             model_name='retentionpolicy',

@@ -35,7 +35,7 @@ class RetentionPolicy(Sealed):
     archive = models.BooleanField(default=False, help_text="Write a bundle of a run before anything of it is removed.")
     switched_off = models.BooleanField(
         default=False,
-        help_text="A policy acts once a day, after a steward has confirmed its dry run. On: only when somebody cleans up.",
+        help_text="Off: it acts once a day, if a steward has confirmed its dry run. On: it never acts by itself.",
     )
     most_a_night = models.IntegerField(
         "most checkpoints a night",

@@ -120,7 +120,8 @@ def act_on_runs(request: HttpRequest, act: str) -> HttpResponseBase:
     rows = _runs(request)
     if act == "fork":
         rows = [run for run in rows if run.status == Status.FAILED]
-    form = ActForm(request.POST or None, act=wanted, count=len(rows))
+    sent = request.POST if request.method == "POST" else None
+    form = ActForm(sent, act=wanted, count=len(rows))
     if request.method == "POST" and act != "review" and rows and form.is_valid():
         return _done(request, act, rows, form.cleaned_data["reason"])
     context = {

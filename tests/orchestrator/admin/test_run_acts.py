@@ -5,6 +5,7 @@ import zipfile
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
@@ -20,7 +21,7 @@ from tests.support.small_graphs import graph, started
 from tests.support.stewards import browser_of, text
 
 __all__ = ["claim_graph"]
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("claim_graph")]
 RUNS = reverse("admin:checkpoints_run_changelist")
 
 
@@ -32,7 +33,8 @@ def two(people: cast.People) -> list[Run]:
 
 @pytest.fixture
 def stella(people: cast.People) -> Client:
-    """The steward's browser."""
+    """The browser of a steward who may export runs too."""
+    people.steward.user_permissions.add(Permission.objects.get(codename="export_run"))
     return browser_of(people.steward)
 
 

@@ -17,7 +17,7 @@ from tests.support.statements import counted
 from tests.support.stewards import browser_of, text
 
 __all__ = ["claim_graph"]
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("claim_graph")]
 INDEX = reverse("admin:index")
 
 
@@ -95,9 +95,9 @@ def test_the_index_takes_as_many_statements_whatever_there_is_and_reads_no_check
     with counted() as few:
         stella.get(INDEX)
     for number in range(5):
-        run = long_run(f"graph {number}", "ab")
+        run = long_run(f"graph-{number}", "ab")
         retention.hold(run.id, "a court asked", by=people.steward)
-        retention.confirm_policy(policy(f"graph {number}", keep_last=9), by=people.steward, confirmed=0)
+        retention.confirm_policy(policy(f"graph-{number}", keep_last=9), by=people.steward, confirmed=0)
     with counted() as many:
         stella.get(INDEX)
     assert len(many) == len(few)
