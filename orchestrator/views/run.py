@@ -35,6 +35,7 @@ from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.retention.pin import lasting_pin
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
+from orchestrator.views.run_standing import Standing
 from orchestrator.views.run_timeline import STOPPED, WHY, url
 
 Facts = dict[str, Any]
@@ -192,6 +193,9 @@ def _timeline(
 def _for_person(run: Run, user: Any) -> dict[str, Any]:
     """What the run asks, why it stopped, and which of the next steps are this person's."""
     asks = _asks(run, user)
+    standstill = run_lines.standstill_of(run, asks=bool(asks.writes))
+    kind = run_lines.standing_kind(standstill, asks=bool(asks.writes))
+    run.standing = Standing(kind=kind)  # type: ignore[attr-defined]
     may_settle = permissions.may(user, "settle_task") and not run.imported
     may_fork = permissions.may(user, "steer_run") and run.erasure is None
     may_steer = may_fork and not run.imported
@@ -200,7 +204,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
         "may_export": permissions.may(user, "export_run"),
         "may_fork": may_fork,
         "problem": problem_of(run, asks=bool(asks.writes), may_steer=may_steer, may_settle=may_settle),
-        "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
+        "standstill": standstill,
         "may_settle": may_settle,
         "may_steer": may_steer,
         "may_cancel": may_steer and can_be_cancelled(run),

@@ -10,7 +10,8 @@ from approvals import permissions
 from checkpoints import timeline
 from checkpoints.models import Run
 from checkpoints.timeline import Relative
-from orchestrator.display.labels import STATUS
+from orchestrator.templatetags.console import run_look
+from orchestrator.views.run_standing import read_kinds
 
 
 def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:
@@ -18,6 +19,7 @@ def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:
     found = timeline.lineage(run, among=permissions.visible_runs(user))
     if not found.root.relatives:
         return None
+    read_kinds([relative.run for _, relative in found.walk()])
     return {"root": _node(found.root, run.id), "cut": found.cut}
 
 
@@ -25,7 +27,7 @@ def _node(one: Relative, here: UUID) -> dict[str, Any]:
     is_here = one.run.id == here
     return {
         "run": one.run,
-        "said": ", ".join(filter(None, [_how(one), STATUS[one.run.status].label])),  # type: ignore[index]
+        "said": ", ".join(filter(None, [_how(one), run_look(one.run).label])),
         "here": is_here,
         "compare": "" if is_here else f"{reverse('compare')}?{urlencode({'a': str(here), 'b': str(one.run.id)})}",
         "fault": one.fault,
