@@ -34,9 +34,9 @@ sweep-short: .venv/.test
 
 # Every moment of every scenario, 200 trials of every race, random graphs from a fresh seed; on both databases.
 sweep: .venv/.test
-	COUNTERSIGN_SWEEP_STEP=1 COUNTERSIGN_RACE_TRIALS=200 COUNTERSIGN_EXAMPLES=300 COUNTERSIGN_PLANS=2000 COUNTERSIGN_DEPLOYMENTS=1000 COUNTERSIGN_BUNDLE_BITS=10000 COUNTERSIGN_BUNDLE_MEGABYTES=1024 COUNTERSIGN_BUNDLE_SHAPES=1 COUNTERSIGN_SEED=random \
+	COUNTERSIGN_SWEEP_STEP=1 COUNTERSIGN_RACE_TRIALS=200 COUNTERSIGN_EXAMPLES=300 COUNTERSIGN_PLANS=2000 COUNTERSIGN_DEPLOYMENTS=1000 COUNTERSIGN_BUNDLE_BITS=10000 COUNTERSIGN_BUNDLE_MEGABYTES=1024 COUNTERSIGN_BUNDLE_SHAPES=1 COUNTERSIGN_SEED=random PYTEST_TIMEOUT=14400 \
 	$(RUN) -m tests tests/crash tests/races tests/properties tests/checkpoints/bundle tests/checkpoints/erasure tests/engine/test_random_graphs.py
-	COUNTERSIGN_STEPS=100 COUNTERSIGN_LOOKS=all $(RUN) -m pytest -q tests/browser/test_stepping.py tests/browser/test_access.py tests/browser/test_values.py
+	COUNTERSIGN_STEPS=100 COUNTERSIGN_LOOKS=all PYTEST_TIMEOUT=3600 $(RUN) -m pytest -q tests/browser/test_stepping.py tests/browser/test_access.py tests/browser/test_values.py
 
 # Kills, freezes and restarts everything over 10,000 supersteps, on each database. SOAK="--minutes=5" shortens it.
 soak: .venv/.test

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
-from checkpoints import audit_log, key_rotation
+from checkpoints import audit_chain, audit_log, key_rotation
 from checkpoints.conf import keyring
 from checkpoints.key_rotation import Rotated
 from checkpoints.ledger import locked_run
@@ -92,7 +92,7 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
     """What belongs to the installation. A job that is interrupted begins this part anew, and names nothing twice."""
     if wanted.runs or wanted.graph or wanted.since:
         return
-    number, faults = audit_log.chain_head().number, 0
+    number, faults = audit_chain.chain_head().number, 0
     for fault in audit():
         if fault is not None:
             faults += 1

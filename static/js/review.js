@@ -310,10 +310,12 @@ const showNewer = (slip) => {
 // Between a press and its answer nothing moves: whoever has to sign again finds the same page, and its key.
 const unanswered = () => signing || document.getElementById('unsigned')?.hidden === false;
 
+// Who is signed out would be led away from choices that are nowhere but on this page.
+const signedOut = () => document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
+
 const hashOf = (slip) => slip.querySelector('[name^="h-"]')?.value;
 
 const merge = (page) => {
-  if (unanswered()) return;
   let changed = 0;
   let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write]')) {
@@ -340,10 +342,12 @@ const merge = (page) => {
 const main = document.querySelector('[data-run]');
 if (main) {
   followRun(main.dataset.run, Number(main.dataset.seq), async () => {
-    // Who is signed out would be led away from choices that are nowhere but on this page.
-    if (document.getElementById('unsaved')?.hidden === false) return;
+    if (unanswered() || signedOut()) return false;
     const page = await fetchPage(main.dataset.page).catch(() => null);
-    if (page) merge(page);
+    // The press of a button may have come while the page was on its way.
+    if (!page || unanswered()) return false;
+    merge(page);
+    return true;
   });
 }
 paint();

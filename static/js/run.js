@@ -51,9 +51,10 @@ const status = () => document.querySelector('#run-head .pill')?.textContent.trim
 
 followRun(main.dataset.run, Number(main.dataset.seq), async (news) => {
   const before = status();
-  await refresh(location.href, PARTS);
+  if (!await refresh(location.href, PARTS)) return false;
   if (status() !== before) announce(`The run is now: ${status()}.`);
   if (!new URLSearchParams(location.search).has('at') && news.length) centre();
+  return true;
 });
 centre();
 

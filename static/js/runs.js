@@ -42,13 +42,15 @@ document.addEventListener('click', (event) => {
 const update = async (ids) => {
   const query = new URLSearchParams(ids.map((id) => ['id', id]));
   const page = await fetchPage(`${table.dataset.rows}?${query}`).catch(() => null);
-  for (const fresh of page?.querySelectorAll('tr[data-run]') ?? []) {
+  if (!page) return false;
+  for (const fresh of page.querySelectorAll('tr[data-run]')) {
     const old = document.getElementById(fresh.id);
     // A row that somebody is in is left alone until he has left it.
     if (!old || old.contains(document.activeElement)) continue;
     fresh.querySelector('[data-select]').checked = old.querySelector('[data-select]').checked;
     old.replaceWith(fresh);
   }
+  return true;
 };
 
 // ── keys: J and K move from run to run, X chooses the one with focus ──

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from approvals.audit_words import KINDS
 from approvals.views.audit.page import PAGE
-from checkpoints import audit_log
+from checkpoints import audit_chain, audit_log
 from checkpoints.models import AuditLine, Run
 from checkpoints.models.audit_line import ROUTINE
 from orchestrator import runs
@@ -133,7 +133,7 @@ def test_the_head_of_the_page_says_how_far_the_chain_was_verified(people: People
     assert "The chain has not been verified yet" in shown(client)
     for _ in range(3):
         audit_log.record("refused_cancel", actor=people.nobody)
-    audit_log.chain_lines()
+    audit_chain.chain_lines()
     _verify()
     assert "Chain verified to line 3 at" in shown(client)
     AuditLine.objects.filter(number=2).update(kind="signed")
