@@ -105,7 +105,8 @@ def run_look(run: Any) -> labels.Look:
 @register.filter
 def run_name(run: Any) -> str:
     """Return label and key of a run as one line of text, for titles and attributes."""
-    return run_names.run_name(run)
+    name: str = run_names.run_name(run)
+    return name
 
 
 @register.filter
