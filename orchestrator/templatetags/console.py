@@ -329,7 +329,7 @@ def _standing_in_words(run: Any) -> str:
         return "waits for people" if run.status == "paused" else ""
     if standing.kind == "needs_yes":
         return "did this before, waits for a yes"
-    return standing.asks or standing.origin
+    return str(standing.asks or standing.origin)
 
 
 @register.filter

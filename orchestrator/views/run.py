@@ -35,7 +35,7 @@ from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.retention.pin import lasting_pin
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
-from orchestrator.views.run_standing import Standing
+from orchestrator.views.run_standings import Standing
 from orchestrator.views.run_timeline import STOPPED, WHY, url
 
 Facts = dict[str, Any]
@@ -153,7 +153,19 @@ def _context(
         "watched": run_paths.watched_path(request.user, run, at, request.GET.get("path", ""), tab=tab),
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
-    }
+    } | _ways_on(asked, at)
+
+
+def _ways_on(asked: Facts, at: Checkpoint) -> Facts:
+    """Return what of forking, replaying and rewinding is offered at a checkpoint of a run with this problem.
+
+    Nothing goes on from the broken part of a tampered run, and the run itself goes nowhere.
+    """
+    damage = asked["problem"].damage if asked["problem"] else None
+    if damage is None:
+        return {}
+    before = damage.seq is not None and at.seq < damage.seq
+    return {"may_fork": asked["may_fork"] and before, "may_steer": False, "tampered": True}
 
 
 def _snapshot(at: Checkpoint) -> tuple[Payload, str]:

@@ -11,7 +11,7 @@ from checkpoints import timeline
 from checkpoints.models import Run
 from checkpoints.timeline import Relative
 from orchestrator.templatetags.console import run_look
-from orchestrator.views.run_standing import read_kinds
+from orchestrator.views.run_standings import read_kinds
 
 
 def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:

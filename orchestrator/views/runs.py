@@ -20,7 +20,7 @@ from checkpoints.core.status import STOPPED, Status
 from checkpoints.models import Run
 from checkpoints.sealing import data_keys
 from orchestrator.engine import registry
-from orchestrator.views.run_standing import not_started, read_standings
+from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
 UNSTARTED = "unstarted"

@@ -24,7 +24,7 @@ from orchestrator.display.run_names import run_name
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.views import run_details, run_lineage, run_timeline
 from orchestrator.views.compare.tabs import TABS, only_different, same_values, state_of_a
-from orchestrator.views.run_standing import read_kinds
+from orchestrator.views.run_standings import read_kinds
 
 COLUMNS = 60
 """Checkpoints of a run that are drawn."""
