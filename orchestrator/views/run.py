@@ -149,6 +149,8 @@ def _context(
         "has_role": permissions.has_role(request.user),
         **(asked := _for_person(run, request.user)),
         **_signed(run, request.user, asked=bool(asked["review_writes"])),
+        "origin": run_lineage.origin_of(request.user, run),
+        "inherited": run_lineage.inherited_columns(request.user, run) if not rows[-1].seq else [],
         "lineage": run_lineage.lineage_facts(request.user, run),
         "watched": run_paths.watched_path(request.user, run, at, request.GET.get("path", ""), tab=tab),
         **_events(run, at, past),
