@@ -74,9 +74,19 @@ class WaitingRequest(Generic[R]):
         return [one for one in self.writes if self.standings[one.write].verdict == APPROVED]
 
 
-def asks_people(compiled: Compiled, gate: Gate, state: State, output: Output) -> tuple[bool, str | None]:
-    """Whether people must decide what a task proposed on this state, and why."""
-    return needs_approval(gate, compiled.state_for(state), compiled.proposal(output.writes))
+class Check(NamedTuple):
+    """The answer of a gate's `needs_approval`: whether people must decide, why, and the channels that it read."""
+
+    needed: bool
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def asks_people(compiled: Compiled, gate: Gate, state: State, output: Output) -> Check:
+    """Return whether people must decide what a task proposed on this state, and why."""
+    view, record = compiled.recorded_state(state)
+    needed, why = needs_approval(gate, view, compiled.proposal(output.writes))
+    return Check(needed, why, tuple(sorted(record)))
 
 
 def is_applied_as_one(compiled: Compiled, node: str, channels: Iterable[str]) -> bool:
@@ -148,13 +158,49 @@ def reads_proposal(gate: Gate, channels: set[str]) -> bool:
 
 def principals_of(compiled: Compiled, gate: Gate, state: State) -> list[str]:
     """Whom a gate asks, sorted. Raises `InvalidValue` where its function for reviewers fails or names nobody."""
-    named: Any = gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
+    return reviewers_on(compiled, gate, state).principals
+
+
+class Reviewers(NamedTuple):
+    """Whom a gate asks, sorted, and the channels that its function for reviewers read to say so."""
+
+    principals: list[str]
+    reads: tuple[str, ...]
+
+
+def reviewers_on(compiled: Compiled, gate: Gate, state: State) -> Reviewers:
+    """Return whom a gate asks on this state. Raises `InvalidValue` as `principals_of` does."""
+    named: Any = named_reviewers(compiled, gate)
+    view, record = compiled.recorded_state(state)
     if callable(named):
         try:
-            named = named(compiled.state_for(state))
+            named = named(view)
         except BROKEN as error:
             raise InvalidValue(f"the reviewers function of a gate failed: {described(error)}") from error
-    return _checked(named)
+    # A function may return a generator, which reads the state only now.
+    principals = _checked(named)
+    return Reviewers(principals, tuple(sorted(record)))
+
+
+def named_reviewers(compiled: Compiled, gate: Gate) -> Any:
+    """Return the reviewers that a gate names, else those of its graph: a list, a function of the state, or None."""
+    return gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
+
+
+def covers(compiled: Compiled, gate: Gate, other: Gate) -> bool:
+    """Return whether whoever satisfies this gate satisfies the other one too: it asks the same people, or fewer, and
+    as many of them.
+    """
+    as_strict = gate.quorum >= other.quorum and gate.reject_quorum <= other.reject_quorum
+    as_strict = as_strict and (gate.four_eyes or not other.four_eyes)
+    return as_strict and _same_people(named_reviewers(compiled, gate), named_reviewers(compiled, other))
+
+
+def _same_people(mine: Any, others: Any) -> bool:
+    """Return whether all of my reviewers are among the others'; of functions, whether both are the same."""
+    if callable(mine) or callable(others):
+        return mine is others
+    return {*(mine or ())} <= {*(others or ())}
 
 
 def _checked(named: Any) -> list[str]:

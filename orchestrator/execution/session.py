@@ -1,12 +1,14 @@
 """One run laid out for work, between the runner and its commits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from approvals.gates import settlement
 from approvals.gates.request_state import RequestState
+from approvals.gates.unsigned_changes import Changes, sentence_of, unsigned_changes
 from approvals.models import RequestStatus
+from checkpoints import lines
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head
@@ -74,6 +76,21 @@ class Session:
     pending_commit: PendingCommit | None = None
     stops: frozenset[str] = frozenset()
     replay: Replay | None = None
+    _unsigned: Changes | None = None
+
+    def unsigned_change(self, reads: Collection[str], *, decides: str) -> str:
+        """Return the sentence on who changed what of these channels without a signature; empty where nobody did. It
+        reads once a slice, and only where a gate read something: nobody patches or settles what a worker holds.
+        """
+        if not reads or self.replay is not None:
+            return ""
+        if self._unsigned is None:
+            self._unsigned = unsigned_changes(lines.past(self.lease.id, self.lease.line))
+        return sentence_of(self._unsigned, reads, decides=decides)
+
+    def who_chose_reviewers(self, reads: Collection[str]) -> str:
+        """Return the sentence on who changed what decided whom a gate asks, as `unsigned_change` does."""
+        return self.unsigned_change(reads, decides="whom it asks")
 
     @property
     def frontier(self) -> Frontier:

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from approvals.gates.guarded_channels import guard_of_each
+from approvals.gates.guarded_channels import guards_of_each
+from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
 from checkpoints.conf import conf
@@ -49,7 +50,8 @@ State = dict[str, dict[str, Any]]
 @frozen
 class HeldTask:
     """What people were asked of one task: its proposal, whose gate held it, and why; the hash of what the task read,
-    and the checkpoint with that state.
+    and the checkpoint with that state. `reads` is what the gate's functions read to say so; None where nobody wrote
+    that down. A patch that waits goes on to wait for the same `reviewers`.
     """
 
     task: Task
@@ -58,6 +60,8 @@ class HeldTask:
     why: str | None = None
     input_hash: str = ""
     prepared_from: UUID | None = None
+    reads: tuple[str, ...] | None = ()
+    reviewers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,11 @@ class Departure:
         limit = conf().max_value_bytes
         return bool(misread_channels(self.graph, self.steps, self.state, [(name, value)], limit=limit))
 
+    @cached_property
+    def unsigned_changes(self) -> Changes:
+        """Who changed which channels on the way to it without a signature. Three queries."""
+        return unsigned_changes(self.stretches)
+
     @property
     def has_whole_way(self) -> bool:
         """Whether all runs that it comes from are here. One query."""
@@ -196,14 +205,14 @@ def refuse_erased(run: Run) -> None:
         raise Erased(message, run=str(run.id), record=str(run.erasure))
 
 
-def guards_at(point: Departure, names: Sequence[str]) -> dict[str, str]:
-    """Of those of these channels that are guarded the node whose gate does. Where not all of the way is here, as of
+def guards_at(point: Departure, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Of those of these channels that are guarded the nodes whose gates do. Where not all of the way is here, as of
     imported runs and their forks, nobody knows who wrote what on it, so each channel is guarded, if there is any gate.
     """
-    guarded = guard_of_each(point.stretches, point.graph, names)
+    guarded = guards_of_each(point.stretches, point.graph, names)
     gates = [node.name for node in point.graph.nodes.values() if node.gate]
     if names and gates and not point.has_whole_way:
-        return {name: guarded.get(name, gates[0]) for name in names}
+        return {name: guarded.get(name, (gates[0],)) for name in names}
     return guarded
 
 
@@ -311,10 +320,18 @@ def _require_whole(point: Departure, task: Task, request: ApprovalRequest | None
 
 
 def _held_task(point: Departure, task: Task, rows: Sequence[PendingWrite], request: ApprovalRequest) -> HeldTask:
-    guard = _guard(point, task, [row.channel for row in rows])
+    guard = _guard(point, task, request, [row.channel for row in rows])
     gate = point.graph.nodes[guard].gate or Gate()
     writes = tuple(_proposal(point, gate, task, row) for row in rows)
-    return HeldTask(task, writes, guard, *_origin(request))
+    reads = request.policy.get("reads")
+    return HeldTask(
+        task,
+        writes,
+        guard,
+        *_origin(request),
+        reads=None if reads is None else tuple(reads),
+        reviewers=tuple(request.policy["reviewers"]) if task.node == PATCH else None,
+    )
 
 
 def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> HeldWrite:
@@ -330,12 +347,17 @@ def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> He
     return fitted if made[0]["label"] == label else replace(fitted, label=label)
 
 
-def _guard(point: Departure, task: Task, channels: Sequence[str]) -> str:
-    """The node whose gate held a task: its own, else that which guards what it writes."""
+def _guard(point: Departure, task: Task, request: ApprovalRequest, channels: Sequence[str]) -> str:
+    """The node whose gate held a task: its own, else the one that its request names, else that which guards what it
+    writes.
+    """
     node = point.graph.nodes.get(task.node)
     if node is not None and node.gate:
         return task.node
-    found = set(guards_at(point, channels).values())
+    named = point.graph.nodes.get(request.policy.get("gate", ""))
+    if named is not None and named.gate:
+        return named.name
+    found = {guard for guards in guards_at(point, channels).values() for guard in guards}
     if len(found) != 1:
         message = f"{task} waits at this checkpoint for a gate that cannot be told; choose the checkpoint before it"
         raise WrongStatus(message, task=str(task), gates=sorted(found))

@@ -89,13 +89,14 @@ LISTS = {
 
 @frozen
 class Change:
-    """What a patch would change: `patched` channels; of them the `guarded` ones with the nodes of their gates; and the
-    `tasks` that stand for it, one a gate.
+    """What a patch would change: `patched` channels; of them the `guarded` ones, each with the node of the gate that
+    decides it; and the `tasks` that stand for it, one a gate, whose nodes are the `gates`.
     """
 
     patched: tuple[str, ...] = ()
     guarded: dict[str, str] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
+    gates: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -194,10 +195,8 @@ def _notes(
     reused: Sequence[Task],
 ) -> dict[str, dict[str, str]]:
     waits = {str(one.task): f"its proposal waits for {_people(graph, one.guard)}" for one in asked}
-    names = dict.fromkeys(change.guarded.values())
-    waits |= {
-        str(task): f"the patch waits for {_people(graph, node)}" for task, node in zip(change.tasks, names, strict=True)
-    }
+    for task, node in zip(change.tasks, change.gates, strict=True):
+        waits[str(task)] = f"the patch waits for {_people(graph, node)}"
     gated = [name for name in (*outlook.runs, *outlook.may_run) if graph.nodes[name].gated]
     waits |= {str(tasks[name]): f"what it proposes waits for {_people(graph, name)}" for name in gated}
     return {

@@ -26,4 +26,3 @@ def test_every_module_says_what_it_is() -> None:
 def _files() -> Iterator[Path]:
     for folder in FOLDERS:
         yield from (path for path in (ROOT / folder).rglob("*.py") if "migrations" not in path.parts)
-
