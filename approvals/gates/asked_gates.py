@@ -12,7 +12,7 @@ from django.db.models import CharField, Min
 from django.db.models.functions import Cast
 
 from approvals.gates.waivers import VERDICT
-from approvals.models import ApprovalRequest, Decision
+from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.lines import in_parts
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
@@ -49,15 +49,18 @@ def asked_gates(runs: Collection[UUID], structure: Mapping[str, Any]) -> list[As
 
 
 def _by_requests(runs: Collection[UUID]) -> Iterable[AskedGate]:
-    """The gates that people were asked at. Requests of one policy are alike, so one of each is read."""
+    """The gates that people were asked at. Requests of one policy are alike, so one of each is read. What a request
+    bound that is not applied comes back to its people when it changes, so it needs no guard.
+    """
     for some in in_parts(runs):
-        alike = ApprovalRequest.objects.filter(run__in=some).order_by().values("run", "node", "policy_hash")
+        alike = ApprovalRequest.objects.filter(run__in=some).order_by().values("run", "node", "policy_hash", "status")
         firsts = [row["first"] for row in alike.annotate(first=Min(Cast("id", CharField())))]
         for ids in in_parts([UUID(first) for first in firsts]):
             for row in _verified(ApprovalRequest.objects.filter(id__in=ids)):
                 node = row.policy.get("gate") or row.node
                 if node != PATCH:
-                    yield AskedGate(node, frozenset(row.policy.get("shows", ())), _names(row.policy.get("reads")))
+                    bound = row.policy.get("shows", ()) if row.status == RequestStatus.APPLIED else ()
+                    yield AskedGate(node, frozenset(bound), _names(row.policy.get("reads")))
 
 
 def _verified(rows: Any) -> Sequence[ApprovalRequest]:

@@ -16,6 +16,7 @@ from orchestrator.engine.effect import APPROVED, REJECTED
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval, paths_of, present
+from orchestrator.engine.held_patch import is_patch, rejected_patches, undecided_patches
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.reduce import Settled, settleable
@@ -99,11 +100,31 @@ def settle_requests(
 ) -> list[Settled]:
     """What those of these requests that are settled apply, in the order of their last decisions.
 
-    Left out is one whose base has moved, or is moved by an earlier one: it comes back.
+    Left out is one whose base has moved, or is moved by an earlier one: it comes back. A patch is applied as a
+    whole, in the place of its last decision, and not at all where a gate rejected it.
     """
-    ready = sorted((one for one in asked if one.outcome), key=lambda one: one.last_seq)
+    ready = [one for one in asked if one.outcome]
     current = [one for one in ready if not any(_is_moved(write, compiled, state) for write in one.approved)]
-    settled, _ = settleable(compiled, frontier, state, [as_settled(one) for one in current])
+    undecided = undecided_patches(frontier, [one.task for one in current])
+    whole = [one for one in current if not (is_patch(one.task) and one.task.visit in undecided)]
+    settled, _ = settleable(compiled, frontier, state, _in_order(whole, rejected_patches(frontier)))
+    return settled
+
+
+def _in_order(decided: Sequence[WaitingRequest[R]], rejected: set[int]) -> list[Settled]:
+    """What these requests apply, in the order of their last decisions; of patches that were rejected, also earlier by
+    one of their gates (`rejected`, by number), nothing.
+    """
+    patches = [one for one in decided if is_patch(one.task)]
+    rejected = rejected | {one.task.visit for one in patches if one.outcome == REJECTED}
+    last_seqs: dict[Task, int] = {}
+    for one in decided:
+        same = [other for other in patches if other.task.visit == one.task.visit] if is_patch(one.task) else [one]
+        last_seqs[one.task] = max(other.last_seq for other in same)
+    settled = []
+    for one in sorted(decided, key=lambda one: (last_seqs[one.task], one.last_seq)):
+        of_rejected = is_patch(one.task) and one.task.visit in rejected
+        settled.append(Settled(one.task, (), str(one.outcome), ()) if of_rejected else as_settled(one))
     return settled
 
 

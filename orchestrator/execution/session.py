@@ -18,7 +18,7 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch, is_patch_held
+from orchestrator.engine.held_patch import is_patch, is_patch_held, undecided_patches
 from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
 from orchestrator.engine.trace import Landing, is_memory
@@ -134,13 +134,17 @@ class Session:
     def settled_gates(self, after: Frontier | None = None) -> list[RequestState]:
         """The settled gates that can be applied now, or on the frontier `after` the step in hand; not what would land
         again in memory without a yes. While a patch waits only patches are, for what was decided beside it and what
-        routers read is to be the state behind it; and while a superstep is in hand, which waits for patches too.
+        routers read is to be the state behind it; and while a superstep is in hand, which waits for patches
+        too. A patch is applied once each of its gates has decided.
         """
         settled = [one for one in self.open_requests() if one.request.status == RequestStatus.SETTLED]
         if not settled:
             return []
-        patches = is_patch_held(after) if after else self.in_hand or is_patch_held(self.frontier)
-        return [one for one in settled if (is_patch(one.task) or not patches) and self._may_land(one)]
+        frontier = after or self.frontier
+        patches = is_patch_held(frontier) or (after is None and self.in_hand)
+        undecided = undecided_patches(frontier, [one.task for one in settled])
+        whole = [one for one in settled if not (is_patch(one.task) and one.task.visit in undecided)]
+        return [one for one in whole if (is_patch(one.task) or not patches) and self._may_land(one)]
 
     def _may_land(self, one: RequestState) -> bool:
         return one.task.node not in self.stops or not any(is_memory(row.channel) for row in one.writes)

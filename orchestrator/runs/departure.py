@@ -148,11 +148,21 @@ class Departure:
         """Who changed which channels on the way to it without a signature. Three queries."""
         return unsigned_changes(self.stretches)
 
+    @cached_property
+    def _imported(self) -> dict[UUID, bool]:
+        """Of the runs that it comes from and that are here, whether each came in as a bundle. One query."""
+        runs = {one.run for one in self.stretches}
+        return dict(Run.objects.filter(id__in=runs).values_list("id", "imported"))
+
+    @property
+    def leads_to_import(self) -> bool:
+        """Return whether one of the runs that it comes from came in as a bundle, or is not here."""
+        return not self.has_whole_way or any(self._imported.values())
+
     @property
     def has_whole_way(self) -> bool:
-        """Whether all runs that it comes from are here. One query."""
-        runs = {one.run for one in self.stretches}
-        return Run.objects.filter(id__in=runs).count() == len(runs)
+        """Whether all runs that it comes from are here."""
+        return len(self._imported) == len({one.run for one in self.stretches})
 
     @property
     def state(self) -> State:
@@ -275,8 +285,8 @@ def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]
 
 
 def effects_unknown_here(point: Departure) -> list[Effect]:
-    """Every write and external node of the graph of an imported run: what it did where it comes from, nobody here can
-    tell, so each needs a yes.
+    """Every write and external node of a graph whose run came in as a bundle, or comes from one that did: what it did
+    there nobody here can tell, so each needs a yes, whoever gave one to an earlier fork.
     """
     nodes = [node for node in point.graph.nodes.values() if node.effect in ("write", "external")]
     return [Effect(Task(node.name, 1, 0), node.effect, certain=False) for node in nodes]

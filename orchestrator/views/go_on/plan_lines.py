@@ -63,15 +63,15 @@ class Allowable:
 def plan_told(graph: Compiled, plan: Plan, *, visited: Collection[str], ran: Collection[str]) -> PlanTold:
     """The plan in words. `visited` are the nodes before the point, `ran` those that ran in the run so far."""
     reach = {task.node: False for task in plan.may_run} | {task.node: True for task in plan.runs}
+    replays = plan.travel == Travel.REPLAY
     reused = {task.node for task in plan.reused}
     waiting = {task.node for task in plan.asks} - reach.keys()
     done = [name for name in visited if name in graph.nodes and name not in waiting]
     kept = [PlanLine(name, graph.nodes[name].effect, "kept") for name in done]
-    kept += [PlanLine(name, graph.nodes[name].effect, "reused") for name in sorted(reused, key=graph.order.__getitem__)]
-    ahead = [
-        *_asked(graph, plan),
-        *(_line(graph, plan, name, ran, sure=reach[name]) for name in graph.order if name in reach),
-    ]
+    taken = [_reused(graph, plan, name) for name in graph.order if name in reused and name not in reach]
+    running = [_line(graph, plan, name, ran, sure=reach[name]) for name in graph.order if name in reach]
+    kept += [] if replays else taken
+    ahead = [*_asked(graph, plan), *(_by_node(graph, [*taken, *running]) if replays else running)]
     never = [name for name in graph.order if name not in reach and name not in reused and name not in visited]
     asked = {line.node for line in ahead if line.word == "asks people"}
     skipped = [PlanLine(name, graph.nodes[name].effect, "skipped") for name in never if name not in asked]
@@ -98,6 +98,22 @@ def _asked(graph: Compiled, plan: Plan) -> list[PlanLine]:
     return list(found.values())
 
 
+def _by_node(graph: Compiled, lines: Iterable[PlanLine]) -> list[PlanLine]:
+    return sorted(lines, key=lambda line: graph.order[line.node])
+
+
+def _reused(graph: Compiled, plan: Plan, name: str) -> PlanLine:
+    """A node of which what was recorded is taken; of a replay with the reason that its plan gives."""
+    node = graph.nodes[name]
+    if plan.travel != Travel.REPLAY:
+        return PlanLine(name, node.effect, "reused")
+    whys = [why for task, why in plan.notes.get("reused", {}).items() if task.partition(":")[0] == name]
+    why = whys[0] if whys else ""
+    return PlanLine(
+        name, "human" if node.gated else node.effect, "reused", f"{why[:1].upper()}{why[1:]}." if why else ""
+    )
+
+
 def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str], *, sure: bool) -> PlanLine:
     node = graph.nodes[name]
     effect = "human" if node.gated else node.effect
@@ -110,8 +126,6 @@ def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str], *, sure:
 
 def _word(graph: Compiled, plan: Plan, name: str, ran: Collection[str]) -> tuple[str, str]:
     node = graph.nodes[name]
-    if plan.travel == Travel.REPLAY and (node.gated or node.journaled):
-        return "reused", "As it was recorded. Where its input differs, this branch ends."
     again = {task.node for task in plan.effects_again}
     perhaps = {task.node for task in plan.may_have_happened}
     if name in plan.stops:

@@ -14,7 +14,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show
-from orchestrator.engine.errors import NotAReviewer
+from orchestrator.engine.errors import InvalidValue, NotAReviewer
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Order, registered
 
@@ -241,3 +241,72 @@ def test_what_a_gate_bound_by_shows_is_guarded_behind_its_signatures(people: cas
     second = fork(first.head, {"noted": "x"}, olive)
     assert asked(second) == ["user:rita"]
     assert len(PAID) == 1
+
+
+def by_backup(state: Transfer) -> list[str]:
+    return [f"user:{state.desk.backup}", f"user:{state.team}"]
+
+
+def audited() -> Graph:
+    """begin -> ask -> audit (asks whom `team` and `desk` name) -> pay"""
+    made = Graph("transfer", input=Order, state=Transfer)
+    made.node("begin")(lambda state, ctx: {"noted": "begun"})
+    first = Gate(reviewers=by_attribute, writes={"account": Show()})
+    made.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
+    second = Gate(reviewers=by_backup, writes={"noted": Show()})
+    made.node("audit", effect="human", gate=second)(lambda state, ctx: {"noted": "audited"})
+    made.node("pay", effect="external", idempotent=True)(lambda state, ctx: PAID.append(state.account))  # type: ignore[arg-type]
+    made.edge(START, "begin")
+    made.edge("begin", "ask")
+    made.edge("ask", "audit", when=("approved", "partial"))
+    made.edge("audit", "pay", when=("approved", "partial"))
+    made.edge("pay", END)
+    return registered(made)
+
+
+def audited_run(people: cast.People) -> Run:
+    audited()
+    run = runs.advance(runs.start("transfer", {}).id)
+    for _ in range(2):
+        approve(run, people.reviewer)
+        run = runs.advance(run.id)
+    assert (run.status, PAID) == (Status.COMPLETED, ["PT50"]), stored_error(run)
+    return run
+
+
+def test_what_two_gates_read_waits_for_the_people_of_both(people: cast.People) -> None:
+    run = audited_run(people)
+    plan = runs.plan(behind(run), patch={"scratch": {"team": "ravi"}})
+    assert [task.node for task in plan.asks if task.node == "$patch"] == ["$patch", "$patch"]
+    made = fork(behind(run), {"team": "ravi"}, people.starter)
+    assert ApprovalRequest.objects.filter(run=made, node="$patch", status="open").count() == 2
+
+
+def test_a_patch_is_applied_once_each_of_its_gates_has_approved(people: cast.People) -> None:
+    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    run_actions.sign_open(made, people.reviewer, "approve", requests=1)
+    made = runs.advance(made.id)
+    assert (made.status, run_actions.state(made)["team"]) == (Status.PAUSED, "rita")
+    approve(made, people.reviewer)
+    made = runs.advance(made.id)
+    assert (made.status, run_actions.state(made)["team"]) == (Status.COMPLETED, "ravi")
+    assert verify_run(made.id) == []
+
+
+def test_a_patch_that_one_of_its_gates_rejects_is_not_applied_at_all(people: cast.People) -> None:
+    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    run_actions.sign_open(made, people.reviewer, "approve", requests=1)
+    made = runs.advance(made.id)
+    approved = ApprovalRequest.objects.filter(run=made, status="settled").values_list("index", flat=True)
+    verdicts = [None if row.index in approved else "reject" for row in run_actions.pending(made)]
+    run_actions.sign(made, people.reviewer, verdicts)
+    made = runs.advance(made.id)
+    assert (made.status, run_actions.state(made)["team"]) == (Status.REJECTED, "rita")
+    assert verify_run(made.id) == []
+
+
+def test_what_two_gates_sign_of_a_patch_is_not_edited_by_one_of_them(people: cast.People) -> None:
+    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    with pytest.raises(InvalidValue, match="another gate"):
+        run_actions.sign(made, people.reviewer, [("edit", "olive"), None])
+    assert run_actions.state(made)["team"] == "rita"
