@@ -150,8 +150,12 @@ class Departure:
 
     @cached_property
     def _imported(self) -> dict[UUID, bool]:
-        """Of the runs that it comes from and that are here, whether each came in as a bundle. One query."""
+        """Of the runs that it comes from and that are here, whether each came in as a bundle. One query, none where it
+        comes from no other run.
+        """
         runs = {one.run for one in self.stretches}
+        if runs == {self.run.id}:
+            return {self.run.id: self.run.imported}
         return dict(Run.objects.filter(id__in=runs).values_list("id", "imported"))
 
     @property
