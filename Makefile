@@ -1,6 +1,7 @@
 # Nothing but python3 (3.11 or newer, with venv) and make is needed; everything else is installed into .venv.
 PYTHON ?= python3
 RUN = .venv/bin/python
+PORT ?= 8000
 PIP = $(RUN) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Django 6.0 needs Python 3.12. The newest that is found, on the path or among those of pyenv.
@@ -11,8 +12,9 @@ TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execut
 
 .PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak bench bench-short lint check wheel clean
 
+# `make demo PORT=8123` where another port is wanted.
 demo: .venv/.runtime
-	$(RUN) manage.py up --demo
+	$(RUN) manage.py up --demo --port $(PORT)
 
 test: .venv/.test
 	$(RUN) -m tests
@@ -34,9 +36,9 @@ sweep-short: .venv/.test
 
 # Every moment of every scenario, 200 trials of every race, random graphs from a fresh seed; on both databases.
 sweep: .venv/.test
-	COUNTERSIGN_SWEEP_STEP=1 COUNTERSIGN_RACE_TRIALS=200 COUNTERSIGN_EXAMPLES=300 COUNTERSIGN_PLANS=2000 COUNTERSIGN_DEPLOYMENTS=1000 COUNTERSIGN_BUNDLE_BITS=10000 COUNTERSIGN_BUNDLE_MEGABYTES=1024 COUNTERSIGN_BUNDLE_SHAPES=1 COUNTERSIGN_SEED=random \
+	COUNTERSIGN_SWEEP_STEP=1 COUNTERSIGN_RACE_TRIALS=200 COUNTERSIGN_EXAMPLES=300 COUNTERSIGN_PLANS=2000 COUNTERSIGN_DEPLOYMENTS=1000 COUNTERSIGN_BUNDLE_BITS=10000 COUNTERSIGN_BUNDLE_MEGABYTES=1024 COUNTERSIGN_BUNDLE_SHAPES=1 COUNTERSIGN_SEED=random PYTEST_TIMEOUT=14400 \
 	$(RUN) -m tests tests/crash tests/races tests/properties tests/checkpoints/bundle tests/checkpoints/erasure tests/engine/test_random_graphs.py
-	COUNTERSIGN_STEPS=100 COUNTERSIGN_LOOKS=all $(RUN) -m pytest -q tests/browser/test_stepping.py tests/browser/test_access.py tests/browser/test_values.py
+	COUNTERSIGN_STEPS=100 COUNTERSIGN_LOOKS=all PYTEST_TIMEOUT=3600 $(RUN) -m pytest -q tests/browser/test_stepping.py tests/browser/test_access.py tests/browser/test_values.py
 
 # Kills, freezes and restarts everything over 10,000 supersteps, on each database. SOAK="--minutes=5" shortens it.
 soak: .venv/.test

@@ -12,7 +12,7 @@ from checkpoints.models import ErasureRecord, Run
 
 def _of_request(row: ApprovalRequest, eraser: Eraser) -> Values:
     values = payload_left(row, "title", eraser.texts) | payload_left(row, "facts", eraser.texts)
-    return values | payload_left(row, "why", eraser.texts)
+    return values | payload_left(row, "why", eraser.error)
 
 
 def _of_decision(row: Decision, eraser: Eraser) -> Values:

@@ -13,7 +13,9 @@ class CheckpointsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from checkpoints import audit_chain
         from checkpoints.memory import search
 
         post_migrate.connect(search.install_index, sender=self)
+        post_migrate.connect(audit_chain.install_head, sender=self)
         checks.register(search.check_index, checks.Tags.database)

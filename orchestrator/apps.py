@@ -16,11 +16,16 @@ class OrchestratorConfig(AppConfig):
     def ready(self) -> None:
         from checkpoints import erasure
         from checkpoints.conf import keyring
-        from orchestrator import account_changes, checks, database_file, discovery
+        from orchestrator import account_changes, checks, connections, database_file, discovery
         from orchestrator import erasure as orchestrator_erasure
         from orchestrator.engine import errors
         from orchestrator.execution.secrets import hide_secrets
         from orchestrator.roles import make_roles
+        from orchestrator.worker.configuration import is_stock_cluster
+
+        connections.label_connections(connections.role_of_process())
+        if is_stock_cluster():
+            connections.keep_open()
 
         errors.MASKS.append(hide_secrets)
         erasure.CONDITIONS.append(orchestrator_erasure.require_no_bulk_fork)
@@ -39,6 +44,8 @@ class OrchestratorConfig(AppConfig):
             checks.check_direct_statements,
         ):
             register(check, checks.TAG)
+        for check in (checks.check_page_policy, checks.check_client_address, checks.check_web_connections):
+            register(check, checks.TAG, deploy=True)
         # A key that cannot be one stops the start-up itself, whatever starts: nothing must be written under it.
         keyring()
         discovery.discover()

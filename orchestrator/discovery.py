@@ -36,11 +36,23 @@ def discover() -> list[Compiled]:
 def note_versions() -> None:
     """Write down each registered version that was never seen before. Called when a worker starts."""
     for compiled in registry.all():
-        note_version(compiled)
+        _note(compiled)
 
 
 def note_version(compiled: Compiled) -> None:
-    """Write down a version, once a process."""
+    """Write down a version, and with it the other registered versions of its graph, once a process.
+
+    A version that is noted later counts as newer. One that stands registered beside this version must therefore be
+    noted with it: a process that has only that other one would otherwise take this version's runs as its own.
+    """
+    if compiled.fingerprint in _noted:
+        return
+    beside = [other for other in registry.all() if other.name == compiled.name]
+    for version in dict.fromkeys([*beside, compiled]):
+        _note(version)
+
+
+def _note(compiled: Compiled) -> None:
     if compiled.fingerprint in _noted:
         return
     row = {"name": compiled.name, "version": compiled.version, "fingerprint": compiled.fingerprint}

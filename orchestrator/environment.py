@@ -6,6 +6,7 @@ Called by `orchestrator.settings` and `manage.py`. It never reads Django's setti
 import os
 import secrets
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -107,6 +108,11 @@ def enter_demo() -> None:
     (data_dir() / "demo").touch()
 
 
+def sign_ins_file() -> Path:
+    """Return the file in which the demo keeps who can sign in."""
+    return data_dir() / "sign-ins.txt"
+
+
 def demo() -> bool:
     """Whether this is the demo: by COUNTERSIGN_DEMO, else because `up --demo` ran on this data folder.
 
@@ -161,15 +167,28 @@ def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
         "PORT": options.pop("port", str(port or "")),
         # Parameters and prepared statements on the server: half the cost of a superstep's commit. A pooler that hands
         # each transaction to another connection cannot have them.
-        "OPTIONS": {**_prepared(), **options},
-        "CONN_MAX_AGE": 60,
+        "OPTIONS": {**_prepared(), **_pool(), **options},
         "CONN_HEALTH_CHECKS": True,
     }
+
+
+def redis_url() -> str:
+    """Return COUNTERSIGN_REDIS_URL, empty where it is unset. Raises `ImproperlyConfigured` where no driver is there."""
+    url = text("COUNTERSIGN_REDIS_URL")
+    if url and find_spec("redis") is None:
+        raise ImproperlyConfigured("COUNTERSIGN_REDIS_URL is set, but the package redis is missing: pip install redis")
+    return url
 
 
 def _prepared() -> dict[str, Any]:
     prepared = flag("COUNTERSIGN_PREPARED_STATEMENTS", default=True)
     return {"server_side_binding": True, "prepare_threshold": 1} if prepared else {}
+
+
+def _pool() -> dict[str, Any]:
+    """Return psycopg's pool as an option of the database, where one is named. Workers leave it out."""
+    size = whole("COUNTERSIGN_DATABASE_POOL")
+    return {"pool": {"min_size": 1, "max_size": size}} if size else {}
 
 
 def _sqlite(path: Path) -> dict[str, Any]:
@@ -183,7 +202,6 @@ def _sqlite(path: Path) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-20000;",
         },
-        "CONN_MAX_AGE": 60,
     }
 
 

@@ -73,7 +73,7 @@ def _erase_bulk_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
             row.save(update_fields=sealed_rows.seal_again(row, protection, **values))
     for one in BulkForkResult.objects.filter(origin=run.id).exclude(message=b""):
         said = sealed_columns.read_value(one, "message")
-        kept = sealed_rows.encrypted(one, "message", pack_json(eraser.text(str(said))), Protection(one.bulk.encrypted))
+        kept = sealed_rows.encrypted(one, "message", pack_json(eraser.error(str(said))), Protection(one.bulk.encrypted))
         BulkForkResult.objects.filter(id=one.id).update(message=kept)
 
 

@@ -1,4 +1,6 @@
-"""Probes: /healthz says that this process answers, /readyz that it can work. Open to everybody; they tell no names."""
+"""Probes: /healthz says that this web process answers, /readyz that it can serve, /readyz/workers that runs are worked
+on. Open to everybody; they tell no names.
+"""
 
 from functools import cache
 from typing import Any
@@ -23,15 +25,37 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 where database, migrations and a live worker are there, else 503 naming what is not."""
+    """Return 200 where this process can serve: its database answers, with its migrations; else 503.
+
+    A balancer that took the console away while no worker lives would hide what people need then. `worker` and
+    `oldest_due_seconds` only tell.
+    """
+    facts = _facts()
+    return _answer(facts, ready=facts["database"] and facts["migrations"])
+
+
+@require_safe
+def workers_readyz(request: HttpRequest) -> JsonResponse:
+    """Return 200 where a live worker takes runs, else 503; for whoever is to be called when none does."""
+    facts = _facts()
+    return _answer(facts, ready=facts["worker"])
+
+
+def _facts() -> dict[str, Any]:
     try:
-        checks: dict[str, Any] = {"database": True, "migrations": migrated(), "worker": workers.any_alive()}
-        waits = oldest_due_seconds()
+        return {
+            "database": True,
+            "migrations": migrated(),
+            "worker": workers.any_alive(),
+            "oldest_due_seconds": oldest_due_seconds(),
+        }
     except Error:
-        checks, waits = {"database": False, "migrations": False, "worker": False}, None
-    ready = all(checks.values())
-    answer = {"status": "ready" if ready else "not ready", **checks, "oldest_due_seconds": waits}
-    return JsonResponse(answer, status=200 if ready else 503)
+        return {"database": False, "migrations": False, "worker": False, "oldest_due_seconds": None}
+
+
+def _answer(facts: dict[str, Any], *, ready: bool) -> JsonResponse:
+    status = 200 if ready else 503
+    return JsonResponse({"status": "ready" if ready else "not ready", **facts}, status=status)
 
 
 def migrated() -> bool:

@@ -19,7 +19,7 @@ class ApiToken(Sealed):
     name = models.CharField(max_length=100, blank=True, default="")
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=12, help_text="The first characters, to tell tokens apart.")
-    scopes = models.JSONField(default=list, help_text="Of: start, read, decide, steer, export.")
+    scopes = models.JSONField(default=list, help_text="Of: start, read, decide, steer, export, erase.")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
@@ -98,6 +98,7 @@ class Preference(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="countersign_preference"
     )
     theme = models.CharField(max_length=5, choices=[(t, t) for t in ("auto", "light", "dark")], default="auto")
+    shortcuts = models.BooleanField(default=True, help_text="Whether single keys do something on the pages.")
 
     def __str__(self) -> str:
         return f"preferences of {self.user}"

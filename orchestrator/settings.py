@@ -6,7 +6,7 @@ Three modes: production (the default, refuses to start without a secret key), de
 from datetime import timedelta
 from typing import Any
 
-from orchestrator import environment, logging
+from orchestrator import environment, logging, page_policy
 
 BASE_DIR = environment.ROOT
 # There templates and static files lie at the top. The wheel has them inside the app, where Django finds them by itself.
@@ -85,10 +85,17 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-if REDIS_URL := environment.text("COUNTERSIGN_REDIS_URL"):
+if REDIS_URL := environment.redis_url():
     # Optional: it spares the database one read per page and message; without it sessions are read from the database.
-    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
-    SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+    CACHES = {
+        "default": {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": REDIS_URL,
+            # A page must not wait for a host that does not answer.
+            "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+        }
+    }
+    SESSION_ENGINE = "orchestrator.sessions"
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -140,27 +147,14 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not PRODUCTION
 
-SELF, NONE = "'self'", "'none'"
-CONTENT_SECURITY_POLICY = {
-    "DIRECTIVES": {
-        "default-src": [NONE],
-        "script-src": [SELF],
-        "style-src": [SELF],
-        "img-src": [SELF, "data:"],
-        "connect-src": [SELF],
-        "font-src": [SELF],
-        "form-action": [SELF],
-        "base-uri": [NONE],
-        "frame-ancestors": [NONE],
-    }
-}
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": page_policy.DIRECTIVES}
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 
 HTTPS = environment.flag("COUNTERSIGN_HTTPS", default=PRODUCTION)
 SECURE_SSL_REDIRECT = HTTPS
 # Probes come without TLS, from inside.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^readyz/workers$"]
 SECURE_HSTS_SECONDS = environment.whole("COUNTERSIGN_HSTS_SECONDS", default=3600) if HTTPS else 0
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 if environment.flag("COUNTERSIGN_BEHIND_PROXY"):
@@ -183,6 +177,7 @@ SPECTACULAR_SETTINGS = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "
 if DEMO:
     # The demo's letters become .eml files.
     EMAIL_BACKEND = "orchestrator.demo.claims.mail.EmailBackend"
+    TEMPLATES[0]["OPTIONS"]["context_processors"].append("orchestrator.demo.people.people_to_sign_in_as")
 EMAIL_FILE_PATH = DATA_DIR / "letters"
 
 MODE = "Production" if PRODUCTION else "Demo" if DEMO else "Development"

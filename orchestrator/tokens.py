@@ -22,14 +22,16 @@ from orchestrator.account_changes import current_actor
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.models import ApiToken
 
-SCOPES = ("start", "read", "decide", "steer", "export")
+SCOPES = ("start", "read", "decide", "steer", "export", "erase")
 """What a token may be for. Its user's permissions bound it as well."""
+USUAL_SCOPES = tuple(scope for scope in SCOPES if scope != "erase")
+"""What a token is for that nobody narrowed. What cannot be undone is never granted by leaving something out."""
 
 _PREFIX = "cst_"
 """Tells secret scanners, and people who find one, what it is."""
 
 
-def make_token(user: Any, *, scopes: Sequence[str] = SCOPES, name: str = "", days: int | None = None) -> str:
+def make_token(user: Any, *, scopes: Sequence[str] = USUAL_SCOPES, name: str = "", days: int | None = None) -> str:
     """Make a token and give its text, which is nowhere kept. `days` None: it does not expire. Raises `InvalidValue`."""
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:

@@ -48,4 +48,5 @@ urlpatterns = [
     path("api/v1/", include((v1, "api"))),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("readyz/workers", health.workers_readyz, name="readyz-workers"),
 ]

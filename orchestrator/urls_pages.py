@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import cancel, graphs, home, run, runs, settle, start, workers
+from orchestrator.views import account, cancel, graphs, home, run, runs, settle, start, workers
 from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
@@ -14,6 +14,8 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("login/", home.SignIn.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("account/", account.account_page, name="account"),
+    path("account/shortcuts/", account.shortcuts, name="shortcuts"),
     path("account/theme/", home.theme, name="theme"),
     path("runs/", runs.runs_page, name="runs"),
     path("runs/-/rows/", runs.runs_rows, name="run_rows"),

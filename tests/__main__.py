@@ -82,6 +82,7 @@ MORE_PAGES = (
     "tests/browser/test_access.py",
     "tests/browser/test_compare.py",
     "tests/browser/test_json_editor.py",
+    "tests/browser/test_late_answers.py",
     "tests/browser/test_stepping.py",
     "tests/browser/test_stewards.py",
     "tests/browser/test_values.py",

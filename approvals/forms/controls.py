@@ -18,13 +18,23 @@ MOST_ITEMS = 20
 """Items up to which a list or dictionary is edited item by item."""
 LONG = 80
 """Characters from which a text is edited in an area."""
+DEEPEST = 8
+"""Objects within objects that are drawn field by field. What is deeper, as in a type that holds itself, is JSON."""
 UNSET: Any = object()
 """No value, so the schema's default is shown, where `None` is the value null."""
+SET = "set"
+NOT_SET = "not set"
+"""What the switch of an optional object sends."""
+EMPTY_TEXT = "empty text"
+"""The label of a choice that is the empty text."""
 
 
 @dataclass(slots=True)
 class Control:
-    """One control. `kind` chooses how it is drawn; `name` is its name in the form, `path` its path in the value."""
+    """One control. `kind` chooses how it is drawn; `name` is its name in the form, `path` its path in the value.
+
+    With a `switch` a group may be not set: the switch has the group's name, and `value` is None while it is off.
+    """
 
     kind: str
     name: str
@@ -39,20 +49,31 @@ class Control:
     item: str = ""
     nullable: bool = False
     key: str = ""
+    switch: bool = False
+
+    @property
+    def has_empty_choice(self) -> bool:
+        """Return whether the empty text is one of the choices."""
+        return any(value == "" for value, _ in self.choices)
 
     def walk(self) -> "list[Control]":
         """The control and all below it."""
         return [self, *(found for child in self.children for found in child.walk())]
 
 
-def root(schema: Mapping[str, Any], *, prefix: str, value: Any = None, label: str = "") -> Control:
+def root(
+    schema: Mapping[str, Any], *, prefix: str, value: Any = None, label: str = "", optional: bool = False
+) -> Control:
     """The control of a whole value. Names of controls begin with `prefix`.
 
     With a value, lists of objects and open dictionaries get a control for each item that is there; without one, they
-    are written as JSON, for nobody knows how many there will be.
+    are written as JSON, for nobody knows how many there will be. An object that the schema allows to be null has a
+    switch where it is `optional`; then None is the value null, not the absence of a value.
     """
-    given = UNSET if value is None else value
-    return _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=given, required=True)
+    value = UNSET if value is None and not optional else value
+    control = _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=value, required=True)
+    control.switch = control.switch and optional
+    return control
 
 
 def _control(
@@ -72,8 +93,11 @@ def _control(
     else:
         blank = not nullable and (required or schema.get("default", UNSET) == value)
         kind, item = fidelity.fitting(kind, item, value, choices=choices_of(plain), blank=blank)
+    if _is_unfit(kind, plain, name, nullable=nullable):
+        kind, item = "json", ""
     hint = str(schema.get("description") or plain.get("description") or "")
     control = Control(kind, name, path, label, hint, required and not nullable, item=item, nullable=nullable)
+    control.switch = kind == "group" and nullable
     if kind == "group":
         control.children = _children(plain, defs, control, value if isinstance(value, Mapping) else {})
     elif kind == "map":
@@ -81,9 +105,20 @@ def _control(
     elif kind == "rows":
         control.children = _rows(plain, defs, control, value)
     elif kind in ("choice", "radio"):
-        control.choices = list(_told_apart({str(v): humanise(str(v)) for v in choices_of(plain)}).items())
+        control.choices = list(_told_apart({str(v): _label_of_choice(str(v)) for v in choices_of(plain)}).items())
     control.value = _shown(kind, value)
     return control
+
+
+def _is_unfit(kind: str, schema: Mapping[str, Any], name: str, *, nullable: bool) -> bool:
+    """Return whether a kind cannot show a schema: it never ends, or null and the empty text are two choices."""
+    if kind == "group":
+        return name.count(".") >= DEEPEST
+    return kind in ("choice", "radio") and nullable and "" in choices_of(schema)
+
+
+def _label_of_choice(value: str) -> str:
+    return humanise(value) or EMPTY_TEXT
 
 
 def _shown(kind: str, value: Any) -> Any:
@@ -93,7 +128,7 @@ def _shown(kind: str, value: Any) -> Any:
     if kind == "lines":
         return "\n".join(str(one) for one in value) if isinstance(value, list) else ""
     if kind in ("choice", "radio"):
-        return "" if value is None else str(value)
+        return None if value is None else str(value)
     return value
 
 

@@ -28,8 +28,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 """Types of the values that a control gives back. A file's control gives none: what is there would have to be sent anew.
 """
-_EMPTY = frozenset({"text", "area", "whole", "number", "money", "choice", "radio", "json"})
-"""Controls that give null where they are left empty."""
+_EMPTY = frozenset({"text", "area", "whole", "number", "money", "choice", "radio", "json", "group"})
+"""Controls that give null where they are left empty, or are switched off."""
 
 
 def fitting(kind: str, item: str, value: Any, *, choices: Sequence[Any], blank: bool) -> tuple[str, str]:

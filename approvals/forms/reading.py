@@ -6,7 +6,7 @@ Only what has no meaning at all is refused here (no number, no JSON); everything
 from collections.abc import Mapping
 from typing import Any
 
-from approvals.forms.controls import Control
+from approvals.forms.controls import NOT_SET, SET, Control
 from checkpoints.core.strict_json import NotStrict, parse_strict
 
 ABSENT: Any = object()
@@ -15,6 +15,8 @@ ABSENT: Any = object()
 
 def read_form(control: Control, posted: Mapping[str, Any]) -> Any:
     """The value of the control and those below, `ABSENT` where it was left empty. Marks errors on the controls."""
+    if control.switch and not _is_set(control, posted):
+        return None
     if control.kind in ("group", "map"):
         found = {child.key: read_form(child, posted) for child in control.children}
         return {key: value for key, value in found.items() if value is not ABSENT}
@@ -26,9 +28,10 @@ def read_form(control: Control, posted: Mapping[str, Any]) -> Any:
     if control.kind == "file":
         return _file(control, posted)
     text = str(posted.get(control.name, ""))
-    control.value = text
+    # Radio buttons without a choice send nothing, which is not the empty text.
+    control.value = text if control.name in posted or control.kind != "radio" else None
     if text.strip() == "":
-        return _empty(control, text)
+        return _empty(control, text, sent=control.name in posted)
     try:
         return _READERS.get(control.kind, _text)(control, text)
     except ValueError as error:
@@ -52,9 +55,22 @@ def place(control: Control, path: str, message: str) -> bool:
     return True
 
 
-def _empty(control: Control, text: str) -> Any:
+def _is_set(control: Control, posted: Mapping[str, Any]) -> bool:
+    """Return where the switch of an optional object stands, and leave it there. Without an answer it is as drawn."""
+    drawn = NOT_SET if control.value is None else SET
+    on = str(posted.get(control.name, drawn)) != NOT_SET
+    if not on:
+        control.value = None
+    elif control.value is None:
+        control.value = {}
+    return on
+
+
+def _empty(control: Control, text: str, *, sent: bool) -> Any:
     if control.kind == "lines":
         return []
+    if sent and control.has_empty_choice:
+        return text
     if control.kind in ("text", "area") and not control.nullable and control.required:
         return text
     if control.nullable:

@@ -4,6 +4,7 @@ Both erasers answer the same questions, one a kind of value that rows hold. A ch
 so that erased changes still come to the erased state.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,12 @@ LONGEST_ERASED = max(CUT) // SHORTEST_WORD * len(TEXT)
 """A text that was cut off may be so long when each word in it was erased."""
 _TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
 """Keys of the engine's own notes under which texts stand that a node may have brought."""
+ERROR_TEXTS = frozenset({"message", "why", "error", "traceback", "cure"})
+"""Keys under which an error is told. Libraries quote values there in forms that no search finds: shortened in the
+middle, escaped, as Python writes them.
+"""
+_KEPT_OF_ERROR = frozenset({"code", "type", "node", "task", "version", "fingerprint", "run", "checkpoint"})
+"""Names and ids in what an error tells."""
 _NOTES = frozenset({"frontier", "open", "diagnostics"})
 
 _KEPT_OF_OPEN = frozenset({"superstep", "results", "asked", "tries", "due", "without", "stored", "overlay"})
@@ -61,6 +68,10 @@ class WholeEraser:
         """A text that stays a text."""
         return TEXT if text else text
 
+    def error(self, value: Any) -> Any:
+        """Erase an error, as any value whose form pages need."""
+        return self.texts(value)
+
     def input(self, value: Any) -> Any:
         """What the run was started with."""
         return self.mark
@@ -98,6 +109,13 @@ def _is_noted_value(where: Where) -> bool:
     return False
 
 
+def _is_error_text(where: Where) -> bool:
+    """Return whether an error is told there, in the engine's own notes."""
+    if where[0] not in _NOTES:
+        return False
+    return where[-1] in ERROR_TEXTS or where[:2] == ("diagnostics", "warnings")
+
+
 def _is_unknown_note(where: Where) -> bool:
     match where:
         case ("open", part):
@@ -116,7 +134,8 @@ class PathEraser:
     def __init__(self, record: Any, paths: Sequence[StatePath], words: Iterable[str]) -> None:
         self.mark = tombstone(record)
         self._paths = paths
-        self._words = sorted({word for word in words if len(word) >= SHORTEST_WORD}, key=len, reverse=True)
+        long_words = [word for word in words if len(word) >= SHORTEST_WORD]
+        self._words = sorted({form for word in long_words for form in _forms(word)}, key=len, reverse=True)
 
     def value(self, channel: str, value: Any) -> Any:
         """The value of a channel, or of a write to it."""
@@ -136,6 +155,16 @@ class PathEraser:
         for start, end in _joined(self._found(text)):
             kept, at = kept + text[at:start] + TEXT, end
         return kept + text[at:]
+
+    def error(self, value: Any) -> Any:
+        """Erase every text of an error as a whole; its names, ids and numbers stay."""
+        if isinstance(value, str):
+            return TEXT if value else value
+        if isinstance(value, dict):
+            return {key: inner if key in _KEPT_OF_ERROR else self.error(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.error(inner) for inner in value]
+        return value
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
         """From where to where words stand in a text; at its end also the beginning of one, where it may be cut off."""
@@ -204,6 +233,8 @@ class PathEraser:
         """What stands at this place of a document."""
         if self.is_whole(where):
             return None if value is None else self.mark
+        if isinstance(value, str) and _is_error_text(where):
+            return self.error(value)
         if isinstance(value, str):
             noted = where[0] in _NOTES and _TEXTS.intersection(where[1:])
             return self.text(value) if noted or self._holds_words(where) else value
@@ -223,6 +254,11 @@ class PathEraser:
 
 
 Eraser = WholeEraser | PathEraser
+
+
+def _forms(word: str) -> set[str]:
+    """Return a word as it is, and as Python and JSON write it within quotes."""
+    return {word, repr(word)[1:-1], ascii(word)[1:-1], json.dumps(word)[1:-1]}
 
 
 def _keys(pointer: str) -> list[str]:

@@ -12,13 +12,12 @@ from django.utils import timezone
 
 from checkpoints import audit_log
 from checkpoints.core.arguments import checked_person, checked_text
-from checkpoints.core.eraser import Eraser, PathEraser, WholeEraser
-from checkpoints.core.state_paths import parsed_path
+from checkpoints.core.eraser import Eraser
 from checkpoints.db.free_pages import wipe_free_pages
 from checkpoints.erasure import erased_batches, plan
 from checkpoints.erasure.places import PLACES
 from checkpoints.erasure.plan import ErasurePlan, Held
-from checkpoints.erasure.sweeps import SWEEPS, erase_orphans
+from checkpoints.erasure.sweeps import SWEEPS, erase_orphans, eraser_of
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.memory import search as memory_search
@@ -26,7 +25,7 @@ from checkpoints.models import ErasureRecord, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.sealing import data_keys, sealed_columns, sealed_rows
+from checkpoints.sealing import data_keys, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.erasures import KIND as LINE
@@ -222,14 +221,6 @@ def _erase_rows(record: ErasureRecord, lease: JobLease) -> Iterator[Step]:
         yield Step(done, note="checkpoints", place=(last, batch.after))
     erase_orphans(run)
     _end(record, eraser)
-
-
-def eraser_of(record: ErasureRecord) -> Eraser:
-    """What erases the values that a record tells of."""
-    if not record.paths:
-        return WholeEraser(record.id)
-    words = sealed_columns.read_value(record, "words") or []
-    return PathEraser(record.id, [parsed_path(path) for path in record.paths], words)
 
 
 def _keep_files(record: ErasureRecord) -> None:

@@ -211,9 +211,9 @@ def erase_run_row(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     left = eraser.input(given)
     protection = protection_of(run)
     packed = {"input": pack_json(left)} if left != given else {}
-    for column in ("error", "progress"):
+    for column, erase in (("error", eraser.error), ("progress", eraser.texts)):
         value = sealed_columns.read_value(run, column)
-        if value is not None and (kept := eraser.texts(value)) != value:
+        if value is not None and (kept := erase(value)) != value:
             packed[column] = pack_json(kept)
     values: dict[str, Any] = {name: sealed_rows.encrypted(run, name, data, protection) for name, data in packed.items()}
     values |= _shown_left(run, record, eraser)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Model, QuerySet
 
-from checkpoints.core.eraser import Eraser
+from checkpoints.core.eraser import ERROR_TEXTS, Eraser
 from checkpoints.models import LateResult, MemoryRecord, MemoryTrace, PendingWrite, RunEvent, RunLine, TaskResult
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_columns import pack_json
@@ -65,12 +65,12 @@ def _base_left(channel: str, base: Mapping[str, Any], eraser: Eraser) -> dict[st
 
 def _of_result(row: TaskResult, eraser: Eraser) -> Values:
     values = payload_left(row, "output", lambda output: output_left(output, eraser))
-    return values | payload_left(row, "error", eraser.texts) | payload_left(row, "settled_reason", eraser.texts)
+    return values | payload_left(row, "error", eraser.error) | payload_left(row, "settled_reason", eraser.texts)
 
 
 def _of_late_result(row: LateResult, eraser: Eraser) -> Values:
     values = payload_left(row, "output", lambda output: output_left(output, eraser))
-    return values | payload_left(row, "error", eraser.texts)
+    return values | payload_left(row, "error", eraser.error)
 
 
 def output_left(output: Any, eraser: Eraser) -> Any:
@@ -127,6 +127,8 @@ def _of_event(row: RunEvent, eraser: Eraser) -> Values:
 def _fact_left(name: str, value: Any, eraser: Eraser) -> Any:
     if name in KEPT_FACTS or (name == "why" and value in _CODES):
         return value
+    if name in ERROR_TEXTS:
+        return eraser.error(value)
     # A label and the facts of a run are told as a whole; any other text stays a text.
     return eraser.opaque(value) if name in ("label", "facts") else eraser.texts(value)
 

@@ -14,7 +14,8 @@ from django.db.models import Q
 
 from checkpoints import payloads, uploads
 from checkpoints.conf import conf
-from checkpoints.core.eraser import Eraser
+from checkpoints.core.eraser import Eraser, PathEraser, WholeEraser
+from checkpoints.core.state_paths import parsed_path
 from checkpoints.erasure import store_forks
 from checkpoints.erasure.store_forks import STORE_FORK
 from checkpoints.models import ErasureRecord, Job, Run, Upload, UploadReference
@@ -24,6 +25,14 @@ from orchestrator.engine.frozen import frozen
 
 BATCH = 500
 _EVER = datetime.max.replace(tzinfo=UTC)
+
+
+def eraser_of(record: ErasureRecord) -> Eraser:
+    """Return the eraser of the values that a record tells of."""
+    if not record.paths:
+        return WholeEraser(record.id)
+    words = sealed_columns.read_value(record, "words") or []
+    return PathEraser(record.id, [parsed_path(path) for path in record.paths], words)
 
 
 @frozen
@@ -62,17 +71,35 @@ def _erase_files(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
 
 
 def _erase_names(files: list[UUID], run: Run, eraser: Eraser) -> None:
-    """What is erased of the names of files that stay, where no other run shows them."""
-    if not files:
-        return
-    elsewhere = UploadReference.objects.filter(upload__in=files).exclude(run=run.id).values("upload")
-    for one in Upload.objects.filter(id__in=files).exclude(id__in=elsewhere):
-        Upload.objects.filter(id=one.id).update(name=eraser.text(one.name))
+    """Erase the names of files that stay, where no other run shows them any more."""
+    for upload in Upload.objects.filter(id__in=files):
+        left = eraser.text(upload.name)
+        if left != upload.name and not _is_shown_elsewhere(upload, run):
+            Upload.objects.filter(id=upload.id).update(name=left)
+
+
+def _is_shown_elsewhere(upload: Upload, run: Run) -> bool:
+    """Return whether the input of another run keeps the name of a file. Only runs of which something was erased are
+    opened: each of the others keeps it.
+    """
+    others = UploadReference.objects.filter(upload=upload).exclude(run=run.id).values("run")
+    rows = Run.objects.filter(id__in=others).order_by("id")
+    if rows.filter(erasure=None).exists():
+        return True
+    return any(_keeps_name(other, upload) for other in rows.iterator(chunk_size=BATCH))
+
+
+def _keeps_name(run: Run, upload: Upload) -> bool:
+    """Return whether an input names a file by its name, once the erasures of its run have ended."""
+    left = sealed_columns.read_value(run, "input")
+    for record in ErasureRecord.objects.filter(run=run.id, ended_at=None):
+        left = eraser_of(record).input(left)
+    return any((ref["file"], ref["name"]) == (str(upload.id), upload.name) for ref in uploads.refs_in(left))
 
 
 def _erase_jobs(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     for job in Job.objects.filter(run=run.id).exclude(error=""):
-        Job.objects.filter(id=job.id).update(error=eraser.text(job.error))
+        Job.objects.filter(id=job.id).update(error=eraser.error(job.error))
 
 
 def erase_orphans(run: Run) -> None:

@@ -1,6 +1,6 @@
 """The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
 
-from checkpoints.models.audit_line import AuditLine
+from checkpoints.models.audit_line import AuditHead, AuditLine
 from checkpoints.models.bundle_import import BundleImport
 from checkpoints.models.checkpoint import Checkpoint
 from checkpoints.models.erasure import ErasedRow, ErasureRecord
@@ -18,7 +18,29 @@ from checkpoints.models.upload import Upload, UploadReference
 from checkpoints.models.worker import Worker
 
 __all__ = [
-    "AuditLine", "BundleImport", "Checkpoint", "ErasedRow", "ErasureRecord", "GraphVersion", "Job", "LateResult",
-    "LegalHold", "MemoryLanding", "MemoryRecord", "MemoryTrace", "PendingWrite", "Pin", "RemovedKey", "RetentionPolicy",
-    "Run", "RunEvent", "RunKey", "RunLine", "TaskResult", "Upload", "UploadReference", "Worker",
-]  # fmt: skip
+    "AuditHead",
+    "AuditLine",
+    "BundleImport",
+    "Checkpoint",
+    "ErasedRow",
+    "ErasureRecord",
+    "GraphVersion",
+    "Job",
+    "LateResult",
+    "LegalHold",
+    "MemoryLanding",
+    "MemoryRecord",
+    "MemoryTrace",
+    "PendingWrite",
+    "Pin",
+    "RemovedKey",
+    "RetentionPolicy",
+    "Run",
+    "RunEvent",
+    "RunKey",
+    "RunLine",
+    "TaskResult",
+    "Upload",
+    "UploadReference",
+    "Worker",
+]

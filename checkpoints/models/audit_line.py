@@ -50,3 +50,17 @@ class AuditLine(Sealed):
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor_name or 'system'} {self.kind}"
+
+
+class AuditHead(Sealed):
+    """Where the chain of the audit log stands, by the job that chains it: one row, sealed anew with each batch. A log
+    whose last numbered line is another lost lines, or was numbered by somebody else.
+    """
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    number = models.BigIntegerField(default=0, help_text="Of the last line that was chained; 0 where none was.")
+    hash = hash_field()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"head of the audit log at {self.number}"

@@ -30,6 +30,7 @@ from checkpoints.models.run_line import Travel
 from checkpoints.retention.rule import Rule
 
 OLD, WITH_RUN = "old", "with_run"
+KEPT_BY_POLICY = "policy"
 REMOVED = (OLD, WITH_RUN)
 """Of these a checkpoint goes: by itself, or with its whole run. Each other word says why one stays."""
 WORDS = {
@@ -46,7 +47,7 @@ WORDS = {
     "prepared_from": "an undecided or not yet run call was prepared from it",
     "in_hand": "a worker goes on from it",
     "replayed": "a replay that has not ended reads it",
-    "policy": "the policy keeps it",
+    KEPT_BY_POLICY: "the policy keeps it",
 }
 """What each word means to people, in the order in which it is looked for."""
 
@@ -76,7 +77,7 @@ def numbered(rule: Rule) -> "QuerySet[Any]":
 def _annotated(rule: Rule, values: Mapping[str, Any], kind: "Field[Any, Any]") -> "QuerySet[Any]":
     when = [When(condition, then=Value(values[word])) for word, condition in _conditions(rule)]
     rows = Checkpoint.objects.filter(run__graph=rule.graph).order_by()
-    annotated: QuerySet[Any] = rows.annotate(why=Case(*when, default=Value(values["policy"]), output_field=kind))
+    annotated: QuerySet[Any] = rows.annotate(why=Case(*when, default=Value(values[KEPT_BY_POLICY]), output_field=kind))
     return annotated
 
 

@@ -38,7 +38,13 @@ class Rule:
 
     @property
     def removes_all(self) -> bool:
-        """Whether nothing but what must stay is kept of any run."""
+        """Return whether nothing but what must stay is kept of the runs in some status."""
+        if any(moment >= self.now for moment in self.ended.values()):
+            return True
+        if self.keep_last:
+            return False
+        if any(moment >= self.now for moment in self.older.values()):
+            return True
         return self.keep_last == 0 and not self.older
 
     def says_the_same(self, other: "Rule") -> bool:

@@ -161,7 +161,7 @@ class Settle(APIView):
 class Erase(APIView):
     """Replace the values of a run by tombstones, for ever. For stewards; a worker does it, and the list says when."""
 
-    scopes = {"POST": "steer"}
+    scopes = {"POST": "erase"}
 
     @extend_schema(responses=page_schema(ErasureOut))
     def get(self, request: Request, run: str) -> Response:
@@ -174,7 +174,10 @@ class Erase(APIView):
         body: dict[str, Any] = read_body(EraseBody, request.data)
         found = visible_run(person(request), run)
         require(person(request), "manage_retention")
+        typed = body.pop("confirm")
         if body.pop("dry_run"):
             return Response(retention.plan_erasure(found.id, body["paths"], body["forks"]).json())
+        if typed != found.key:
+            raise InvalidValue(f"confirm is the key of the run, {found.key}", path="confirm")
         record = retention.begin_erasure(found.id, **body, by=person(request))
         return Response(ErasureOut(record).data, status=202)

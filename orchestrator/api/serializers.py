@@ -42,8 +42,11 @@ class CancelBody(Body):
 
 
 class EraseBody(Body):
-    """What is erased: all values of the run, or those at `paths`. With `dry_run` nothing is."""
+    """Which values are erased: all of the run, or those at `paths`. With `dry_run` nothing is."""
 
+    confirm = serializers.CharField(
+        required=False, allow_blank=True, default="", help_text="The key of the run. Required, but for a dry run."
+    )
     paths = serializers.ListField(child=serializers.CharField(), required=False, allow_null=True, default=None)
     forks = serializers.BooleanField(required=False, default=False, help_text="Also of runs that inherited values.")
     reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")

@@ -47,8 +47,9 @@ class Channel:
     def partition(self) -> str:
         return "artifacts" if self.artifact else "scratch"
 
-    def stage(self, value: Any, *, limit: int | None = LIMIT) -> Json:
-        """Canonical JSON of a value of this channel's type. `limit` in bytes, None for no limit.
+    def stage(self, value: Any, *, limit: int | None = LIMIT, exact_money: bool = False) -> Json:
+        """Canonical JSON of a value of this channel's type. `limit` in bytes, None for no limit. With `exact_money` a
+        float is refused where the type has a Decimal.
 
         Raises `InvalidValue` naming channel, path and reason, or `PayloadTooLarge`.
         """
@@ -57,6 +58,8 @@ class Channel:
                 plain = normalised(value, path=(self.name,))
             else:
                 instance = values.validated(self.model, {self.name: value})
+                if exact_money:
+                    values.refuse_floats_for_decimals(value, getattr(instance, self.name), (self.name,))
                 plain = values.round_trip(instance, sets=self.sets, only=self.name)[self.name]
         except InvalidValue as error:
             raise InvalidValue(error.message, channel=self.name, **error.facts) from error

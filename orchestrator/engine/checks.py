@@ -3,15 +3,17 @@
 import inspect
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from orchestrator.engine.definition import Definition
-from orchestrator.engine.effect import APPROVED, EFFECTS, OUTCOMES, PARTIAL, WRITE
+from orchestrator.engine.effect import APPROVED, EFFECTS, HUMAN, OUTCOMES, PARTIAL, WRITE
+from orchestrator.engine.gate import Fact, Gate, Show
+from orchestrator.engine.hints import nearest
 from orchestrator.engine.node import END, START, Edge, Node
-from orchestrator.engine.retry import Interval
+from orchestrator.engine.retry import Interval, Retry
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 CHECKPOINTS = ("every_node", "explicit", "none", "manual")
@@ -54,10 +56,21 @@ def _faults_of_migrations(graph: Definition) -> Iterator[str]:
 def _faults_of_facts(graph: Definition) -> Iterator[str]:
     """An indexed fact that reads no input would stay empty, and nobody would find a run by it."""
     known = getattr(graph.input, "model_fields", {})
+    if faults := list(_faults_of_fact_list(graph.facts)):
+        yield from faults
+        return
     for fact in graph.facts:
         first, _, rest = fact.path.partition(".")
         if fact.indexed and (first != "input" or re.split(r"[.\[]", rest)[0] not in known):
             yield f"fact {fact.label!r} is indexed, so its path must name a field of the input, as in input.name"
+
+
+def _faults_of_fact_list(facts: Any) -> Iterator[str]:
+    """What is in the place of a list of facts, or of one of them."""
+    listed = facts if isinstance(facts, Iterable) and not isinstance(facts, str) else [facts]
+    for fact in listed:
+        if not isinstance(fact, Fact):
+            yield f"facts={facts!r} holds {fact!r}; write facts=[Fact('Label', 'path.to.it')]"
 
 
 def _faults_of_policies(graph: Definition) -> Iterator[str]:
@@ -73,8 +86,11 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield f"on_save_error={graph.on_save_error!r} is none of {', '.join(ON_SAVE_ERROR)}"
     if graph.payloads is not None and not (isinstance(graph.payloads, str) and NAME.fullmatch(graph.payloads)):
         yield f"payloads={graph.payloads!r} is no name of a payload backend"
-    if not _whole(graph.max_supersteps):
-        yield "max_supersteps must be a whole number from 1"
+    for limit in ("max_supersteps", "max_tasks"):
+        if not _whole(getattr(graph, limit)):
+            yield f"{limit} must be a whole number from 1"
+    if graph.label is not None and not isinstance(graph.label, str):
+        yield f"label={graph.label!r} is no text; write one such as label='Claim {{claim_id}}'"
     if not isinstance(graph.encrypted, bool):
         yield f"encrypted={graph.encrypted!r} is neither True nor False"
     names = graph.secrets if isinstance(graph.secrets, list | tuple) else [None]
@@ -98,7 +114,7 @@ def faults_of_node(node: Node, known: Collection[str]) -> Iterator[str]:
             yield f"node {node.name}: {what}={getattr(node, what)!r} is none of {', '.join(map(str, allowed))}"
     for channel in node.reads or ():
         if channel not in known:
-            yield f"node {node.name} reads {channel}, which is no channel"
+            yield f"node {node.name} reads {channel}, which is no channel; {nearest(channel, known)}"
     if node.timeout is not None and not (isinstance(node.timeout, int | float) and node.timeout > 0):
         yield f"node {node.name}: timeout must be a number of seconds above 0"
     if node.max_visits is not None and not _whole(node.max_visits):
@@ -117,6 +133,9 @@ def _faults_of_effect(node: Node) -> Iterator[str]:
         yield f"node {node.name}: not_done must name exception classes"
     if node.retry is None:
         return
+    if not isinstance(node.retry, Retry):
+        yield f"node {node.name}: retry={node.retry!r} is no Retry; write retry=Retry(attempts=3)"
+        return
     yield from (f"node {node.name}: {fault}" for fault in node.retry.faults())
     if node.journaled and not (node.idempotent or node.atomic or node.not_done):
         yield (
@@ -131,9 +150,9 @@ def faults_of_edges(graph: Definition, edges: Collection[Edge]) -> Iterator[str]
     for edge in edges:
         way = f"{edge.kind} {edge.source} -> {edge.target}"
         if edge.source not in nodes and edge.source != START:
-            yield f"{way}: there is no node {edge.source}"
+            yield f"{way}: there is no node {edge.source}; {nearest(edge.source, nodes)}"
         if edge.target not in nodes and (edge.target != END or edge.kind == "send"):
-            yield f"{way}: there is no node {edge.target}"
+            yield f"{way}: there is no node {edge.target}; {nearest(edge.target, nodes)}"
         if edge.source == START and (edge.kind != "edge" or edge.when):
             yield f"{way}: from START lead plain edges only"
         if edge.when is not None and edge.when not in OUTCOMES:
@@ -168,7 +187,11 @@ def faults_of_gate(graph: Definition, node: Node, known: Collection[str]) -> Ite
         yield f"{at}: this version has no approve='call'"
     if gate is None:
         if node.approve is not None:
-            yield f"{at}: approve={node.approve!r} needs a gate"
+            asks = f"effect={node.effect!r}" if node.effect == HUMAN else f"approve={node.approve!r}"
+            yield f"{at}: {asks} needs a gate; write gate=Gate(reviewers=['group:...'])"
+        return
+    if shapes := list(_misshapen_parts(gate)):
+        yield from (f"{at}: {fault}" for fault in shapes)
         return
     if node.approve is None:
         yield f"{at}: a gate needs effect='human' or approve='writes'"
@@ -182,16 +205,36 @@ def faults_of_gate(graph: Definition, node: Node, known: Collection[str]) -> Ite
     for what in ("shows", "writes"):
         for channel in getattr(gate, what):
             if channel not in known:
-                yield f"{at}: the gate's {what} name {channel}, which is no channel"
+                fault = f"the gate's {what} name {channel}, which is no channel"
+                yield f"{at}: {fault}; {nearest(channel, known)}"
     for channel, show in gate.writes.items():
         if show.change is not None and not _two_keys(show.change):
             yield f"{at}: change= of Show for {channel} must name two keys, what was and what becomes of it"
 
 
+def _misshapen_parts(gate: Any) -> Iterator[str]:
+    """What stands where a gate, or one of its lists, belongs."""
+    if not isinstance(gate, Gate):
+        yield f"gate={gate!r} is no gate; write gate=Gate(reviewers=['group:...'])"
+        return
+    if isinstance(gate.shows, str):
+        yield f"shows={gate.shows!r} is text; write a list, shows=[{gate.shows!r}]"
+    if not isinstance(gate.writes, Mapping):
+        yield f"writes={gate.writes!r} is no dict; write writes={{channel: Show(...)}}"
+    else:
+        for channel, show in gate.writes.items():
+            if not isinstance(show, Show):
+                yield f"writes has {show!r} for {channel}; write {{{channel!r}: Show(...)}}"
+    yield from _faults_of_fact_list(gate.facts)
+
+
 def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
     if callable(reviewers):
         return
-    if not reviewers or isinstance(reviewers, str):
+    if isinstance(reviewers, str) and reviewers:
+        yield f"reviewers={reviewers!r} is text; write a list, reviewers=[{reviewers!r}]"
+        return
+    if not reviewers:
         yield "the gate has no reviewers; give a list such as ['group:claims'], or a function of the state"
         return
     for who in reviewers:

@@ -4,7 +4,7 @@ A `Compiled` answers what planner, reducer, runner and pages ask about a graph; 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,12 +17,14 @@ from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.definition import Definition, edge_id
 from orchestrator.engine.errors import InvalidGraph, InvalidValue, PayloadTooLarge
 from orchestrator.engine.gate import Proposal, Proposed, paths_of
+from orchestrator.engine.hints import nearest
 from orchestrator.engine.identity import Task
 from orchestrator.engine.mermaid import to_mermaid
 from orchestrator.engine.node import END, START, Branch, Edge, Node
 from orchestrator.engine.reach import Reach, reach_of
 from orchestrator.engine.structure import document, in_words, policy
 from orchestrator.engine.trace import Channels
+from orchestrator.engine.view import INPUT, read_only
 from orchestrator.engine.write import Write
 
 State = dict[str, dict[str, Json]]
@@ -151,11 +153,13 @@ class Compiled:
             return  # an alias path or choice: only pydantic knows what it takes
         for name in data:
             if name not in known:
-                raise InvalidValue(f"the input of {self.name} has no field {name}", path=str(name))
+                raise InvalidValue(
+                    f"the input of {self.name} has no field {name}; {nearest(name, _texts(known))}", path=str(name)
+                )
 
     def input_for(self, plain: Json) -> BaseModel:
         """The input as a node sees it; a fresh instance."""
-        return values.read(self.input_model, plain)
+        return read_only(values.read(self.input_model, plain), INPUT)
 
     def state_for(self, plain: State, node: str | None = None) -> BaseModel:
         """The state as a node sees it (honouring its `reads`), or as a router does (None); a fresh instance."""
@@ -185,7 +189,7 @@ class Compiled:
             "name": self.name,
             "version": self.version,
             "fingerprint": self.fingerprint,
-            "doc": (self.state_model.__doc__ or "").strip(),
+            "doc": self.graph.description.strip(),
             "nodes": [in_words(node) for node in self.nodes.values()],
             "edges": [
                 {"id": e.id, "source": e.source, "target": e.target, "kind": e.kind, "label": e.label, "when": e.when}
@@ -196,6 +200,10 @@ class Compiled:
             "warnings": list(self.warnings),
             "mermaid": self.mermaid(),
         }
+
+
+def _texts(names: Iterable[Any]) -> list[str]:
+    return [name for name in names if isinstance(name, str)]
 
 
 def compile(graph: Definition) -> Compiled:
@@ -278,7 +286,39 @@ def _warnings(graph: Definition, edges: tuple[Edge, ...], reach: Reach) -> list[
     found = [f"nothing leads out of the circle of {', '.join(stuck)}"] if stuck else []
     for node in graph.nodes:
         found += _unbound(graph, node)
+        found += _unknown_paths(graph, node)
+        found += _taken_though_rejected(node, edges)
     return found
+
+
+def _unknown_paths(graph: Definition, node: Node) -> list[str]:
+    """What title and facts of a gate read that nothing can be: reviewers would see the bare template."""
+    if node.gate is None or graph.input.model_config.get("extra") == "allow":
+        return []
+    names = [*graph.input.model_fields, *graph.state.model_fields]
+    there = {*names, "node", "input", "state", "proposal"}
+    firsts = dict.fromkeys(path.partition(".")[0] for path in paths_of(node.gate))
+    return [
+        f"node {node.name}: title or facts of the gate read {first}, which is no channel and no "
+        f"field of the input; {nearest(first, names)}"
+        for first in firsts
+        if first not in there
+    ]
+
+
+def _taken_though_rejected(node: Node, edges: tuple[Edge, ...]) -> list[str]:
+    """The ways on that a gate of several writes takes although people rejected one of them."""
+    gate = node.gate
+    if gate is None or gate.all_or_nothing or len(gate.writes) < 2:
+        return []
+    ways = [edge for edge in edges if edge.source == node.name and edge.when is None]
+    targets = dict.fromkeys(edge.target for edge in ways if edge.target != END)
+    return [
+        f"node {node.name}: the way to {target} is also taken where people reject some of its writes "
+        f"({', '.join(gate.writes)}) and approve others; name the outcomes (edge(..., when='approved'), "
+        "when='partial'), or give the gate all_or_nothing=True"
+        for target in targets
+    ]
 
 
 def _unbound(graph: Definition, node: Node) -> list[str]:

@@ -8,8 +8,17 @@ from uuid import UUID
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frontier import ErrorInfo
+from orchestrator.engine.hints import nearest
 from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.engine.memory import Memory, Opens
+
+
+class Secrets(dict[str, str]):
+    """Secret values by name, as `ctx.secrets`."""
+
+    def __missing__(self, name: str) -> str:
+        cure = f"name it in Graph(secrets=[{name!r}]), and give its value in COUNTERSIGN['SECRETS']"
+        raise KeyError(f"ctx.secrets has no {name}; {cure}")
 
 
 class Context:
@@ -47,7 +56,7 @@ class Context:
         self.args = args
         self.error = error
         self.deadline = deadline
-        self.secrets = dict(secrets or {})
+        self.secrets = Secrets(secrets or {})
         self._line = line
         self._read_input = read_input
         self._open_log = open_log
@@ -55,6 +64,12 @@ class Context:
         self._report = report
         self._checkpoint = checkpoint
         self._memory = memory
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        there = [other for other in (*vars(self), *vars(type(self))) if not other.startswith("_")]
+        raise AttributeError(f"ctx has no {name}; {nearest(name, there)}")
 
     @property
     def task(self) -> Task:

@@ -48,12 +48,14 @@ class Definition:
     memory: str = "live"
     payloads: str | None = None
     label: str | None = None
+    description: str = ""
     facts: Sequence[Fact] = ()
     encrypted: bool = False
     secrets: Sequence[str] = ()
     on_save_error: str = "fail"
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
     max_supersteps: int = 1000
+    max_tasks: int = 10_000
     nodes: list[Node] = field(default_factory=list, init=False, repr=False)
     edges: list[Edge] = field(default_factory=list, init=False, repr=False)
     branches: list[Branch] = field(default_factory=list, init=False, repr=False)

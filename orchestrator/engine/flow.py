@@ -44,6 +44,7 @@ class Flow:
         self._waiting = dict(frontier.waiting)
         self._rejected = frontier.rejected
         self._written = written
+        self._routed: dict[int, Edge] = {}
         self.finished: list[Finished] = []
 
     def frontier(self) -> Frontier:
@@ -96,6 +97,13 @@ class Flow:
         return (*ways.plain, *named, *[self._route(node, branch) for branch in ways.branches])
 
     def _route(self, node: str, branch: Branch) -> Edge:
+        """The edge that a router names. It is asked once: every visit of its node routes on the same state."""
+        key = id(branch)
+        if key not in self._routed:
+            self._routed[key] = self._answered(node, branch)
+        return self._routed[key]
+
+    def _answered(self, node: str, branch: Branch) -> Edge:
         answer: Any = None
         try:
             answer = branch.router(self._compiled.state_for(self._state))

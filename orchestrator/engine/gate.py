@@ -14,6 +14,7 @@ from orchestrator.engine import canonical
 from orchestrator.engine.canonical import Json
 from orchestrator.engine.effect import APPROVED, PARTIAL, REJECTED
 from orchestrator.engine.errors import BROKEN, described
+from orchestrator.engine.hints import explained_class
 from orchestrator.engine.ops import same
 from orchestrator.engine.write import Write
 
@@ -24,6 +25,7 @@ LONGEST_IN_LABEL = 60
 """Characters of a value that the label of an edited write shows."""
 
 
+@explained_class
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A figure worth showing: `path` leads to it, as `payout.amount`, `input.claim_id` or `state.risk`."""
@@ -33,6 +35,7 @@ class Fact:
     indexed: bool = False
 
 
+@explained_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
     """How writes to one channel are shown: `label` is a template over the value, as "Pay {amount} to {payee}", or
@@ -50,6 +53,7 @@ class Show:
     change: tuple[str, str] | None = None
 
 
+@explained_class
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """What people decide before the writes of a node count."""

@@ -13,6 +13,7 @@ from orchestrator.engine.compile import State, compile
 from orchestrator.engine.definition import Definition, edge_id, label_text
 from orchestrator.engine.errors import InvalidGraph, InvalidValue
 from orchestrator.engine.gate import Gate
+from orchestrator.engine.hints import explained_class, explains_arguments
 from orchestrator.engine.migration import Migration, migrated_state, way_between
 from orchestrator.engine.node import END, START, Branch, Edge, Node, Router
 from orchestrator.engine.patch import PARTITIONS
@@ -23,9 +24,11 @@ __all__ = ["END", "START", "Graph"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@explained_class
 class Graph(Definition):
     """A graph: a name, models of its input and state, policies, nodes and edges. Making one registers nothing."""
 
+    @explains_arguments("graph.node")
     def node(
         self,
         name: str | None = None,
@@ -82,6 +85,10 @@ class Graph(Definition):
         branches of one node are each taken, whatever labels and targets they share.
         """
         self.must_be_open()
+        if not isinstance(labels, Mapping):
+            cure = f"write branch({source!r}, router, {{label: node}})"
+            self.faults.append(f"branch from {source}: {labels!r} is no dict of labels; {cure}")
+            return
         found: dict[str, Edge] = {}
         for label, target in labels.items():
             try:

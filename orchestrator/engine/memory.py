@@ -13,11 +13,15 @@ from orchestrator.engine import trace
 from orchestrator.engine.canonical import Json, encode, loads, normalised
 from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.errors import CountersignError, InvalidValue
+from orchestrator.engine.hints import nearest
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.trace import Landing, Trace, channel_of
 
 Address = tuple[str, str]
+
+CALLS = ("get", "search", "put", "delete")
+"""What a node may call of its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,11 @@ class Memory:
     _wishes: dict[Address, _Wish] = field(default_factory=dict)
     _standings: dict[Address, Standing] = field(default_factory=dict)
     _reads: list[dict[str, Json]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"ctx.memory has no {name}; {nearest(name, CALLS, what='it has')}")
 
     def get(self, key: str, namespace: str) -> Trace | None:
         """The trace of that key, or None. Raises `InvalidValue` for an unusable key or namespace."""

@@ -8,6 +8,7 @@ from orchestrator.engine.channel import LIMIT
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.hints import nearest
 from orchestrator.engine.identity import Task
 from orchestrator.engine.node import Node
 from orchestrator.engine.write import Command, Send, Write
@@ -112,12 +113,13 @@ def _staged(compiled: Compiled, node: Node, name: Any, value: Any, label: Any, l
     channel = compiled.channels.get(name) if isinstance(name, str) else None
     if channel is None:
         sealed = "which nothing may write" if name in SEALED else "which is no channel of the state"
-        message = f"node {node.name} writes {name}, {sealed}"
+        hint = "" if name in SEALED else f"; {nearest(name, list(compiled.channels))}"
+        message = f"node {node.name} writes {name}, {sealed}{hint}"
         raise InvalidValue(message, node=node.name, channel=str(name), reason=sealed)
     if label is not None and not isinstance(label, str):
         raise InvalidValue(f"node {node.name}: the label of a write must be text", node=node.name, channel=name)
     try:
-        return WriteValue(name, channel.stage(value, limit=limit), label)
+        return WriteValue(name, channel.stage(value, limit=limit, exact_money=True), label)
     except (InvalidValue, PayloadTooLarge) as error:
         message = f"node {node.name}, channel {channel.name}: {error.message}"
         raise type(error)(message, node=node.name, **error.facts) from error
@@ -151,5 +153,6 @@ def _send(node: Node, send: Send) -> tuple[str, Json]:
 def _declared(node: Node, what: str, targets: Sequence[str], declared: Sequence[str]) -> None:
     for target in targets:
         if target not in declared:
-            message = f"node {node.name} names {target}, which it does not declare in {what}="
+            cure = f"write @graph.node({what}=[{target!r}])"
+            message = f"node {node.name} names {target}, which it does not declare in {what}=; {cure}"
             raise InvalidValue(message, node=node.name, target=str(target))

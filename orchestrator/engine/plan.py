@@ -4,7 +4,8 @@ A join="any" starts once per token. A join="all" is the OR-join of workflow nets
 reach one of its empty incoming edges without passing through it. The runner, its commits and `play` call this.
 """
 
-from collections.abc import Collection, Iterable
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.canonical import Json
@@ -34,10 +35,15 @@ class Start:
 
 @frozen
 class Planned:
-    """The next superstep: its tasks as declared, and the frontier when they have started. No starts: nothing moves."""
+    """The next superstep: its tasks as declared, and the frontier when they have started. No starts: nothing moves.
+
+    `tasks` counts the tasks that would start. Where they are more than the graph allows in one superstep, which then
+    must not begin (`check_limits`), `starts` holds only some of them, at least the first of each node.
+    """
 
     starts: tuple[Start, ...]
     frontier: Frontier
+    tasks: int = 0
 
 
 def begin(compiled: Compiled) -> Frontier:
@@ -50,10 +56,15 @@ def plan(compiled: Compiled, frontier: Frontier, *, stops: Collection[str] = ())
 
     No node of `stops` starts: what would start it stays where it is. While a patch waits for people none does.
     """
+    return _planned(compiled, frontier, stops, listed=compiled.graph.max_tasks)
+
+
+def _planned(compiled: Compiled, frontier: Frontier, stops: Collection[str], *, listed: int) -> Planned:
+    """As `plan`, where at most `listed` tasks are listed beside the first of each start."""
     if frontier.waiting and is_patch_held(frontier):
         return Planned((), frontier)
     held = _held(compiled, frontier)
-    draft = _Draft(dict(frontier.tokens), dict(frontier.errors), dict(frontier.visits), [])
+    draft = _Draft(dict(frontier.tokens), dict(frontier.errors), dict(frontier.visits), [], listed)
     for target, payloads in frontier.sends:
         if target not in stops:
             draft.send(target, payloads)
@@ -74,7 +85,7 @@ def plan(compiled: Compiled, frontier: Frontier, *, stops: Collection[str] = ())
         visited=tuple(seen),
         written=frontier.written,
     )
-    return Planned(tuple(starts), after)
+    return Planned(tuple(starts), after, draft.tasks)
 
 
 def unplanned(
@@ -83,36 +94,49 @@ def unplanned(
     """Of the tasks that a superstep began with, those that would not start from its frontier in this graph, sorted:
     what they returned would be left behind, and they would run again. A patch that waits for people is left out.
     """
-    starts = {start.task for start in plan(compiled, without_patch(frontier), stops=stops).starts}
+    # They began under the limit of their time; which limit the graph has now says nothing about what they returned.
+    planned = _planned(compiled, without_patch(frontier), stops, listed=sys.maxsize)
+    starts = {start.task for start in planned.starts}
     return sorted(str(task) for task in begun if task not in starts)
 
 
 @dataclass(slots=True)
 class _Draft:
+    """A superstep while it is planned. `listed`: how many tasks are listed beside the first of each start."""
+
     tokens: dict[str, int]
     errors: dict[str, list[ErrorInfo]]
     visits: dict[str, int]
     starts: list[Start]
+    listed: int
+    tasks: int = 0
 
     def _visit(self, node: str) -> int:
         self.visits[node] = self.visits.get(node, 0) + 1
         return self.visits[node]
 
-    def send(self, target: str, payloads: Iterable[Json]) -> None:
+    def _listable(self, tasks: int) -> int:
+        """Count these tasks; return how many of them still have a place in the list, which is at least the first."""
+        self.tasks += tasks
+        return min(tasks, max(1, self.listed - len(self.starts)))
+
+    def send(self, target: str, payloads: Sequence[Json]) -> None:
         visit = self._visit(target)
-        self.starts += [Start(Task(target, visit, n), payload, None, True) for n, payload in enumerate(payloads)]
+        for index, payload in enumerate(payloads[: self._listable(len(payloads))]):
+            self.starts.append(Start(Task(target, visit, index), payload, None, True))
 
     def consume(self, compiled: Compiled, node: str, edges: list[Edge]) -> None:
         """Start a node on its tokens: one visit a token, or one visit on one token of each edge."""
         if compiled.nodes[node].join == "any":
             for edge in edges:
-                for _ in range(self.tokens[edge.id]):
+                for _ in range(self._listable(self.tokens[edge.id])):
                     self.starts.append(Start(Task(node, self._visit(node)), error=self._take(edge)))
         else:
             first = None
             for edge in edges:
                 carried = self._take(edge)
                 first = first or carried
+            self._listable(1)
             self.starts.append(Start(Task(node, self._visit(node)), error=first))
 
     def _take(self, edge: Edge) -> ErrorInfo | None:
@@ -205,16 +229,31 @@ def _behind(node: str, blocked: dict[str, int], bit: dict[str, int]) -> int:
 
 
 def check_limits(compiled: Compiled, planned: Planned, superstep: int, *, most: int | None = None) -> None:
-    """Raise `Runaway` where this superstep (from 1) or a visit is one too many. `most` replaces `max_supersteps`."""
+    """Raise `Runaway` where this superstep (from 1) or a visit is one too many, or the superstep has too many tasks.
+    `most` replaces `max_supersteps`.
+    """
     most = compiled.graph.max_supersteps if most is None else most
     if superstep > most:
         raise Runaway(f"superstep {superstep} would exceed max_supersteps={most}", limit="max_supersteps", most=most)
+    _refuse_too_many_tasks(compiled, planned, superstep)
     for start in planned.starts:
         node, visit = start.task.node, start.task.visit
         allowed = compiled.nodes[node].max_visits
         if allowed is not None and visit > allowed:
             message = f"visit {visit} of {node} would exceed its max_visits={allowed}"
             raise Runaway(message, limit="max_visits", node=node, most=allowed)
+
+
+def _refuse_too_many_tasks(compiled: Compiled, planned: Planned, superstep: int) -> None:
+    most = compiled.graph.max_tasks
+    if planned.tasks <= most:
+        return
+    nodes = list(dict.fromkeys(start.task.node for start in planned.starts))
+    message = (
+        f"superstep {superstep} would start {planned.tasks} tasks of {', '.join(nodes)}, more than max_tasks={most}; "
+        "send less at once, or allow more with Graph(max_tasks=...)"
+    )
+    raise Runaway(message, limit="max_tasks", nodes=nodes, tasks=planned.tasks, most=most)
 
 
 def pending_edges(frontier: Frontier) -> list[str]:

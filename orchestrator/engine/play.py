@@ -17,7 +17,7 @@ from orchestrator.engine.compile import Compiled, State, compile
 from orchestrator.engine.context import Context
 from orchestrator.engine.definition import Definition
 from orchestrator.engine.effect import APPROVED
-from orchestrator.engine.errors import BROKEN, CountersignError, text_of
+from orchestrator.engine.errors import BROKEN, CountersignError, InvalidValue, text_of
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
@@ -92,6 +92,9 @@ def play(
     `memory` is what is remembered from before: {namespace: {key: content}}.
     Raises `InvalidGraph`, and `InvalidValue` for an input that does not fit.
     """
+    if decisions is not None and not callable(decisions):
+        cure = 'give a function of the request, as lambda request: {0: "approve"}'
+        raise InvalidValue(f"decisions={decisions!r} is no function; {cure}", path="decisions")
     compiled = compile(graph)
     player = _Player(compiled, compiled.stage_input(input), decisions, Remembering(memory))
     return player.play(store, max_supersteps)

@@ -189,7 +189,7 @@ class Reviewers:
         """Ask each waiting request once; all answers are one act. Gives whether a request is settled now."""
         if self._decisions is not None:
             for one in self._open():
-                self._take(one, self._decisions(self._request(one, state)) or {}, state)
+                self._take(one, _answers_of(self._decisions(self._request(one, state))), state)
         return self.has_settled()
 
     def has_settled(self) -> bool:
@@ -235,13 +235,13 @@ class Reviewers:
         answered = len(one.given)
         for position, answer in answers.items():
             if position not in range(len(one.writes)):
-                raise UnknownThing(f"{one.task} has no write at position {position}", task=str(one.task))
+                there = ", ".join(f"{n} ({write.channel})" for n, write in enumerate(one.writes))
+                message = f"{one.task} has no write at position {position!r}; it has {there}"
+                raise UnknownThing(message, task=str(one.task))
             if answer is None:
                 continue
             write = one.writes[position]
-            verdict, value = (answer, None) if isinstance(answer, str) else (*answer, None)[:2]
-            if verdict not in VERDICTS:
-                raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(one.task))
+            verdict, value = _verdict_of(answer, one.task)
             if not standings[write.write].settled:
                 self._count(one, write, verdict, value)
         if any(given.verdict == "edit" for given in one.given[answered:]):
@@ -283,6 +283,28 @@ class Reviewers:
             write.shown, write.label = shown, str(shown["label"])
         self._seq += 1
         one.given.append(Given(write.write, write.revision, verdict, DECIDER, self._seq))
+
+
+def _answers_of(answered: Any) -> Mapping[int, Any]:
+    """What `decisions` answered about a request: {position: answer}; nothing for None. Raises `InvalidValue`."""
+    if answered is None or isinstance(answered, Mapping):
+        return answered or {}
+    cure = 'answer a dict by position of the write, as {0: "approve"}, or None to leave the request'
+    raise InvalidValue(f"decisions(request) answered {answered!r}; {cure}")
+
+
+def _verdict_of(answer: Any, task: Task) -> tuple[str, Any]:
+    """The verdict on one write, and its value where it is an edit. Raises `InvalidValue`."""
+    parts: tuple[Any, ...] = tuple(answer) if isinstance(answer, list | tuple) else (answer,)
+    if len(parts) == 1 and isinstance(parts[0], str) and parts[0] != "edit":
+        parts = (*parts, None)
+    if len(parts) != 2:
+        cure = 'say "approve", "reject" or ("edit", value)'
+        raise InvalidValue(f"{answer!r} is no answer on a write of {task}; {cure}", task=str(task))
+    verdict, value = parts
+    if verdict not in VERDICTS:
+        raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(task))
+    return verdict, value
 
 
 def waiting_tasks(compiled: Compiled, frontier: Frontier) -> list[Task]:

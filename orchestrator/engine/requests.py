@@ -197,10 +197,20 @@ def reviewers_on(compiled: Compiled, gate: Gate, state: State) -> Reviewers:
         try:
             named = named(view)
         except BROKEN as error:
-            raise InvalidValue(f"the reviewers function of a gate failed: {described(error)}") from error
-    # A function may return a generator, which reads the state only now.
-    principals = _checked(named)
+            message = f"{_of_node(compiled, gate)}the reviewers function of a gate failed: {described(error)}"
+            raise InvalidValue(message) from error
+    try:
+        # A function may return a generator, which reads the state only now.
+        principals = _checked(named)
+    except InvalidValue as error:
+        raise InvalidValue(f"{_of_node(compiled, gate)}{error.message}", **error.facts) from error
     return Reviewers(principals, tuple(sorted(record)))
+
+
+def _of_node(compiled: Compiled, gate: Gate) -> str:
+    """Begin a sentence on a gate with its node."""
+    names = [name for name, node in compiled.nodes.items() if node.gate is gate]
+    return f"node {names[0]}: " if names else ""
 
 
 def named_reviewers(compiled: Compiled, gate: Gate) -> Any:
@@ -226,7 +236,8 @@ def _same_people(mine: Any, others: Any) -> bool:
 
 def _checked(named: Any) -> list[str]:
     if isinstance(named, str) or not isinstance(named, Iterable):
-        raise InvalidValue("reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>")
+        must = "reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>"
+        raise InvalidValue(f"{must}, as ['group:claims'], not {named!r}")
     principals = sorted({str(p) for p in named})
     wrong = [p for p in principals if not p.startswith(PRINCIPALS)]
     if any(len(p) > LONGEST_PRINCIPAL for p in principals):

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from orchestrator.engine.errors import NotDone
+from orchestrator.engine.hints import explained_class
 
 
+@explained_class
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Try up to `attempts` times. The pause before attempt n+1 is `backoff` seconds times `factor`^(n-1), give or

@@ -18,7 +18,7 @@ from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import BROKEN, InvalidValue, text_of
 from orchestrator.engine.exact import exact
 from orchestrator.engine.reducer import Append, ArtifactMark, Custom, Reducer, Replace, reducer_in
-from orchestrator.engine.view import can_be_viewed, viewed
+from orchestrator.engine.view import STATE, can_be_viewed, read_only, viewed
 
 RESERVED = ("input", "diagnostics", "scratch", "artifacts")
 """Names of partitions; a channel of that name could not be told from them."""
@@ -170,4 +170,4 @@ def _whole(model: type[BaseModel], given: dict[str, Json], without: frozenset[st
     instance = values.read(model, given)
     for name in without:
         instance.__dict__.pop(name, None)
-    return instance
+    return read_only(instance, STATE)

@@ -3,7 +3,8 @@
 What a node wrote and what a later one reads are the same, live or recovered, for both came out of the same bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -38,6 +39,33 @@ def invalid(error: ValidationError) -> InvalidValue:
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     message = f"{first['path'] or 'the value'}: {first['reason']}{more}"
     return InvalidValue(message, path=first["path"], reason=first["reason"], errors=found)
+
+
+def refuse_floats_for_decimals(value: Any, became: Any, path: tuple[str | int, ...]) -> None:
+    """Raise `InvalidValue` naming the path where a float became a Decimal: 0.1 + 0.2 is no amount of money."""
+    if isinstance(value, float) and isinstance(became, Decimal):
+        where = path_text(path)
+        reason = f"is the float {value!r}, which a Decimal cannot take exactly"
+        message = f"{where} {reason}; write Decimal('{value!r}'), or text"
+        raise InvalidValue(message, path=where, reason=reason)
+    for key, inner in _inner_values(value):
+        refuse_floats_for_decimals(inner, _inner_value(became, key), (*path, key))
+
+
+def _inner_values(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _inner_value(became: Any, key: Any) -> Any:
+    """What stands at a key of a dict, at a field of a model or at a place of a list; None where nothing does."""
+    if isinstance(became, BaseModel):
+        return getattr(became, str(key), None)
+    if isinstance(became, dict):
+        return became.get(key)
+    there = isinstance(became, list | tuple) and isinstance(key, int) and key < len(became)
+    return became[key] if there else None
 
 
 def read(model: type[M], data: Mapping[str, Json]) -> M:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.engine.hints import explained_class
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -22,6 +24,7 @@ class Send:
     payload: Any = None
 
 
+@explained_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """Writes, and where to go. `goto` replaces the node's outgoing edges for this visit, `send` adds to them."""

@@ -15,13 +15,14 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
-from checkpoints import audit_log, key_rotation
+from checkpoints import audit_chain, audit_log, key_rotation
 from checkpoints.conf import keyring
 from checkpoints.key_rotation import Rotated
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, audit, verify_run
+from checkpoints.verification.kept_by_people import kept_in_installation
 from orchestrator.engine.errors import Forbidden, TamperedRow, UnknownThing, WrongKey
 from orchestrator.runs.bulk_fork import bulk_fork_faults
 from orchestrator.runs.start_for_user import require
@@ -92,7 +93,7 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
     """What belongs to the installation. A job that is interrupted begins this part anew, and names nothing twice."""
     if wanted.runs or wanted.graph or wanted.since:
         return
-    number, faults = audit_log.chain_head().number, 0
+    number, faults = audit_chain.chain_head().number, 0
     for fault in audit():
         if fault is not None:
             faults += 1
@@ -105,6 +106,7 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
 
 
 def _of_installation() -> Iterator[Fault]:
+    yield from kept_in_installation()
     for one in chain(token_faults(), bulk_fork_faults()):
         yield Fault("", "", one.row.partition(" ")[0], one.row, one.reason, one.code)
 

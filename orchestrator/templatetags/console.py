@@ -17,13 +17,16 @@ from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.models import ErasureRecord
 from checkpoints.queue import workers
-from orchestrator.display import labels, tape
+from orchestrator.display import labels, run_names, tape
+from orchestrator.display.shortcuts import shortcuts_of
 from orchestrator.runs.labels import display_error, progress_of
 
 register = template.Library()
 
 THEME_COOKIE = "countersign_theme"
 THEMES = ("auto", "light", "dark")
+SHORTCUTS_COOKIE = "countersign_shortcuts"
+SHORTCUTS_OFF = "off"
 LONGEST_REASON = 120
 """Characters of why a run stopped, in lists."""
 
@@ -58,9 +61,13 @@ def shell(context: template.Context) -> dict[str, Any]:
     """What every page shows: the person, what waits for him, whether a worker is there, environment and theme."""
     request = context.get("request")
     user = getattr(request, "user", None)
-    chosen = request.COOKIES.get(THEME_COOKIE) if request is not None else None
+    cookies = request.COOKIES if request is not None else {}
+    match = getattr(request, "resolver_match", None)
+    chosen = cookies.get(THEME_COOKIE)
     facts: dict[str, Any] = {
         "theme": chosen if chosen in THEMES else "auto",
+        "shortcuts": cookies.get(SHORTCUTS_COOKIE) != SHORTCUTS_OFF,
+        "keys": shortcuts_of(match.url_name if match is not None else ""),
         "environment": conf().environment,
         "path": request.get_full_path() if request is not None else "/",
         "user": None,
@@ -86,6 +93,24 @@ def initials(name: str) -> str:
 def look(status: str) -> labels.Look:
     """How a status appears."""
     return labels.STATUS[status]  # type: ignore[index]
+
+
+@register.filter
+def run_name(run: Any) -> str:
+    """Return label and key of a run as one line of text, for titles and attributes."""
+    return run_names.run_name(run)
+
+
+@register.filter
+def says_key(run: Any) -> bool:
+    """Return whether a run's label contains its key."""
+    return run_names.says_key(run)
+
+
+@register.filter
+def job_words(kind: str) -> str:
+    """Return the sentence that names a kind of job; the kind itself where a project added its own."""
+    return labels.JOBS.get(kind, kind.replace("_", " ").capitalize())
 
 
 @register.filter

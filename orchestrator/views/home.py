@@ -16,6 +16,7 @@ from approvals.views.draft import keep_after_sign_in
 from approvals.views.page import LISTS, carried, single_fields
 from orchestrator.models import Preference
 from orchestrator.templatetags.console import THEME_COOKIE, THEMES
+from orchestrator.views.account import keep_shortcuts
 
 YEAR = 365 * 24 * 3600
 
@@ -37,9 +38,10 @@ class SignIn(LoginView):
         answer = super().form_valid(form)
         if self.request.POST.get("review"):
             keep_after_sign_in(form.get_user(), self.request.POST["review"], self.request.POST)
-        kept = Preference.objects.filter(user=form.get_user()).values_list("theme", flat=True).first()
-        if kept:
-            _keep_theme(answer, kept)
+        preference = Preference.objects.filter(user=form.get_user()).first()
+        if preference is not None:
+            _keep_theme(answer, preference.theme)
+        keep_shortcuts(answer, on=preference is None or preference.shortcuts)
         return answer
 
 

@@ -1,14 +1,15 @@
 """django-q2's configuration for our cluster. Set in the worker's own process; other tasks stay untouched."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
 from django_q.conf import Conf
 
 from checkpoints.conf import conf
+from orchestrator.connections import keep_open
 from orchestrator.worker import claimable
 
 BROKER = "orchestrator.worker.broker.RunBroker"
@@ -24,16 +25,22 @@ def configure() -> None:
     for name, value in values.items():
         setattr(Conf, name.upper(), value)
     Conf.PREFIX = Conf.CLUSTER_NAME = values["name"]
+    keep_open()
 
 
 def find_faults() -> list[str]:
     """Say what the worker refuses in the settings, a sentence each. `manage.py check` and `up` refuse the same."""
-    return [*_faults_of_times(_defaults() | _given()), *_faults_of_connections(connection.settings_dict)]
+    return list(_faults_of_times(_defaults() | _given()))
 
 
 def least_timeout() -> int:
     """Seconds that a worker may rightly be busy with one slice: its time, plus the node that began at its end."""
     return int(conf().slice_seconds + claimable.longest_task_seconds() + conf().grace_seconds) + SPARE_SECONDS
+
+
+def is_stock_cluster() -> bool:
+    """Return whether this process is a `manage.py qcluster` that works on runs."""
+    return sys.argv[1:2] == ["qcluster"] and bool(_given())
 
 
 def _given() -> dict[str, Any]:
@@ -68,13 +75,3 @@ def _faults_of_times(values: dict[str, Any]) -> Iterator[str]:
         yield f"Q_CLUSTER['timeout'] is {timeout} s, but a slice with its longest node may take {least} s: raise it"
     elif retry <= timeout:
         yield f"Q_CLUSTER['retry'] ({retry} s) must be greater than Q_CLUSTER['timeout'] ({timeout} s)"
-
-
-def _faults_of_connections(database: dict[str, Any]) -> Iterator[str]:
-    if database.get("OPTIONS", {}).get("pool"):
-        yield (
-            "The worker cannot use a connection pool, whose sockets its processes would share:"
-            " leave DATABASES['default']['OPTIONS']['pool'] to the web processes"
-        )
-    if database["CONN_MAX_AGE"] == 0:
-        yield "The worker would open a connection for every slice: set DATABASES['default']['CONN_MAX_AGE'] to 60, say"

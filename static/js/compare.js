@@ -1,6 +1,6 @@
 // The comparison of two runs: from one difference to the next, and the two swapped.
 
-import { announce, typing } from './tools.js';
+import { announce, isShortcut } from './tools.js';
 
 const rows = [...document.querySelectorAll('[data-test="difference"]')];
 let at = -1;
@@ -18,7 +18,7 @@ document.addEventListener('click', (event) => {
 });
 
 document.addEventListener('keydown', (event) => {
-  if (typing(event) || event.metaKey || event.ctrlKey || event.altKey) return;
+  if (!isShortcut(event)) return;
   const key = event.key.toLowerCase();
   if (key === 'n') go(1);
   else if (key === 'p') go(-1);

@@ -2,19 +2,18 @@
 // again. Nothing moves under the pointer; the server decides what this person may see of each row.
 
 import { announce } from './tools.js';
-import { latestInbox } from './live.js';
+import { latestInbox, untilShown } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
 const panel = () => document.getElementById('inbox');
 const rows = (page) => [...page.querySelectorAll('#inbox li[data-ask]')];
-let turn = 0;
 
 // Those that are no longer in this folder: how they stand now, or gone where they may not be seen any more.
 const settle = async (left) => {
   const old = left.slice(0, 50); // as many as the server tells of at once
   const query = new URLSearchParams(old.map((row) => ['id', row.dataset.ask]));
   const page = await fetchPage(`${panel().dataset.rows}?${query}`).catch(() => null);
-  if (!page) return;
+  if (!page) return false;
   for (const row of old) {
     const fresh = page.getElementById(row.id);
     if (!fresh) { row.remove(); continue; }
@@ -24,12 +23,12 @@ const settle = async (left) => {
     fresh.classList.remove('hot', 'warm');
     if (!row.contains(document.activeElement)) row.replaceWith(fresh); else row.classList.add('gone');
   }
+  return true;
 };
 
-const update = async () => {
-  const mine = ++turn;
+const update = untilShown(async () => {
   const page = await fetchPage(location.href).catch(() => null);
-  if (!page || mine !== turn) return;
+  if (!page) return false;
   document.title = page.title;
   panel().dataset.mark = page.getElementById('inbox').dataset.mark;
   swapParts(page, ['folders']);
@@ -37,7 +36,9 @@ const update = async () => {
   panel().querySelector('.tfoot span')?.replaceChildren(...(total?.childNodes ?? ['Nothing waits here any more.']));
   const list = panel().querySelector('ul');
   const fresh = rows(page);
-  if (!list) { if (fresh.length) { swapParts(page, ['inbox']); announce('A review waits for you.'); } return; }
+  const sample = page.querySelector('#inbox ul');
+  if (list && sample) list.className = sample.className;
+  if (!list) { if (fresh.length) { swapParts(page, ['inbox']); announce('A review waits for you.'); } return true; }
   const still = new Set(fresh.map((row) => row.id));
   const left = rows(document).filter((row) => !still.has(row.id) && !row.classList.contains('gone'));
   let added = 0;
@@ -45,9 +46,10 @@ const update = async () => {
     const old = document.getElementById(row.id);
     if (!old) { list.append(row); added += 1; } else if (!old.contains(document.activeElement)) old.replaceWith(row);
   }
-  if (left.length) await settle(left);
+  const settled = !left.length || await settle(left);
   if (added) announce(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
-};
+  return settled;
+});
 
 const hear = ({ waiting, more, mark }) => {
   const count = waiting ? `(${waiting}${more ? '+' : ''}) ` : '';

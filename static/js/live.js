@@ -8,6 +8,9 @@ const LONG = 30000;      // after this the page polls
 const GONE = 4404;
 const SIGNED_OUT = 4401;
 
+// Milliseconds before the next try; not the same for everybody who lost the server at the same moment.
+const pauseAfter = (tries) => PAUSES[Math.min(tries, PAUSES.length - 1)] * 1000 * (0.8 + 0.4 * Math.random());
+
 // A page may have several links; the bar says how the worst of them stands.
 const WORST_FIRST = ['Signed out', 'No live updates', 'Reconnecting', 'Opening', 'Up to date again', 'Live'];
 const links = [];
@@ -69,9 +72,8 @@ class Link {
         setTimeout(() => this.startPolling(), LONG),
       ];
     }
-    const pause = PAUSES[Math.min(this.tries, PAUSES.length - 1)] * 1000 * (0.8 + 0.4 * Math.random());
+    this.retry = setTimeout(() => this.open(), pauseAfter(this.tries));
     this.tries += 1;
-    this.retry = setTimeout(() => this.open(), pause);
   }
 
   startPolling() {
@@ -85,17 +87,46 @@ class Link {
   }
 }
 
+// Returns a function that calls `look` until it has shown what is new: a look that resolves to false, or breaks, is
+// repeated after a pause, because what could not be shown may have been the last line of its log. Looks never overlap,
+// so an older answer cannot replace a newer one.
+export const untilShown = (look) => {
+  let busy = false;
+  let again = false;
+  let tries = 0;
+  let timer = 0;
+  const run = async () => {
+    clearTimeout(timer);
+    again = busy;
+    if (busy) return;
+    busy = true;
+    const shown = await Promise.resolve(look()).catch(() => false);
+    busy = false;
+    if (again) { run(); return; }
+    if (shown !== false) { tries = 0; return; }
+    timer = setTimeout(run, pauseAfter(tries));
+    tries += 1;
+  };
+  return run;
+};
+
 // Follow the log of one run. `onNews(events)` gets all lines of 250 ms at once; in a hidden tab it waits for the return.
+// Where it resolves to false the same lines are given to it again, with those that came meanwhile.
 export const followRun = (ref, seq, onNews) => {
   let last = seq;
   let waiting = [];
   let timer = 0;
-  const flush = () => {
-    timer = 0;
-    if (document.hidden || !waiting.length) return;
+  const show = untilShown(async () => {
+    if (document.hidden || !waiting.length) return true;
     const news = waiting;
     waiting = [];
-    onNews(news);
+    const shown = await Promise.resolve(onNews(news)).catch(() => false);
+    if (shown === false) waiting = [...news, ...waiting];
+    return shown;
+  });
+  const flush = () => {
+    timer = 0;
+    show();
   };
   document.addEventListener('visibilitychange', flush);
   return new Link({
@@ -109,16 +140,22 @@ export const followRun = (ref, seq, onNews) => {
   });
 };
 
-// Watch the rows of a list. `known()` gives {id: seq}; `onMoved(ids)` gets those that moved within 250 ms.
+// Watch the rows of a list. `known()` gives {id: seq}; `onMoved(ids)` gets those that moved within 250 ms, and again
+// where it resolves to false.
 export const followRows = (known, onMoved) => {
   let moved = new Set();
   let timer = 0;
-  const flush = () => {
-    timer = 0;
-    if (document.hidden || !moved.size) return;
+  const show = untilShown(async () => {
+    if (document.hidden || !moved.size) return true;
     const ids = [...moved];
     moved = new Set();
-    onMoved(ids);
+    const shown = await Promise.resolve(onMoved(ids)).catch(() => false);
+    if (shown === false) moved = new Set([...ids, ...moved]);
+    return shown;
+  });
+  const flush = () => {
+    timer = 0;
+    show();
   };
   document.addEventListener('visibilitychange', flush);
   return new Link({

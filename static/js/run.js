@@ -1,6 +1,6 @@
 // The run page: follows the log at the head, steps in place through the past.
 
-import { announce, typing } from './tools.js';
+import { announce, isShortcut } from './tools.js';
 import { followRun } from './live.js';
 import { fetchPage, refresh } from './swap.js';
 
@@ -42,7 +42,7 @@ document.addEventListener('submit', (event) => {
 const KEYS = { ArrowLeft: 'prev', ArrowRight: 'next', Home: 'first', End: 'last', l: 'now', L: 'now', '[': 'prev-change', ']': 'next-change' };
 document.addEventListener('keydown', (event) => {
   const name = KEYS[event.key];
-  if (!name || typing(event)) return;
+  if (!name || !isShortcut(event)) return;
   const link = document.querySelector(`a[data-step="${name}"]`);
   if (link) { event.preventDefault(); step(link.href); }
 });
@@ -51,9 +51,10 @@ const status = () => document.querySelector('#run-head .pill')?.textContent.trim
 
 followRun(main.dataset.run, Number(main.dataset.seq), async (news) => {
   const before = status();
-  await refresh(location.href, PARTS);
+  if (!await refresh(location.href, PARTS)) return false;
   if (status() !== before) announce(`The run is now: ${status()}.`);
   if (!new URLSearchParams(location.search).has('at') && news.length) centre();
+  return true;
 });
 centre();
 

@@ -9,11 +9,13 @@ const rows = () => [...document.querySelectorAll('tr[data-run]')];
 const update = async (ids) => {
   const query = new URLSearchParams(ids.map((id) => ['id', id]));
   const page = await fetchPage(`${table.dataset.rows}?${query}`).catch(() => null);
-  for (const fresh of page?.querySelectorAll('tr[data-run]') ?? []) {
+  if (!page) return false;
+  for (const fresh of page.querySelectorAll('tr[data-run]')) {
     const old = document.getElementById(fresh.id);
     // A row that somebody is in is left alone until he has left it.
     if (old && !old.contains(document.activeElement)) old.replaceWith(fresh);
   }
+  return true;
 };
 
 if (table) {

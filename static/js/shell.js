@@ -1,6 +1,6 @@
 // Every page: what waits and whether a worker is there, live; ages that tick; theme, menus, search by key, copying.
 
-import { typing } from './tools.js';
+import { isShortcut } from './tools.js';
 import { followInbox } from './live.js';
 import { startTicking } from './ticks.js';
 
@@ -30,7 +30,38 @@ const copy = async (button) => {
   setTimeout(() => toast.remove(), 1600);
 };
 
+// ── shortcuts of every page ──
+const findRun = () => document.getElementById('find')?.focus();
+const showKeys = () => document.getElementById('keys')?.showModal();
+const SHORTCUTS = { '/': findRun, '?': showKeys };
+
+// G and a letter lead to another page, where the bar leads there too.
+const PLACES = { r: '/runs/', v: '/reviews/', g: '/graphs/', a: '/audit/' };
+const PATIENCE = 1500;
+let lastG = -PATIENCE;
+
+const goTo = (place) => {
+  for (const link of document.querySelectorAll('.bar .nav a')) {
+    if (link.pathname.endsWith(place)) link.click();
+  }
+};
+
+const shortcut = (event) => {
+  const place = PLACES[event.key.toLowerCase()];
+  if (place && event.timeStamp - lastG < PATIENCE) {
+    lastG = -PATIENCE;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    goTo(place);
+    return;
+  }
+  if (event.key.toLowerCase() === 'g') lastG = event.timeStamp;
+  const act = SHORTCUTS[event.key];
+  if (act) { event.preventDefault(); act(); }
+};
+
 document.addEventListener('click', (event) => {
+  if (event.target.closest('[data-show-keys]')) showKeys();
   for (const menu of document.querySelectorAll('details.more[open]')) if (!menu.contains(event.target)) menu.open = false;
   const theme = event.target.closest('[data-theme-set]');
   if (theme) {
@@ -49,10 +80,7 @@ document.addEventListener('keydown', (event) => {
       menu.querySelector('summary').focus();
     }
   }
-  if (event.key === '/' && !typing(event)) {
-    const find = document.getElementById('find');
-    if (find) { event.preventDefault(); find.focus(); }
-  }
+  if (isShortcut(event)) shortcut(event);
 });
 
 // ── what the server says of itself and of this person ──

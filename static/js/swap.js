@@ -17,8 +17,10 @@ const restore = (part, was) => {
   if (was.focus) document.getElementById(was.focus)?.focus({ preventScroll: true });
 };
 
+const PATIENCE = 30_000;
+
 export const fetchPage = async (url) => {
-  const answer = await fetch(url, { headers: { 'X-Fragment': '1' } });
+  const answer = await fetch(url, { headers: { 'X-Fragment': '1' }, signal: AbortSignal.timeout(PATIENCE) });
   if (answer.status === 404 || answer.redirected) { location.reload(); return null; }
   if (!answer.ok) return null;
   return new DOMParser().parseFromString(await answer.text(), 'text/html');

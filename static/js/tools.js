@@ -5,3 +5,9 @@ export const announce = (text) => { document.getElementById('announce').textCont
 
 export const typing = (event) => event.metaKey || event.ctrlKey || event.altKey
   || Boolean((event.composedPath()[0] ?? event.target).closest?.('input:not([type=radio]):not([type=checkbox]),textarea,select,[contenteditable]'));
+
+// The server sets `data-shortcuts="off"` for who switched them off under Account; every handler of keys asks here.
+export const shortcutsOn = () => document.body.dataset.shortcuts !== 'off';
+
+// Whether a key that was pressed is a shortcut: none while somebody types, holds a modifier, or has a dialog open.
+export const isShortcut = (event) => shortcutsOn() && !typing(event) && !document.querySelector('dialog[open]');

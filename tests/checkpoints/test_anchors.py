@@ -12,14 +12,15 @@ from django.utils import timezone
 
 from approvals import append_only
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
-from checkpoints import anchors, audit_log
-from checkpoints.models import AuditLine, Checkpoint, Job, PendingWrite, Run, RunEvent
+from checkpoints import anchors, audit_chain, audit_log
+from checkpoints.models import AuditHead, AuditLine, Checkpoint, Job, PendingWrite, Run, RunEvent
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import api_graphs, forging
 from tests.support.cast import People
+from tests.support.sealed_tables import run_sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,11 +31,15 @@ def paused(people: People) -> Run:
     return runs.advance(runs.start("gated", {"claim_id": "C"}, key="C", by=people.starter).id)
 
 
-def _anchor() -> None:
+def _turn() -> Job:
     """One turn of the job, which stands for ever, now."""
     Job.objects.filter(kind="anchor_heads").update(due_at=timezone.now() - timedelta(minutes=1))
-    job = kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
-    assert job.error == ""
+    return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
+
+
+def _anchor() -> None:
+    """A turn in which all goes well."""
+    assert _turn().error == ""
 
 
 def _named() -> list[tuple[str, str]]:
@@ -124,8 +129,9 @@ def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(paused: Run, t
     assert _named() == []
     for line in AuditLine.objects.all():
         forging.remove(line)
-    assert _named() == [("", f"checkpoints_auditline 1 to {told[-1]['number']} are gone: line "
-                             f"{told[-1]['number']} was told outside the database")]  # fmt: skip
+    forging.remove(AuditHead.objects.get())
+    audit_chain.install_head()
+    assert _named() == [("", f"checkpoints_auditline {told[-1]['number']} is gone: it was told outside the database")]
 
 
 def test_the_job_is_a_standing_one_of_a_minute() -> None:
@@ -207,3 +213,38 @@ def test_an_anchoring_line_that_was_changed_is_named_and_stops_neither_anchoring
     assert [reason.split(":")[0] for _, reason in _named()] == [f"checkpoints_auditline {line.number} does not verify"]
     _removed(paused)
     assert (str(paused.id), "is gone") in [(run, "is gone" if "is gone" in why else why) for run, why in _named()]
+
+
+def test_a_head_that_its_run_does_not_prove_is_not_signed_and_the_job_says_so(paused: Run, people: People) -> None:
+    before = AuditLine.objects.filter(kind=anchors.KIND).count()
+    forging.tamper(paused, event_hash="f" * 64)
+    error = _turn().error
+    assert f"the row of run {paused.key} is not as it was sealed" in error
+    assert AuditLine.objects.filter(kind=anchors.KIND).count() == before
+
+
+def test_the_heads_of_other_runs_are_signed_all_the_same(paused: Run, people: People) -> None:
+    other = runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
+    forging.tamper(paused, event_hash="f" * 64)
+    _turn()
+    heads = [head for line in AuditLine.objects.filter(kind=anchors.KIND) for head in line.facts["heads"]]
+    assert {head[0] for head in heads} == {other.id.hex}
+    assert not AuditLine.objects.filter(number=None).exists()
+
+
+def test_a_head_that_went_back_is_not_signed_and_the_job_says_so(paused: Run, people: People) -> None:
+    before = Run.objects.filter(id=paused.id).values().get()
+    runs.cancel(paused.id, by=people.starter, reason="no more")
+    _anchor()
+    lines = AuditLine.objects.filter(kind=anchors.KIND).count()
+    forging.tamper(paused, **{name: value for name, value in before.items() if name != "id"})
+    assert "before line" in _turn().error
+    assert AuditLine.objects.filter(kind=anchors.KIND).count() == lines
+
+
+def test_a_line_with_an_id_beyond_all_others_does_not_stop_anchoring_in_silence(paused: Run, people: People) -> None:
+    _anchor()
+    line = RunEvent.objects.filter(run=paused.id).order_by("seq").first()
+    run_sql("UPDATE checkpoints_runevent SET id = %s WHERE id = %s", 2**62 + 5, line.id if line else 0)
+    runs.cancel(paused.id, by=people.starter, reason="no more")
+    assert "was put in, so heads of runs can't be anchored until it is removed" in _turn().error

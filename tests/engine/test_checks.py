@@ -6,10 +6,33 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, model_validator
 
-from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, NotDone, Replace, Retry, Show, Sum, registry
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Fact,
+    Gate,
+    Graph,
+    Interval,
+    NotDone,
+    Replace,
+    Retry,
+    Show,
+    Sum,
+    registry,
+)
 from orchestrator.engine.compile import Compiled, compile
 from orchestrator.engine.errors import InvalidGraph, UnknownThing
 from tests.engine.small import ASK, Log, Nothing, chain, graph_of, logs
+
+
+class Refund(BaseModel):
+    refund: int = 0
+    mail: str = ""
+    log: Annotated[list[str], Append] = []
+
+
+BOTH = {"refund": Show(), "mail": Show()}
 
 
 async def later(state: Any, ctx: Any) -> None:
@@ -122,6 +145,7 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: graph_of(chain("a"), memory="eternal"), "memory='eternal'"),
         (lambda: graph_of(chain("a"), on_save_error="ignore"), "on_save_error"),
         (lambda: graph_of(chain("a"), max_supersteps=0), "max_supersteps"),
+        (lambda: graph_of(chain("a"), max_tasks=0), "max_tasks must be a whole number from 1"),
         (lambda: graph_of(chain("a"), encrypted="yes"), "neither True nor False"),
         (lambda: graph_of(chain("a"), facts=[Fact("Who", "number", indexed=True)]), "fact 'Who' is indexed"),
         (lambda: graph_of(chain("a"), facts=[Fact("Who", "input.nobody", indexed=True)]), "fact 'Who' is indexed"),
@@ -196,6 +220,34 @@ def test_a_state_with_a_model_validator_is_refused() -> None:
 def test_a_circle_that_nothing_can_leave_is_a_warning() -> None:
     compiled = compile(with_edges((START, "a"), ("a", END), ("a", "b"), ("b", "c"), ("c", "b")))
     assert compiled.warnings == ("nothing leads out of the circle of b, c",)
+
+
+def refunding(*ways: Any, **gate: Any) -> Compiled:
+    """Refund and mail are proposed together, and `ways` lead on from their gate to what does it."""
+    options = {"effect": "human", "gate": Gate(**{"reviewers": ["user:ann"], "writes": BOTH, **gate})}
+    nodes = {"propose": options, "pay": {}}
+    return compile(graph_of([(START, "propose"), ("pay", END), *ways], nodes, state=Refund))
+
+
+def test_an_edge_without_when_behind_a_gate_of_several_writes_is_warned_about() -> None:
+    (warning,) = refunding(("propose", "pay")).warnings
+    assert warning.startswith("node propose: the way to pay is also taken where people reject some of its writes")
+    assert "(refund, mail)" in warning
+    assert "when='approved'" in warning
+    assert "all_or_nothing=True" in warning
+
+
+@pytest.mark.parametrize(
+    ("ways", "gate"),
+    [
+        ([("propose", "pay", "approved"), ("propose", END, "partial")], {}),
+        ([("propose", "pay")], {"all_or_nothing": True}),
+        ([("propose", "pay")], {"writes": {"refund": Show()}}),
+        ([("propose", "pay", "approved"), ("propose", END)], {}),
+    ],
+)
+def test_where_a_partial_approval_leads_nowhere_or_cannot_be_nothing_is_warned_about(ways: Any, gate: Any) -> None:
+    assert refunding(*ways, **gate).warnings == ()
 
 
 def test_a_gate_that_shows_what_it_does_not_bind_is_a_warning() -> None:

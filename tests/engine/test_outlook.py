@@ -1,5 +1,6 @@
 """What can still run from a frontier: nothing else does, and what is certain does, unless something fails."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import event, given
@@ -10,7 +11,7 @@ from orchestrator.engine.compile import Compiled, compile
 from orchestrator.engine.outlook import Outlook, foresee
 from orchestrator.engine.plan import Frontier, begin, plan
 from orchestrator.engine.reduce import reduce_step, settle_step
-from tests.engine.random_graphs import State, built, graphs, result_of, some_settled
+from tests.engine.random_graphs import BUDGET, State, built, graphs, result_of, some_settled
 from tests.engine.reference import Spec
 from tests.engine.small import Nothing
 
@@ -60,6 +61,19 @@ def test_behind_a_node_with_an_error_edge_nothing_is_certain() -> None:
     assert _ahead(graph) == Outlook(("first",), ("second", "third"))
 
 
+def test_a_loop_that_doubles_its_tasks_is_foreseen_without_counting_them() -> None:
+    graph = Graph("doubling", input=Nothing, state=State)
+    graph.node("again", join="any")(lambda state, ctx: None)
+    for target in ("again", END):
+        graph.edge("again", target)
+    graph.edge(START, "again")
+    graph.branch("again", lambda state: "yes", {"yes": "again", "no": END})
+    compiled = compile(graph)
+    frontier = replace(begin(compiled), tokens={"again>again": 2**60})
+    assert foresee(compiled, frontier) == Outlook(("again",), ())
+    assert len(plan(compiled, frontier).starts) == 10_000
+
+
 def test_a_frontier_without_work_has_nothing_ahead() -> None:
     compiled = compile(_graph())
     assert foresee(compiled, Frontier()) == Outlook((), ())
@@ -74,6 +88,8 @@ class Journey:
         for _ in range(14):
             frontier = self.frontiers[-1]
             planned = plan(compiled, frontier)
+            if planned.tasks > BUDGET:
+                break
             settled = [] if planned.starts else some_settled(compiled, frontier, seed)
             if not (planned.starts or settled):
                 return

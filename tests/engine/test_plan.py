@@ -1,13 +1,16 @@
 """Tokens on edges: when nodes start, how often, and what joins wait for."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.engine import END, START, Command, Send
 from orchestrator.engine.compile import compile
+from orchestrator.engine.errors import Runaway
 from orchestrator.engine.held_patch import hold_patch
-from orchestrator.engine.plan import begin, plan, skipped, unplanned
+from orchestrator.engine.identity import Task
+from orchestrator.engine.plan import begin, check_limits, plan, skipped, unplanned
 from tests.engine.small import ASK, approve, chain, graph_of, log_of, logs, reject, rounds, run
 
 
@@ -93,6 +96,62 @@ def test_max_visits_is_checked_before_the_superstep_none_of_whose_tasks_then_run
     assert log_of(played) == ["a:1:0", "b:1:0", "a:2:0", "b:2:0"]
     assert played.status == "failed"
     assert "max_visits=2" in played.error.message  # type: ignore[union-attr]
+
+
+def doubling(**settings: Any) -> Any:
+    """A node with two ways back to itself: each superstep has twice the tasks of the one before."""
+    graph = graph_of([(START, "a"), ("a", "a"), ("a", END)], {"a": {"join": "any"}}, **settings)
+    graph.branch("a", lambda state: "again", {"again": "a", "out": END})
+    return graph
+
+
+def test_a_superstep_that_would_start_more_than_max_tasks_fails_by_name_and_none_of_them_runs() -> None:
+    played = run(doubling(max_tasks=8))
+    assert [len(tasks) for tasks in rounds(played)] == [1, 2, 4, 8]
+    assert played.status == "failed"
+    assert played.error is not None
+    assert played.error.type == "Runaway"
+    assert played.error.message.startswith("superstep 5 would start 16 tasks of a, more than max_tasks=8")
+
+
+def test_ten_thousand_tasks_are_the_most_that_a_superstep_starts_unless_its_graph_says_otherwise() -> None:
+    compiled = compile(doubling())
+    frontier = replace(begin(compiled), tokens={"a>a": 10_000})
+    check_limits(compiled, plan(compiled, frontier), 1)
+    with pytest.raises(Runaway):
+        check_limits(compiled, plan(compiled, replace(frontier, tokens={"a>a": 10_001})), 1)
+
+
+def test_a_fan_out_of_a_million_sends_is_counted_and_refused_without_making_its_tasks() -> None:
+    compiled = compile(sending([]))
+    frontier = replace(begin(compiled), tokens={}, sends=(("work", (None,) * 1_000_000),))
+    planned = plan(compiled, frontier)
+    assert planned.tasks == 1_000_000
+    assert len(planned.starts) == 10_000
+    with pytest.raises(Runaway, match="would start 1000000 tasks of work"):
+        check_limits(compiled, planned, 1)
+
+
+def test_of_a_superstep_that_is_too_large_each_node_is_still_named() -> None:
+    graph = graph_of([(START, "a"), (START, "b"), ("a", END), ("b", END)], max_tasks=1)
+    planned = plan(compile(graph), begin(compile(graph)))
+    assert [start.task.node for start in planned.starts] == ["a", "b"]
+
+
+def test_tasks_that_began_under_a_higher_limit_are_still_planned_where_a_run_goes_on() -> None:
+    edges = [(START, "a"), ("a", END)]
+    compiled = compile(graph_of(edges, {"a": {"join": "any"}}, max_tasks=2))
+    frontier = replace(begin(compiled), tokens={f"{START}>a": 5})
+    begun = [Task("a", visit) for visit in range(1, 6)]
+    assert unplanned(compiled, frontier, begun) == []
+
+
+def test_what_a_router_reads_is_read_once_a_superstep() -> None:
+    asked = []
+    graph = graph_of([(START, "a"), ("a", "a"), ("a", END)], {"a": {"join": "any"}}, max_tasks=8)
+    graph.branch("a", lambda state: asked.append(len(state.log)) or "again", {"again": "a", "out": END})
+    run(graph)
+    assert asked == [1, 3, 7, 15]
 
 
 def test_settlements_do_not_count_as_supersteps() -> None:

@@ -143,6 +143,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Graph.snapshot": [({}, {"graph": {"snapshot": 3}})],
     "Graph.on_save_error": [({}, {"graph": {"on_save_error": "continue"}})],
     "Graph.max_supersteps": [({}, {"graph": {"max_supersteps": 7}})],
+    "Graph.max_tasks": [({}, {"graph": {"max_tasks": 7}})],
     "channel.type": [({}, {"graph": {"state": one}}) for one in (Retyped, Narrower)],
     "channel.reducer": [({}, {"graph": {"state": Reduced}})],
     "channel.default": [({}, {"graph": {"state": Filled}})],

@@ -95,11 +95,10 @@ def test_it_can_be_copied_pickled_and_put_into_another_model(compiled: Compiled)
     assert Outer(state=seen(compiled)).model_dump() == {"state": LIKE.model_dump()}
 
 
-def test_what_is_done_to_it_stays_in_it(compiled: Compiled) -> None:
+def test_what_is_done_to_its_values_stays_in_it(compiled: Compiled) -> None:
     state = seen(compiled)
     state.items.append("mine")
-    state.number = 9
-    assert (state.items, state.number, state.twice) == (["a", "ö", "mine"], 9, 18)
+    assert state.items == ["a", "ö", "mine"]
     assert seen(compiled).items == ["a", "ö"]
     assert PLAIN["scratch"]["items"] == ["a", "ö"]
 

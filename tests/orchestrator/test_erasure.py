@@ -62,20 +62,22 @@ def test_a_steward_erases_by_the_api_and_is_given_the_record(run: Run, people: c
     plan = stella.post(f"runs/{run.id}/erase/", {"dry_run": True}).json()
     assert plan["rows"]["checkpoints_checkpoint"] > 0
     assert not ErasureRecord.objects.exists()
-    answer = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
+    body = {"reason": "asked", "confirm": run.key}
+    answer = stella.post(f"runs/{run.id}/erase/", body, **{"Idempotency-Key": "once"})
     assert answer.status_code == 202, answer.json()
     record = answer.json()
     assert (record["run"], record["by"], record["reason"], record["paths"]) == (str(run.id), "stella", "asked", [])
     assert record["ended_at"] is None
     assert stella.post(f"checkpoints/{run.key}:at-1/fork/").json()["code"] == "erased"
-    assert stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}).json()["id"] == record["id"]
-    assert stella.post(f"runs/{run.id}/erase/", {"paths": ["payout"]}).status_code == 409
+    assert stella.post(f"runs/{run.id}/erase/", body).json()["id"] == record["id"]
+    other = {"paths": ["payout"], "confirm": run.key}
+    assert stella.post(f"runs/{run.id}/erase/", other).status_code == 409
     assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
     [ended] = stella.get(f"runs/{run.id}/erase/").json()["results"]
     assert (ended["id"], ended["rows"] > 0, ended["ended_at"] is None) == (record["id"], True, False)
-    again = stella.post(f"runs/{run.id}/erase/", {"reason": "asked"}, **{"Idempotency-Key": "once"})
+    again = stella.post(f"runs/{run.id}/erase/", body, **{"Idempotency-Key": "once"})
     assert again.json() == record
-    assert stella.post(f"runs/{run.id}/erase/").status_code == 410
+    assert stella.post(f"runs/{run.id}/erase/", {"confirm": run.key}).status_code == 410
     assert stella.post(f"checkpoints/{run.key}:at-1/fork/").json()["code"] == "erased"
     assert stella.get(f"runs/{run.id}/").status_code == 200
     assert verification.verify_run(run.id) == []
@@ -97,9 +99,34 @@ def test_bad_input_is_refused_with_a_clear_answer_and_changes_nothing(
         (live.id, {}, 409),
         ("nowhere", {}, 404),
     ):
-        answer = stella.post(f"runs/{path}/erase/", body)
+        key = run.key if path == run.id else live.key
+        answer = stella.post(f"runs/{path}/erase/", {"confirm": key, **body})
         assert answer.status_code == status, (body, answer.json())
     assert contents() == before
+
+
+@pytest.mark.parametrize("typed", [None, "", "another key"])
+def test_a_post_in_which_the_key_of_the_run_is_not_typed_erases_nothing(
+    typed: str | None, run: Run, people: cast.People
+) -> None:
+    stella, body = Client(people.steward), {} if typed is None else {"confirm": typed}
+    before = contents()
+    answer = stella.post(f"runs/{run.id}/erase/", body)
+    assert answer.status_code == 422
+    assert answer.json()["path"] == "confirm"
+    assert contents() == before
+
+
+def test_a_token_that_may_steer_cannot_erase(run: Run, people: cast.People) -> None:
+    answer = Client(people.steward, scopes=["steer"]).post(f"runs/{run.id}/erase/", {"confirm": run.key})
+    assert answer.status_code == 403
+    assert not ErasureRecord.objects.exists()
+
+
+def test_a_token_for_erasing_erases_and_does_nothing_else(run: Run, people: cast.People) -> None:
+    stella = Client(people.steward, scopes=["erase"])
+    assert stella.post(f"runs/{run.id}/cancel/").status_code == 403
+    assert stella.post(f"runs/{run.id}/erase/", {"confirm": run.key}).status_code == 202
 
 
 def test_only_who_manages_retention_erases(run: Run, people: cast.People, browse: Browse) -> None:

@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
+from orchestrator import health
 from tests.support.rows import a_run, a_worker
 
 
@@ -16,12 +18,39 @@ def test_health_needs_nothing(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_ready_is_a_database_with_its_migrations_and_a_live_worker(client: Client) -> None:
-    assert client.get("/readyz").json() == {
-        "status": "not ready", "database": True, "migrations": True, "worker": False, "oldest_due_seconds": None
-    }  # fmt: skip
-    a_worker()
+def test_a_web_process_is_ready_with_its_database_and_migrations_whether_or_not_a_worker_lives(client: Client) -> None:
     answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ready", "database": True, "migrations": True, "worker": False, "oldest_due_seconds": None
+    }  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_a_web_process_whose_migrations_wait_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "migrated", lambda: False)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+
+
+@pytest.mark.django_db
+def test_a_web_process_whose_database_does_not_answer_is_not_ready(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> bool:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(health.workers, "any_alive", lost)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["database"]) == (503, False)
+
+
+@pytest.mark.django_db
+def test_workers_are_ready_where_one_lives(client: Client) -> None:
+    answer = client.get("/readyz/workers")
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+    a_worker()
+    answer = client.get("/readyz/workers")
     assert (answer.status_code, answer.json()["status"]) == (200, "ready")
     assert "secret-host" not in answer.content.decode()
 
@@ -36,7 +65,7 @@ def test_a_worker_that_is_silent_or_stopping_does_not_count(client: Client, gone
         "draining": {"draining": True},
     }
     a_worker(**columns[gone])
-    assert client.get("/readyz").status_code == 503
+    assert client.get("/readyz/workers").status_code == 503
 
 
 @pytest.mark.django_db

@@ -67,6 +67,24 @@ def test_a_policy_that_keeps_only_the_head_wants_the_number_too(run: Run) -> Non
     assert seqs(run) == [run.head_seq]
 
 
+def test_a_policy_that_removes_everything_by_ages_wants_the_number(run: Run) -> None:
+    policy("short", max_age_days={"completed": 0})
+    for args in ([], ["--confirm", "5"], ["--job"]):
+        with pytest.raises(CommandError, match="only the 1 that must stay: 4 checkpoints"):
+            call(*args)
+    assert len(seqs(run)) == 5
+    call("--confirm", "4")
+    assert seqs(run) == [run.head_seq]
+
+
+def test_a_policy_with_an_age_of_no_days_wants_the_number_also_where_other_runs_are_kept(run: Run) -> None:
+    started(large("short", "abcd", snapshot=1000))
+    policy("short", max_age_days={"completed": 0, "queued": 30})
+    with pytest.raises(CommandError, match="4 checkpoints would be removed"):
+        call()
+    assert len(seqs(run)) == 5
+
+
 def test_what_cannot_be_done_is_one_clear_line(run: Run, people: cast.People) -> None:
     policy("short", keep_last=2)
     with pytest.raises(CommandError, match="no policy for other"):

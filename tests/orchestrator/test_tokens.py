@@ -19,7 +19,7 @@ def test_a_token_is_found_by_its_text_and_its_text_is_nowhere_kept(people: Peopl
     text = tokens.make_token(people.starter, name="nightly import")
     found = tokens.find_token(text)
     assert found is not None
-    assert (found.user, found.name, found.scopes) == (people.starter, "nightly import", list(tokens.SCOPES))
+    assert (found.user, found.name, found.scopes) == (people.starter, "nightly import", list(tokens.USUAL_SCOPES))
     row = ApiToken.objects.values().get()
     assert all(text not in str(value) for value in row.values())
     assert len(text) - len(row["hint"]) > 30
@@ -44,6 +44,11 @@ def test_a_token_that_is_revoked_or_out_of_date_or_whose_user_is_inactive_is_not
 @pytest.mark.parametrize("text", ["", "cst_", "cst_wrong", "\x00", "ä"])
 def test_what_is_no_token_is_not_found(text: str) -> None:
     assert tokens.find_token(text) is None
+
+
+def test_a_token_may_erase_only_where_that_is_named(people: People) -> None:
+    tokens.make_token(people.steward)
+    assert "erase" not in ApiToken.objects.get().scopes
 
 
 def test_scopes_are_those_that_exist_and_keep_their_order(people: People) -> None:

@@ -164,7 +164,7 @@ def _cookies(user: User) -> dict[str, str]:
 def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
     request = ApprovalRequest.objects.filter(run=run).first()
     assert request is not None
-    rule = RetentionPolicy.objects.create(graph=run.graph, keep_last=1)
+    rule = retention.save_policy(RetentionPolicy(graph=run.graph, keep_last=1), by=None)
     return {
         "run": [str(run.id), run.key],
         "ref": [str(run.id), run.key],
@@ -358,7 +358,7 @@ def _tried(case: Case, site: dict[str, Any]) -> str | None:
         changed = writes and 400 <= answer.status_code < 500 and site["contents"] != contents()
         transaction.set_rollback(True)
     what = f"{case.method} {path[:200]} {case.place}={str(case.value)[:60]!r} {case.body[:60] if case.body else ''!r}"
-    if answer.status_code >= 500 and case.route.view != ":readyz":  # no worker is alive here
+    if answer.status_code >= 500 and case.route.view != ":readyz-workers":  # no worker is alive here
         return f"{answer.status_code} for {case.person}: {what}: {_why(answer)}"
     if changed:
         return f"{answer.status_code} changed something for {case.person}: {what}: {writes[:2]}"

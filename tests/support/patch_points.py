@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
@@ -20,8 +20,16 @@ class Payout(BaseModel):
     paid: bool = False
 
 
+class Receipt(BaseModel):
+    status: Literal["sent", "received"]
+    number: int
+    way: Literal["", "post", "mail"] = ""
+
+
 class State(BaseModel):
     payout: Payout | None = None
+    receipt: Receipt | None = None
+    route: Literal["", "small", "large"] = ""
     maybe: int | None = 3
     notes: Annotated[list[str], Append] = []
     more: list[Payout] = []

@@ -16,7 +16,11 @@ class Command(command_line.DatabaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user")
         parser.add_argument(
-            "--scopes", nargs="+", default=[*tokens.SCOPES], metavar="SCOPE", help=f"of {', '.join(tokens.SCOPES)}"
+            "--scopes",
+            nargs="+",
+            default=[*tokens.USUAL_SCOPES],
+            metavar="SCOPE",
+            help=f"of {', '.join(tokens.SCOPES)}; without it, all but erase",
         )
         parser.add_argument("--name", default="", help="what it is for, to tell tokens apart")
         parser.add_argument("--days", type=int, help="for how long it is good; without it, until it is revoked")

@@ -12,6 +12,7 @@ from checkpoints import retention
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import RetentionPolicy
 from checkpoints.retention import DryRun
+from checkpoints.retention.kept_points import KEPT_BY_POLICY
 from checkpoints.retention.rule import rule_of
 from orchestrator.management import command_line, job_work
 
@@ -68,7 +69,8 @@ def _require_confirmed(counted: list[tuple[RetentionPolicy, DryRun]], confirmed:
     """Raise where a policy would keep nothing but what must stay, and the number was not said."""
     for policy, one in counted:
         count, kept = one.counts["checkpoints"], one.counts["kept"]
-        if count and (rule_of(policy).removes_all or not kept) and confirmed != count:
+        kept_by_policy = KEPT_BY_POLICY in one.reasons and not rule_of(policy).removes_all
+        if count and not kept_by_policy and confirmed != count:
             what = f"keeps only the {kept} that must stay: {count}" if kept else f"keeps nothing: all {count}"
             raise CommandError(
                 f"the policy of {policy.graph} {what} checkpoints would be removed;"

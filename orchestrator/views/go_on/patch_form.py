@@ -100,7 +100,9 @@ def _form_over(point: Departure, state: State) -> PatchForm:
 def _control(channel: Channel, value: Any) -> Control:
     definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
     label = controls.humanise(channel.name)
-    return controls.root({**channel.schema, "$defs": definitions}, prefix=f"s-{channel.name}", value=value, label=label)
+    return controls.root(
+        {**channel.schema, "$defs": definitions}, prefix=f"s-{channel.name}", value=value, label=label, optional=True
+    )
 
 
 def posted_form(point: Departure, posted: Mapping[str, str]) -> PatchForm:
@@ -134,9 +136,27 @@ def _read_controls(form: PatchForm, point: Departure, posted: Mapping[str, str])
 
 
 def _untouched(control: Control) -> dict[str, str]:
-    """What the form gives where nobody types into it. A box that is not ticked gives nothing."""
-    leaves = [one for one in control.walk() if not one.children and (one.kind != "bool" or one.value)]
-    return {one.name: "true" if one.kind == "bool" else str("" if one.value is None else one.value) for one in leaves}
+    """Return what a browser sends of the form where nobody types into it."""
+    sent: dict[str, str] = {}
+    for one in control.walk():
+        text = _sent_of(one)
+        if text is not None:
+            sent[one.name] = text
+    return sent
+
+
+def _sent_of(control: Control) -> str | None:
+    """Return what a browser sends of one control as it is drawn, None where it sends nothing."""
+    if control.switch:
+        return controls.NOT_SET if control.value is None else controls.SET
+    if control.children:
+        return None
+    if control.kind == "bool":
+        return "true" if control.value else None
+    if control.kind == "radio" and control.value is None:
+        # No button is chosen, unless one of them says that there is no value.
+        return "" if control.nullable else None
+    return "" if control.value is None else str(control.value)
 
 
 def _same(one: Any, other: Any) -> bool:

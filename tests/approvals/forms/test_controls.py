@@ -48,6 +48,7 @@ VALUE = {
 def posted_from(root: controls.Control) -> dict[str, Any]:
     """What a browser would post of the form as it is drawn."""
     drawn = [one for one in root.walk() if not one.children and (one.kind != "bool" or one.value)]
+    drawn = [one for one in drawn if one.kind != "radio" or one.nullable or one.value is not None]
     return {one.name: "true" if one.kind == "bool" else "" if one.value is None else str(one.value) for one in drawn}
 
 
@@ -81,3 +82,54 @@ def test_a_message_finds_the_nearest_control_of_its_path() -> None:
 def test_line_ends_of_the_browser_are_not_part_of_the_value() -> None:
     root = controls.root({"type": "string"}, prefix="f", value="a\nb")
     assert reading.read_form(root, {"f": "a\r\nb"}) == "a\nb"
+
+
+class Receipt(BaseModel):
+    status: Literal["sent", "received"]
+    number: int
+
+
+class Letter(BaseModel):
+    route: Literal["", "post"]
+    way: Literal["", "post"] | None = None
+    receipt: Receipt | None = None
+    answer: "Letter | None" = None
+
+
+def test_an_object_that_is_not_set_is_null_and_asks_for_none_of_its_fields() -> None:
+    root = controls.root(Letter.model_json_schema(), prefix="f")
+    value = reading.read_form(root, {"f.route": "post", "f.receipt": controls.NOT_SET, "f.way": ""})
+    assert reading.errors(root) == []
+    assert value == {"route": "post", "way": None, "receipt": None, "answer": None}
+
+
+def test_an_object_that_is_switched_on_asks_for_its_fields_and_stays_on() -> None:
+    root = controls.root(Letter.model_json_schema(), prefix="f")
+    reading.read_form(root, {"f.route": "post", "f.receipt": controls.SET})
+    assert [one.path for one in reading.errors(root)] == ["receipt.status", "receipt.number"]
+    (receipt,) = [one for one in root.children if one.key == "receipt"]
+    assert receipt.value is not None
+
+
+def test_no_choice_is_not_the_empty_text_that_is_a_choice() -> None:
+    root = controls.root(Letter.model_json_schema(), prefix="f")
+    reading.read_form(root, {})
+    assert [one.path for one in reading.errors(root)] == ["route"]
+    assert reading.read_form(root, {"f.route": ""})["route"] == ""
+
+
+def test_each_choice_has_a_label() -> None:
+    root = controls.root(Letter.model_json_schema(), prefix="f")
+    assert root.children[0].choices == [("", "empty text"), ("post", "Post")]
+
+
+def test_where_null_and_the_empty_text_are_two_choices_they_are_written_as_json() -> None:
+    root = controls.root(Letter.model_json_schema(), prefix="f")
+    assert (root.children[1].kind, root.children[1].nullable) == ("json", True)
+
+
+def test_a_type_that_holds_itself_is_drawn_to_a_depth_and_is_json_below() -> None:
+    root = controls.root(Letter.model_json_schema(), prefix="f")
+    deepest = max(root.walk(), key=lambda one: one.name.count("."))
+    assert deepest.name.count(".") == controls.DEEPEST
+    assert [one.kind for one in root.walk() if one.path.endswith("answer")][-1] == "json"

@@ -75,6 +75,10 @@ def posted(root: controls.Control) -> dict[str, str]:
     """What a browser posts of the form as it is drawn."""
     found = {}
     for one in root.walk():
+        if one.switch:
+            found[one.name] = controls.NOT_SET if one.value is None else controls.SET
+        if one.kind == "radio" and one.value is None and not one.nullable:
+            continue
         if one.children or one.kind in ("group", "map", "rows", "file") or (one.kind == "bool" and not one.value):
             continue
         text = "true" if one.kind == "bool" else "" if one.value is None else str(one.value)

@@ -101,6 +101,32 @@ def test_a_word_is_erased_within_texts_and_a_short_one_at_its_path_alone() -> No
     }
 
 
+@pytest.mark.parametrize("text", ['for Zo\\xeb "Z" Marker', 'for Zo\\u00eb \\"Z\\" Marker', 'for Zoë "Z" Marker'])
+def test_a_word_is_found_in_texts_in_which_it_was_escaped(text: str) -> None:
+    assert PathEraser("r", [], ['Zoë "Z" Marker']).texts([text]) == [f"for {TEXT}"]
+
+
+def test_error_texts_are_erased_as_a_whole_where_paths_are_erased() -> None:
+    eraser = PathEraser("r", [parsed_path("who.name")], ["Zoë Marker of Long Street"])
+    error = {"code": "invalid", "type": "ValidationError", "message": "input_value='Zo\\xeb Ma...reet'", "attempt": 2}
+    assert eraser.error(error) == {**error, "message": TEXT}
+    assert eraser.error("Zo\\xeb Ma...reet") == TEXT
+
+
+def test_error_texts_within_the_engines_notes_are_erased_as_a_whole_where_paths_are_erased() -> None:
+    failure = {"node": "pay", "type": "ValueError", "message": "'Zo\\xeb Ma...reet'", "attempt": 1}
+    notes = {
+        "frontier": {"errors": {"pay>end": [failure]}, "tokens": {"a>b": 1}},
+        "open": {"results": {"pay:1:0": {"error": failure, "why": "'Zo\\xeb'"}}},
+        "diagnostics": {"warnings": ["'Zo\\xeb Ma...reet'"]},
+    }
+    erased = erased_document(notes, PathEraser("r", [parsed_path("who.name")], ["Zoë Marker of Long Street"]))
+    assert erased["frontier"]["errors"]["pay>end"] == [{**failure, "message": TEXT}]
+    assert erased["open"]["results"]["pay:1:0"] == {"error": {**failure, "message": TEXT}, "why": TEXT}
+    assert erased["diagnostics"]["warnings"] == [TEXT]
+    assert erased["frontier"]["tokens"] == {"a>b": 1}
+
+
 def test_a_word_that_the_engine_uses_too_breaks_no_form_of_its_notes() -> None:
     eraser = PathEraser("r", [parsed_path("status")], ["rejected", "nodes", "paid"])
     errors = {"e": [{"node": "paid", "message": "not paid"}]}
@@ -113,7 +139,7 @@ def test_a_word_that_the_engine_uses_too_breaks_no_form_of_its_notes() -> None:
     erased = erased_document(before, eraser)
     assert erased["scratch"] == {"status": tombstone("r"), "paid": 1}
     assert erased["frontier"] == {
-        **frontier, "errors": {"e": [{"node": "paid", "message": f"not {TEXT}"}]},
+        **frontier, "errors": {"e": [{"node": "paid", "message": TEXT}]},
     }  # fmt: skip
     assert erased["diagnostics"] == {"nodes": {"paid": {}}}
 

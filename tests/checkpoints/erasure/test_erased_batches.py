@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from approvals.models import Receipt
 from checkpoints import retention, timeline, verification
@@ -149,6 +149,45 @@ def test_what_lists_show_cut_off_is_erased_with_the_path_of_the_whole_text(peopl
     assert erasures.marks_in(erasures.everything()) == set()
     assert run_actions.pending(run)[0].label == f"Send {TEXT}"
     assert [line["label"] for line in Receipt.objects.get(run=run).lines] == [f"Send {TEXT}"]
+    assert faults(run) == []
+
+
+class Letter(BaseModel):
+    person: str
+    sheets: int = 1
+
+
+def refused(state: Notes, ctx: Any) -> dict[str, Any]:
+    """Fail with texts that a library and `repr` make of a value: cut in its middle, escaped, quoted."""
+    try:
+        Letter.model_validate({"person": ctx.input.person, "sheets": ctx.input.person})
+    except ValidationError as error:
+        raise RuntimeError(f"{error}; {ascii(ctx.input.person)}; {ctx.input.person[3:40]!r}") from error
+    raise AssertionError("text is no number")
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_errors_keep_nothing_that_a_library_made_of_an_erased_value(caught: bool, people: cast.People) -> None:
+    made = Graph("refusing", input=Patient, state=Notes)
+    made.node("check")(refused)
+    made.edge(START, "check")
+    made.edge("check", END)
+    if caught:
+        made.node("excuse")(lambda state, ctx: None)
+        made.edge("check", "excuse", when="error")
+        made.edge("excuse", END)
+    registered(made)
+    person = f"Zoë {marked('person')} of 12 Long Street, {'far away from here, ' * 5}Thule"
+    run = runs.advance(runs.start("refusing", {"person": person}, by=people.starter).id)
+    assert run.status == ("completed" if caught else "failed")
+    if not caught:
+        runs.cancel(run.id, by=people.starter)
+    before = erasures.everything()
+    assert b"Zo\\\\xeb" in before
+    retention.erase(run.id, ["input.person"], by=people.steward)
+    after = erasures.everything()
+    for rest in (b"Zo\\\\xeb", b"Long Street", b"Thule", marked("person")[:12].encode()):
+        assert rest not in after
     assert faults(run) == []
 
 

@@ -111,6 +111,22 @@ def test_the_name_of_a_file_is_erased_by_its_path_and_the_file_by_its_own(graph:
     assert [str(upload.id) for upload in Upload.objects.all()] == [shared["file"]]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_the_name_of_a_file_goes_when_it_is_erased_by_its_path_in_a_run_and_its_forks(
+    together: bool, graph: Graph, people: cast.People
+) -> None:
+    ref = upload()
+    run = ended(graph, ref, people)
+    fork = runs.fork(f"{run.key}:initial", by=people.starter)
+    runs.cancel(fork.id, by=people.starter)
+    retention.erase(run.id, ["input.letter.name"], together, by=people.steward)
+    if not together:
+        assert Upload.objects.get(id=ref["file"]).name == "letter.txt"
+        retention.erase(fork.id, ["input.letter.name"], by=people.steward)
+    assert Upload.objects.get(id=ref["file"]).name == TEXT
+    assert [verification.verify_run(one.id) for one in (run, fork)] == [[], []]
+
+
 def test_a_file_of_a_fork_stays_until_the_fork_is_erased(graph: Graph, people: cast.People) -> None:
     ref = upload()
     run = ended(graph, ref, people)

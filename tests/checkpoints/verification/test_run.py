@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from checkpoints import audit_log, timeline
+from checkpoints import audit_chain, audit_log, timeline
 from checkpoints.db.pages import pages
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.queue import jobs as job_queue
@@ -127,7 +127,7 @@ def test_a_name_that_no_graph_has_is_not_taken_for_nothing_to_verify(capsys: Any
 def test_what_is_bad_beside_the_runs_is_not_counted_as_a_run(tmp_path: Path) -> None:
     run_actions.start("effects", tmp_path)
     line = audit_log.record("refused_login", actor=None)
-    audit_log.chain_lines()
+    audit_chain.chain_lines()
     AuditLine.objects.filter(id=line.id).update(kind="signed")
     with pytest.raises(CommandError, match="0 of 1 runs, and 1 things beside them are not as they were written"):
         call_command("verify_runs")

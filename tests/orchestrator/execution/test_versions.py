@@ -16,7 +16,7 @@ from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
-from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Show, Task, registry
+from orchestrator.engine import END, START, Fact, Gate, Graph, Interval, Retry, Send, Show, Task, registry
 from orchestrator.engine.errors import IncompatibleGraph, WrongStatus
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
@@ -82,6 +82,16 @@ def test_a_process_that_lacks_the_version_of_a_run_leaves_it_to_others_whoever_a
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
+def test_a_start_notes_every_version_of_its_graph_so_that_an_old_process_does_not_take_the_run_as_its_own() -> None:
+    registered(paying("1"))
+    run = started(paying("2"))
+    assert run.version == "2"
+    registry.clear()
+    registered(paying("1"))
+    left = runs.advance(run.id)
+    assert (left.status, left.version, left.event_seq) == (Status.QUEUED, "2", run.event_seq)
+
+
 def _asking(**corrected: Any) -> Graph:
     """A run of it waits for people; then words, limits and retries are corrected."""
     made = graph("corrected", **corrected.pop("graph", {}))
@@ -129,6 +139,28 @@ def test_a_runaway_goes_on_under_a_higher_limit() -> None:
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert verify_run(Run.objects.get().id) == []
+
+
+def test_a_superstep_with_too_many_tasks_fails_before_any_starts_and_goes_on_under_a_higher_limit() -> None:
+    ran = []
+
+    def fanning(most: int) -> Graph:
+        made = graph("fanning", max_tasks=most)
+        made.node("split", sends="work")(lambda state, ctx: [Send("work", n) for n in range(5)])
+        made.node("work")(lambda state, ctx: ran.append(ctx.payload))
+        made.edge(START, "split")
+        made.edge("split", END)
+        made.edge("work", END)
+        return made
+
+    run = advanced(fanning(4))
+    assert (run.status, run.error_code, run.superstep) == (Status.FAILED, "runaway", 1)
+    assert ran == []
+    registered(fanning(5))
+    runs.resume(run.id)
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert sorted(ran) == [0, 1, 2, 3, 4]
+    assert verify_run(run.id) == []
 
 
 # Going on with another version

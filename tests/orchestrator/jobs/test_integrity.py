@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from checkpoints import audit_log
+from checkpoints import audit_chain, audit_log
 from checkpoints.models import AuditLine, Job, Run
 from checkpoints.queue import jobs
 from orchestrator import runs, tokens
@@ -42,7 +42,7 @@ def test_all_is_looked_at_where_all_runs_are_wanted(people: People) -> None:
     run = runs.start("gated", {"claim_id": "C"}, by=people.starter)
     tokens.make_token(people.starter, scopes=["read"])
     audit_log.record("refused", actor=None)
-    audit_log.chain_lines()
+    audit_chain.chain_lines()
     assert (_verified(Wanted()).checked, _verified(Wanted()).bad) == (1, [])
     tamper(ApiToken.objects.get(), scopes=["read", "steer"])
     tamper(AuditLine.objects.get(kind="refused"), kind="granted")

@@ -1,6 +1,7 @@
 """The worker refuses what cannot work safely, and leaves another project's own queue alone."""
 
 import socket
+import sys
 
 import pytest
 from django.core.checks import run_checks
@@ -10,7 +11,7 @@ from django.db import connection
 from django_q.conf import Conf
 
 from orchestrator.checks import check_worker
-from orchestrator.worker.configuration import BROKER, configure, least_timeout
+from orchestrator.worker.configuration import BROKER, configure, is_stock_cluster, least_timeout
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +20,7 @@ def conf_of_django_q(monkeypatch):
     for name, value in list(vars(Conf).items()):
         if name.isupper():
             monkeypatch.setattr(Conf, name, value)
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", connection.settings_dict["CONN_MAX_AGE"])
 
 
 def refusal(settings, **given):
@@ -61,30 +63,30 @@ def test_a_timeout_shorter_than_a_slice_with_its_longest_node_is_refused(setting
     assert f"may take {least_timeout()} s" in refusal(settings, timeout=least_timeout() - 1, retry=9999)
 
 
-def test_a_connection_pool_is_refused(settings, monkeypatch):
+def test_a_worker_takes_settings_that_suit_web_processes(settings, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": True})
-    assert "connection pool" in refusal(settings)
+    assert check_worker(None) == []
+    configure()
+    assert connection.settings_dict["CONN_MAX_AGE"] == 60
+    assert connection.settings_dict["OPTIONS"] == {}
 
 
-def test_a_new_connection_for_each_slice_is_refused(settings, monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
-    assert "CONN_MAX_AGE" in refusal(settings)
+def test_a_stock_cluster_of_other_tasks_keeps_its_connections_as_they_are(settings, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["manage.py", "qcluster"])
+    settings.Q_CLUSTER = {"name": "theirs", "orm": "default"}
+    assert not is_stock_cluster()
+    settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER}
+    assert is_stock_cluster()
 
 
-def test_the_check_is_among_those_that_django_runs(monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+def test_the_check_is_among_those_that_django_runs(settings):
+    settings.Q_CLUSTER = {"broker_class": BROKER, "timeout": 1, "retry": 2}
     assert "orchestrator.E006" in [found.id for found in run_checks()]
 
 
-def test_the_check_names_everything_that_would_be_refused(settings, monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
-    monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"pool": True})
+def test_up_refuses_what_its_worker_would_refuse_before_it_starts_anything(settings):
     settings.Q_CLUSTER = {"broker_class": BROKER, "timeout": 1, "retry": 2}
-    assert len(check_worker(None)) == 3
-
-
-def test_up_refuses_what_its_worker_would_refuse_before_it_starts_anything(monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
     # Its port is taken: were nothing refused, it would not start either, but say so.
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(CommandError, match="CONN_MAX_AGE"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(CommandError, match="timeout"):
         call_command("up", "--port", str(taken.getsockname()[1]))

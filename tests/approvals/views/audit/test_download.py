@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from approvals.views.audit import download
-from checkpoints import audit_log
+from checkpoints import audit_chain, audit_log
 from checkpoints.models import AuditLine
 from checkpoints.sealing import sealed_rows
 from orchestrator import runs
@@ -46,7 +46,7 @@ def log(people: People) -> list[AuditLine]:
             key=f"k{n}",
             rows={"checkpoints_run": n},
         )
-    audit_log.chain_lines()
+    audit_chain.chain_lines()
     return list(AuditLine.objects.order_by("number"))
 
 

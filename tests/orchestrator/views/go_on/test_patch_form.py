@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from approvals.forms import controls
 from orchestrator.engine.patch import patched
 from orchestrator.views.go_on.patch_form import Problem, fresh_form, mended_form, posted_form
 from tests.support.patch_points import point
@@ -14,16 +15,26 @@ def typed(form: Any) -> dict[str, str]:
     found = {"mode": "form"} | {f"d-{name}": "1" for name in form.drawn}
     for control in form.drawn.values():
         for one in control.walk():
-            if one.kind == "bool":
-                found |= {one.name: "true"} if one.value else {}
-            elif not one.children:
-                found[one.name] = "" if one.value is None else str(one.value).replace("\n", "\r\n")
+            found |= sent_of(one)
     return found
+
+
+def sent_of(control: Any) -> dict[str, str]:
+    """What a browser sends of one control: nothing for a box without a tick, and for radio buttons without a choice."""
+    text = "" if control.value is None else str(control.value)
+    if control.switch:
+        return {control.name: controls.NOT_SET if control.value is None else controls.SET}
+    if control.kind == "bool":
+        return {control.name: "true"} if control.value else {}
+    if control.kind == "radio":
+        return {control.name: text} if control.nullable or control.value is not None else {}
+    return {} if control.children else {control.name: text.replace("\n", "\r\n")}
 
 
 VALUES: list[dict[str, Any]] = [
     {},
     {"maybe": None},
+    {"receipt": {"status": "sent", "number": 1, "way": ""}, "route": "small"},
     {"payout": {"amount": "12.50", "account": " DE89 ", "paid": True}},
     {"more": [{"amount": "1", "account": "a", "paid": False}, {"amount": "2", "account": "", "paid": True}]},
     {"anything": {"a.b": [1, 2.0, None], "": {"x": "\u202e"}}},
@@ -39,6 +50,36 @@ def test_where_nobody_types_nothing_changes(state: dict[str, Any], mode: str) ->
     sent = typed(form) | {"mode": mode, "json": form.text, "ops": form.operations}
     found = posted_form(here, sent)
     assert (found.patch, found.problems) == ({}, [])
+
+
+def test_an_object_that_is_not_set_can_be_set_field_by_field() -> None:
+    here = point()
+    fields = {"s-receipt": controls.SET, "s-receipt.status": "sent", "s-receipt.number": "3"}
+    form = posted_form(here, typed(fresh_form(here)) | fields)
+    assert form.problems == []
+    after = patched(here.going_on, form.patch, graph=here.graph)
+    assert after["scratch"]["receipt"] == {"status": "sent", "number": 3, "way": ""}
+
+
+def test_an_object_that_is_set_without_its_fields_is_a_problem_of_these_fields() -> None:
+    here = point()
+    form = posted_form(here, typed(fresh_form(here)) | {"s-receipt": controls.SET})
+    paths = [problem.path for problem in form.problems]
+    assert paths == ["scratch.receipt.status", "scratch.receipt.number"]
+
+
+def test_an_object_that_is_set_can_be_taken_away() -> None:
+    here = point(receipt={"status": "sent", "number": 1, "way": "mail"})
+    form = posted_form(here, typed(fresh_form(here)) | {"s-receipt": controls.NOT_SET})
+    assert form.problems == []
+    assert patched(here.going_on, form.patch, graph=here.graph)["scratch"]["receipt"] is None
+
+
+def test_the_empty_text_of_a_choice_can_be_chosen() -> None:
+    here = point(route="small")
+    form = posted_form(here, typed(fresh_form(here)) | {"s-route": ""})
+    assert form.problems == []
+    assert patched(here.going_on, form.patch, graph=here.graph)["scratch"]["route"] == ""
 
 
 def test_a_field_of_an_object_takes_the_place_of_the_whole_object() -> None:

@@ -1,0 +1,66 @@
+"""The page of one's own account: who one is, what one may do, theme, shortcuts and tokens."""
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from approvals import permissions
+from approvals.views.page import render, single_fields
+from orchestrator.display.labels import RIGHTS
+from orchestrator.models import ApiToken, Preference
+from orchestrator.templatetags.console import SHORTCUTS_COOKIE, SHORTCUTS_OFF
+
+TOKENS = 50
+"""Tokens that the page lists, the newest first."""
+_YEAR = 365 * 24 * 3600
+
+
+@login_required
+@require_safe
+def account_page(request: HttpRequest) -> HttpResponse:
+    """Show the account of whoever asks. Four queries beside those of every page."""
+    user = request.user
+    rights = [words for right, words in RIGHTS.items() if permissions.may(user, right)]
+    context = {
+        "groups": list(user.groups.order_by("name").values_list("name", flat=True)),
+        "rights": rights,
+        "tokens": list(ApiToken.objects.filter(user=user.pk, revoked_at=None)[:TOKENS]),
+        "now": timezone.now(),
+    }
+    return render(request, "orchestrator/account.html", {"page": context})
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+@single_fields()
+def shortcuts(request: HttpRequest) -> HttpResponse:
+    """Switch the shortcuts of this person on or off; anything else that is posted changes nothing.
+
+    Somebody who had to sign in first arrives by GET, without the choice, and is led to the account.
+    """
+    answer = redirect("account")
+    chosen = request.POST.get("shortcuts", "")
+    if chosen not in ("on", "off"):
+        return answer
+    on = chosen == "on"
+    Preference.objects.update_or_create(user_id=int(request.user.pk or 0), defaults={"shortcuts": on})
+    keep_shortcuts(answer, on=on)
+    return answer
+
+
+def keep_shortcuts(answer: HttpResponse, *, on: bool) -> None:
+    """Let the browser remember whether shortcuts are switched off, so that no page needs a query for it."""
+    if on:
+        answer.delete_cookie(SHORTCUTS_COOKIE, samesite="Lax")
+        return
+    answer.set_cookie(
+        SHORTCUTS_COOKIE,
+        SHORTCUTS_OFF,
+        max_age=_YEAR,
+        samesite="Lax",
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+    )
