@@ -92,6 +92,21 @@ def with_runs(lines: "QuerySet[AuditLine]", user: Any) -> "QuerySet[AuditLine]":
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """The label and the key by which a line names its run."""
+
+    label: str
+    key: str
+
+
+def run_name_of(line: Any) -> RunName | None:
+    """Return the name of a line's run; None where this person may not see it, or there is none."""
+    if line.run_key is None:
+        return None
+    return RunName(line.run_label or "", line.run_key)
+
+
 @dataclass(slots=True)
 class Evidence:
     """What stands behind a line: its decisions, and the line of the run's log that tells of it, None where that was

@@ -6,6 +6,9 @@ from typing import Any
 Facts = Mapping[str, Any]
 
 VERDICTS = {"approve": "approved", "edit": "edited", "reject": "rejected", "not_needed": "not needed"}
+ACCOUNT = "user:"
+"""Precedes the name of an account, where facts name people, groups and permissions."""
+_NAMING = ("subject", "added", "removed")
 _HAPPENED = {True: "it happened", False: "it did not happen"}
 _RIGHTS = {
     "start_run": "start runs",
@@ -31,26 +34,32 @@ def _counted(count: int, thing: str) -> str:
 
 
 def _changed(facts: Facts) -> str:
-    names = {"is_active": "active", "is_staff": "staff", "is_superuser": "superuser"}
-    said = [
-        f"{names[name]} {'yes' if value else 'no'}" if name in names else "another password"
-        for name, value in facts.get("changed", {}).items()
-    ]
-    return f"changed the account {_bare(facts)}: {', '.join(said)}"
+    flags = {"is_active": "active", "is_staff": "staff", "is_superuser": "superuser"}
+    changes = []
+    for name, value in facts.get("changed", {}).items():
+        if name in flags:
+            changes.append(f"{flags[name]} {'on' if value else 'off'}")
+        else:
+            changes.append("password changed")
+    return f"changed account {_bare(facts)} ({', '.join(changes)})"
 
 
 def _members(facts: Facts) -> str:
-    """Who was put into which group, or given which right; and the reverse."""
-    subject, ways = str(facts.get("subject", "")), (("added", "put", "into"), ("removed", "took", "out of"))
-    said = []
-    for name, did, way in ways:
-        if others := [_thing(str(one)) for one in facts.get(name, ())]:
-            into = (
-                _whole(subject) if subject.startswith("group:") else " and ".join(f"the group {one}" for one in others)
-            )
-            whom = " and ".join(others) if subject.startswith("group:") else _thing(subject)
-            said.append(f"{did} {whom} {way} {into}")
-    return " and ".join(said) or "changed members of groups"
+    """Return who was added to which group, and who was removed from it."""
+    subject = str(facts.get("subject", ""))
+    acts = []
+    for name, verb, preposition in (("added", "added", "to"), ("removed", "removed", "from")):
+        others = [str(other) for other in facts.get(name, ())]
+        if not others:
+            continue
+        if subject.startswith("group:"):
+            members = " and ".join(_thing(other) for other in others)
+            groups = _whole(subject)
+        else:
+            members = _thing(subject)
+            groups = " and ".join(f"the group {_thing(other)}" for other in others)
+        acts.append(f"{verb} {members} {preposition} {groups}")
+    return " and ".join(acts) or "changed members of groups"
 
 
 def _rights(facts: Facts) -> str:
@@ -174,7 +183,7 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     ),
     "refused_not_a_reviewer": ("Refused: no reviewer", lambda f: "was refused: not a reviewer of it"),
     "refused_right": (
-        "Refused: right missing",
+        "Refused: no permission",
         lambda f: f"was refused: may not {_RIGHTS.get(str(f.get('right')), str(f.get('right', 'do that')))}",
     ),
     "refused_cancel": ("Refused: cancel", lambda f: "was refused: may not cancel runs"),
@@ -220,6 +229,7 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "run_removed": ("Run removed", lambda f: f"removed the run {f.get('key', '')}, which was {f.get('status', '')}"),
     "retention_policy_saved": ("Retention policy saved", lambda f: f"set the retention policy: {_policy(f)}"),
     "retention_policy_deleted": ("Retention policy deleted", lambda f: f"deleted the retention policy: {_policy(f)}"),
+    "rows_sealed": ("Older rows sealed", lambda f: "sealed the holds, pins and policies of an older version, once"),
     "run_held": ("Legal hold put on", lambda f: "put the run under a legal hold"),
     "hold_released": ("Legal hold released", lambda f: "released a legal hold on the run"),
     "checkpoint_pinned": ("Checkpoint pinned", lambda f: "pinned a checkpoint of the run"),
@@ -251,8 +261,47 @@ def kind_name(kind: str) -> str:
     return KINDS[kind][0] if kind in KINDS else kind.replace("_", " ").capitalize()
 
 
+def accounts_in(facts: Any) -> set[str]:
+    """Return the user names of the accounts that the facts of a line mention."""
+    mentioned = _mentioned(facts)
+    return {name.removeprefix(ACCOUNT) for name in mentioned if name.startswith(ACCOUNT)}
+
+
+def with_full_names(facts: Any, full_names: Mapping[str, str]) -> Any:
+    """Return the facts of a line with each account as `Full Name (account)`.
+
+    `full_names` maps a user name to the person's full name. The account stays beside it: people may share a name, and
+    may change theirs after the line was written.
+    """
+    if not isinstance(facts, dict):
+        return facts
+
+    def named(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [named(item) for item in value]
+        account = str(value).removeprefix(ACCOUNT)
+        if str(value).startswith(ACCOUNT) and full_names.get(account):
+            return f"{ACCOUNT}{full_names[account]} ({account})"
+        return value
+
+    return facts | {name: named(facts[name]) for name in _NAMING if name in facts}
+
+
+def _mentioned(facts: Any) -> list[str]:
+    if not isinstance(facts, dict):
+        return []
+    mentioned = []
+    for name in _NAMING:
+        value = facts.get(name, ())
+        if isinstance(value, str):
+            mentioned.append(value)
+        elif isinstance(value, list | tuple):
+            mentioned.extend(str(item) for item in value)
+    return mentioned
+
+
 def sentence_of(kind: str, facts: Any) -> str:
-    """What a line says that its actor did; the name of its kind where its facts have not the form that is written."""
+    """Return what a line says that its actor did; the name of its kind where its facts lack the usual form."""
     try:
         return KINDS[kind][1](facts)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):

@@ -15,7 +15,7 @@ from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.verification import Fault, Subject
-from orchestrator.engine import canonical
+from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
 _LINES = ("request_opened", "decision_signed", waivers.LINE, "write_rebased", "texts_changed", "request_settled")
@@ -73,12 +73,7 @@ def _lines(subject: Subject) -> Iterator[Fault]:
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any] | None:
     """What a line says; None where it cannot be read, which the log's own examiner has named."""
-    try:
-        sealed_rows.verify_row(line, subject.protection)
-        facts: dict[str, Any] = canonical.loads(subject.payload(line, "payload"))
-    except CountersignError:
-        return None
-    return facts
+    return facts_of(subject, line) if subject.seal_of(line) is None else None
 
 
 def _signed(subject: Subject, lines: Sequence[RunEvent]) -> Iterator[Fault]:
@@ -111,10 +106,16 @@ def _requests(subject: Subject) -> Iterator[Fault]:
         for request, name in RequestReviewer.objects.filter(request__in=page).values_list("request_id", "principal"):
             asked[request].append(name)
         for row in page:
-            fault = subject.seal_of(row) or _reviewers(subject, row, asked[row.id])
+            fault = subject.seal_of(row) or _unknown_status(subject, row) or _reviewers(subject, row, asked[row.id])
             fault = fault or _closed(subject, row) or _stands(subject, row)
             if fault is not None:
                 yield fault
+
+
+def _unknown_status(subject: Subject, row: ApprovalRequest) -> Fault | None:
+    if row.status in set(RequestStatus):
+        return None
+    return subject.fault(row, f"has the status {row.status!r}, which is none")
 
 
 def _reviewers(subject: Subject, row: ApprovalRequest, principals: list[str]) -> Fault | None:
@@ -147,6 +148,8 @@ def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
         return subject.refused(row, error) if error.facts.get("row") == sealed_rows.name_of(row) else None
     except CountersignError:
         return None
+    if row.status != RequestStatus.OPEN and not row.outcome:
+        return subject.fault(row, f"says {row.status}, but nothing of what came of it")
     logged = row.outcome or None if row.status != RequestStatus.OPEN else None
     if asked.outcome != logged or (row.status == RequestStatus.OPEN and row.outcome):
         follows = asked.outcome or "nothing yet"

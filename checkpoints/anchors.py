@@ -49,8 +49,9 @@ def anchor_heads(lease: JobLease) -> Iterator[Step]:
     _require_ids_in_order()
     refused: list[CountersignError] = []
     found = AuditLine.objects.filter(kind=KIND).order_by("-id")[:KNOWN]
-    lines = [line for line in found if fault_of(line, PLAIN) is None]  # one that was changed says nothing
-    known = {tuple(head) for line in lines for head in line.facts["heads"]}
+    # One that was changed, or says nothing clear, says nothing.
+    lines = [line for line in found if fault_of(line, PLAIN) is None and heads_in(line) is not None]
+    known = {head for line in lines for head in heads_in(line) or ()}
     newest = _newest(known)
     anchored = 0
     for moved, upto in moved_runs(int(lines[0].facts["upto"]) if lines else 0):
@@ -65,6 +66,25 @@ def anchor_heads(lease: JobLease) -> Iterator[Step]:
     audit_chain.chain_lines()
     if refused:
         raise refused[0]
+
+
+def heads_in(line: AuditLine) -> list[Head] | None:
+    """Return the heads that a line anchors; None where it says nothing clear."""
+    match line.facts:
+        case {"heads": list(found), "upto": int()}:
+            heads = [head for head in map(_head_of, found) if head is not None]
+            return heads if len(heads) == len(found) else None
+    return None
+
+
+def _head_of(found: object) -> Head | None:
+    match found:
+        case [str(run), int(seq), str(hash_)]:
+            try:
+                return UUID(run).hex, seq, hash_
+            except ValueError:
+                return None
+    return None
 
 
 def _newest(heads: Iterable[Head]) -> dict[str, int]:

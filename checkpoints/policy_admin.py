@@ -13,10 +13,10 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from checkpoints import audit_log, clean_up_pages, retention
+from checkpoints import clean_up_pages, retention
 from checkpoints.core.status import Status
 from checkpoints.models import GraphVersion, RetentionPolicy, Run
-from checkpoints.retention import rights
+from checkpoints.retention import policies, rights
 from checkpoints.retention.rule import MOST_DAYS, REMOVABLE
 from orchestrator.engine.errors import CountersignError
 
@@ -147,11 +147,6 @@ class ManagedRows(Base):
         return False
 
 
-def _tell(kind: str, policy: RetentionPolicy, by: Any) -> None:
-    names = ("graph", "keep_last", "max_age_days", "remove_runs_after_days", "archive")
-    audit_log.record(kind, actor=by, **{name: getattr(policy, name) for name in names})
-
-
 @admin.register(RetentionPolicy)
 class RetentionPolicyAdmin(ManagedRows):
     """How long the history of each graph is kept, and what that would remove today."""
@@ -190,16 +185,14 @@ class RetentionPolicyAdmin(ManagedRows):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save it, with a line in the audit log, and say what it would remove today."""
-        super().save_model(request, obj, form, change)
-        _tell("retention_policy_saved", obj, request.user)
+        policies.save_policy(obj, by=request.user)
         if not Run.objects.filter(graph=obj.graph).exists():
             messages.warning(request, f"There is no run of {obj.graph}: is this the name of the graph?")
         messages.info(request, f"{self.removes_today(obj)}.")
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete it, with a line in the audit log."""
-        _tell("retention_policy_deleted", obj, request.user)
-        super().delete_model(request, obj)
+        policies.delete_policy(obj, by=request.user)
 
     def delete_queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         """Delete all that were chosen."""

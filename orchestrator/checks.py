@@ -9,6 +9,7 @@ from typing import Any
 
 import django
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
@@ -21,6 +22,12 @@ from orchestrator.worker import configuration
 
 TAG = "countersign"
 """Of all checks below. The project's own commands run these and those of the models, and load no pages."""
+PAGE_POLICIES = (
+    "orchestrator.middleware.PagePolicy",
+    "csp.middleware.CSPMiddleware",
+    "django.middleware.csp.ContentSecurityPolicyMiddleware",
+)
+"""Middleware of which each gives our pages a Content-Security-Policy."""
 TESTED_DJANGO, TESTED_PSYCOPG = ("5.2", "6.0"), ("3.3",)
 """The minors that `checkpoints.db.drivers` was tested with. It rests on what neither of them promises."""
 
@@ -134,4 +141,46 @@ def check_direct_statements(app_configs: Sequence[AppConfig] | None, **_: Any) -
         )
         for name, version, tested in versions
         if ".".join(version.split(".")[:2]) not in tested
+    ]
+
+
+def check_page_policy(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.W003: our pages go out without a Content-Security-Policy."""
+    if any(name in settings.MIDDLEWARE for name in PAGE_POLICIES):
+        return []
+    return [
+        Warning(
+            "the pages of countersign go out without a Content-Security-Policy",
+            hint=f'put "{PAGE_POLICIES[0]}" at the beginning of MIDDLEWARE',
+            id="orchestrator.W003",
+        )
+    ]
+
+
+def check_client_address(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.W004: behind a proxy nobody has an address, so anybody can lock any name out of log-ins."""
+    if check_settings(app_configs) or not settings.SECURE_PROXY_SSL_HEADER or conf().client_address_header:
+        return []
+    return [
+        Warning(
+            "behind a proxy whose header of the client's address is not named, failed log-ins are counted by name"
+            " alone: anybody who knows a name can lock it out",
+            hint='name the header that your proxy always sets in COUNTERSIGN["CLIENT_ADDRESS_HEADER"]'
+            " (COUNTERSIGN_CLIENT_ADDRESS_HEADER), such as X-Real-IP",
+            id="orchestrator.W004",
+        )
+    ]
+
+
+def check_web_connections(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.W005: web processes keep the connection of each request, until PostgreSQL has no more."""
+    age = connection.settings_dict["CONN_MAX_AGE"]
+    if connection.vendor != "postgresql" or age == 0:
+        return []
+    return [
+        Warning(
+            f"DATABASES['default']['CONN_MAX_AGE'] is {age}: under ASGI each request leaves its connection open",
+            hint="set it to 0, or use psycopg's pool; a worker keeps its own connections whatever it is",
+            id="orchestrator.W005",
+        )
     ]

@@ -6,6 +6,7 @@ Called by `orchestrator.settings` and `manage.py`. It never reads Django's setti
 import os
 import secrets
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -164,6 +165,14 @@ def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
         "OPTIONS": {**_prepared(), **_pool(), **options},
         "CONN_HEALTH_CHECKS": True,
     }
+
+
+def redis_url() -> str:
+    """Return COUNTERSIGN_REDIS_URL, empty where it is unset. Raises `ImproperlyConfigured` where no driver is there."""
+    url = text("COUNTERSIGN_REDIS_URL")
+    if url and find_spec("redis") is None:
+        raise ImproperlyConfigured("COUNTERSIGN_REDIS_URL is set, but the package redis is missing: pip install redis")
+    return url
 
 
 def _prepared() -> dict[str, Any]:

@@ -12,10 +12,12 @@ from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from approvals.views.page import answer_to_repeated
+from orchestrator import page_policy
 from orchestrator.account_changes import acting
 from orchestrator.api import problems
 from orchestrator.views.errors import bad_request, unavailable
 
+_OUR_PACKAGES = frozenset({"orchestrator", "approvals", "checkpoints"})
 _INLINE = re.compile(r"^.+-\d+-")
 """What the fields of an inline begin with: its prefix and the number of its row."""
 _UNSENT: tuple[tuple[type[Exception], Any], ...] = (
@@ -54,6 +56,29 @@ class Outages:
         found = problems.answer(error)
         wait = {"Retry-After": page.headers["Retry-After"]}
         return found and JsonResponse(found.data, status=503, headers=wait, content_type=problems.MEDIA_TYPE)
+
+
+class PagePolicy:
+    """A Content-Security-Policy for each page of ours that has none yet, also among the pages of another project."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._get_response(request)
+        if _is_ours(request):
+            response.headers.setdefault("Content-Security-Policy", page_policy.HEADER)
+        return response
+
+
+def _is_ours(request: HttpRequest) -> bool:
+    """Return whether one of our views answered, or the admin of one of our models."""
+    if request.resolver_match is None:
+        return False
+    view: Any = request.resolver_match.func
+    answering = getattr(view, "model_admin", None) or getattr(view, "view_class", None) or view
+    module = getattr(answering, "__module__", "")
+    return module.partition(".")[0] in _OUR_PACKAGES
 
 
 class Acting:

@@ -6,7 +6,7 @@ Three modes: production (the default, refuses to start without a secret key), de
 from datetime import timedelta
 from typing import Any
 
-from orchestrator import environment, logging
+from orchestrator import environment, logging, page_policy
 
 BASE_DIR = environment.ROOT
 # There templates and static files lie at the top. The wheel has them inside the app, where Django finds them by itself.
@@ -85,10 +85,17 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-if REDIS_URL := environment.text("COUNTERSIGN_REDIS_URL"):
+if REDIS_URL := environment.redis_url():
     # Optional: it spares the database one read per page and message; without it sessions are read from the database.
-    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
-    SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+    CACHES = {
+        "default": {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": REDIS_URL,
+            # A page must not wait for a host that does not answer.
+            "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+        }
+    }
+    SESSION_ENGINE = "orchestrator.sessions"
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -140,20 +147,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not PRODUCTION
 
-SELF, NONE = "'self'", "'none'"
-CONTENT_SECURITY_POLICY = {
-    "DIRECTIVES": {
-        "default-src": [NONE],
-        "script-src": [SELF],
-        "style-src": [SELF],
-        "img-src": [SELF, "data:"],
-        "connect-src": [SELF],
-        "font-src": [SELF],
-        "form-action": [SELF],
-        "base-uri": [NONE],
-        "frame-ancestors": [NONE],
-    }
-}
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": page_policy.DIRECTIVES}
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 

@@ -24,7 +24,8 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, canonical, write_id
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gate import plain_label, present
+from orchestrator.engine.gate import Show, plain_label, present
+from orchestrator.engine.held_patch import is_patch
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.requests import principals_of, reads_proposal
 
@@ -58,10 +59,27 @@ class ReachedGate:
 def patch_gate(gate: Gate, channels: Collection[str], why: str | None) -> ReachedGate:
     """The gate that people are asked about values which somebody sets in channels that it guards. `why` says who."""
     # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-    gate = replace(gate, title=f"A patch sets {', '.join(channels)}", shows=sorted({*gate.shows, *channels}))
+    gate = replace(gate, title=_patch_title(gate, channels), shows=sorted({*gate.shows, *channels}))
     # A fact that reads what the patch sets would tell the old value once somebody edits it.
     gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
     return ReachedGate(gate, why, all_or_nothing=True)
+
+
+def _patch_title(gate: Gate, channels: Collection[str]) -> str:
+    """The gate's own question; where it reads what the patch sets it would tell the old value after an edit."""
+    if gate.title and not reads_proposal(Gate(title=gate.title), {*channels}):
+        return gate.title
+    return f"A patch sets {', '.join(channels)}"
+
+
+def _named_by_gate(gate: Gate, proposal: Sequence[HeldWrite]) -> list[HeldWrite]:
+    """The writes of a patch, called what the gate calls such a write; one that it has no name for keeps its own."""
+    named = []
+    for write in proposal:
+        show = gate.writes.get(write.channel, Show())
+        has_name = bool(show.label) and write.value is not None
+        named.append(replace(write, label=None) if has_name else write)
+    return named
 
 
 @frozen
@@ -118,6 +136,8 @@ def _open(
     proposal: list[HeldWrite],
     moment: Moment,
 ) -> None:
+    if is_patch(task):
+        proposal = _named_by_gate(gating.gate, proposal)
     policy = policy_of(compiled, gating, moment.asked_on or moment.state)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)

@@ -4,15 +4,16 @@ The address says it, `?part=<write>.<part>.<number>`, so that it works without s
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from approvals.drafts import DraftChoice
 from approvals.views.edit_script import Steps
 from checkpoints.core.visible_json import escaped, fingerprint, indented
 from orchestrator.engine.canonical import encode
 
+Line = TypeVar("Line")
 QUERY = "part"
 _ASKED = re.compile(r"([0-9a-f-]{36})\.([a-z0-9]{1,12})\.([0-9]{1,6})", re.ASCII)
 INLINE = 16 * 1024
@@ -59,6 +60,11 @@ class CardPages:
         found = (_ASKED.fullmatch(one) for one in values)
         return cls({(one[1], one[2]): int(one[3]) for one in found if one})
 
+    @property
+    def writes(self) -> set[str]:
+        """The writes of which a part was asked for."""
+        return {write for write, _ in self.asked}
+
     def is_asked(self, write: str, part: str) -> bool:
         return (write, part) in self.asked
 
@@ -66,6 +72,37 @@ class CardPages:
         """The page of that part to show; one that is not there is the last."""
         number = self.asked.get((write, part), 0)
         return Pager(part, min(number, pages - 1), pages, self.is_asked(write, part))
+
+
+_LIST = re.compile(r"([0-9a-f-]{12,36})\.([0-9]{1,6})", re.ASCII)
+LINES = 50
+"""Writes on one page of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinePages:
+    """The pages of lists of writes that somebody asked for, by the id of a request or of a group."""
+
+    asked: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_query(cls, values: Iterable[str]) -> "LinePages":
+        """As the address says them."""
+        found = (_LIST.fullmatch(value) for value in values)
+        return cls({match[1]: int(match[2]) for match in found if match})
+
+    def is_asked(self, name: str) -> bool:
+        return name in self.asked
+
+    def pager(self, name: str, count: int) -> Pager:
+        """The page of a list of so many writes; one that is not there is the last."""
+        pages = max(1, -(-count // LINES))
+        return Pager(name, min(self.asked.get(name, 0), pages - 1), pages, self.is_asked(name))
+
+    def page(self, name: str, lines: Sequence[Line]) -> Sequence[Line]:
+        """The writes on that page."""
+        start = self.pager(name, len(lines)).number * LINES
+        return lines[start : start + LINES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from approvals.views import text_pieces
 from approvals.views.edit_script import Span, Steps, edit_script
 from approvals.views.leaf import ABSENT, REMOVED, Leaf, label_of_path, leaf_of
 from approvals.views.text_pieces import Piece
+from approvals.views.value_types import NOTHING_DECLARED, ValueType
 from checkpoints.core.visible_json import fingerprint, json_text
 from orchestrator.engine.canonical import encode
 
@@ -60,12 +61,13 @@ class Fields:
     fresh: bool = False
     title: str = ""
     kind: str = "fields"
+    declared: ValueType = NOTHING_DECLARED
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def units(self, start: int, stop: int) -> list[Row]:
-        return [_row(*entry) for entry in self.entries[start:stop]]
+        return [_row(*entry, self.declared) for entry in self.entries[start:stop]]
 
 
 class ManyFields:
@@ -77,14 +79,18 @@ class ManyFields:
         self, path: Path, keys: Sequence[str], now: Mapping[str, Any], proposed: Mapping[str, Any], like: Fields
     ) -> None:
         self.heads, self.fresh = like.heads, like.fresh
+        self._declared = like.declared
         self._path, self._keys, self._now, self._proposed = path, keys, now, proposed
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def units(self, start: int, stop: int) -> list[Row]:
-        keys = self._keys[start:stop]
-        return [_row((*self._path, key), self._now.get(key, ABSENT), self._proposed.get(key, ABSENT)) for key in keys]
+        return [self._row(key) for key in self._keys[start:stop]]
+
+    def _row(self, key: str) -> Row:
+        now, proposed = self._now.get(key, ABSENT), self._proposed.get(key, ABSENT)
+        return _row((*self._path, key), now, proposed, self._declared)
 
 
 Note = tuple[str, Leaf | None]
@@ -113,9 +119,17 @@ class Items:
     kind = "items"
 
     def __init__(
-        self, title: str, before: Sequence[Any], after: Sequence[Any], steps: Steps, notes: Sequence[Note] = ()
+        self,
+        title: str,
+        before: Sequence[Any],
+        after: Sequence[Any],
+        steps: Steps,
+        notes: Sequence[Note] = (),
+        *,
+        declared: ValueType = NOTHING_DECLARED,
     ) -> None:
         self.title, self.notes = title, notes
+        self._declared = declared.field("")
         self._before, self._after, self._steps = before, after, steps
         fold = max(len(before), len(after)) > ITEMS_FOLDED_FROM
         self._parts = list(_parts(edit_script(before, after, steps), fold))
@@ -135,32 +149,37 @@ class Items:
             said = f"{span.d - span.c:,} items are unchanged: {span.c + 1:,} to {span.d:,}"
             return Item("gap", gap=f"{said}, fingerprint {fingerprint(encode(self._after[span.c : span.d]))}")
         if state == "same":
-            return Item("same", come=leaf_of(self._after[span.c + at]))
+            return Item("same", come=self._leaf(self._after[span.c + at]))
         if state == "changed":
-            return _changed(self._before[span.a + at], self._after[span.c + at], self._steps)
+            return _changed(self._before[span.a + at], self._after[span.c + at], self._steps, self._declared)
         if state == "out":
-            return Item("out", out=leaf_of(self._before[span.a + at]))
-        return Item("in", come=leaf_of(self._after[span.c + at]))
+            return Item("out", out=self._leaf(self._before[span.a + at]))
+        return Item("in", come=self._leaf(self._after[span.c + at]))
+
+    def _leaf(self, value: Any) -> Leaf:
+        return leaf_of(value, declared=self._declared)
 
 
 Block = Fields | ManyFields | Letter | Items
 
 
-def becomes(value: Any) -> Leaf:
+def becomes(value: Any, declared: ValueType = NOTHING_DECLARED) -> Leaf:
     """A proposed value; that there is none any more is said."""
-    return Leaf("nothing", REMOVED) if value is ABSENT else leaf_of(value)
+    return Leaf("nothing", REMOVED) if value is ABSENT else leaf_of(value, declared=declared)
 
 
-def _row(path: Path, now: Any, proposed: Any) -> Row:
-    label, before, after = label_of_path(path) or "Value", leaf_of(now), becomes(proposed)
+def _row(path: Path, now: Any, proposed: Any, declared: ValueType) -> Row:
+    """One field of a table. `declared` is the type of the whole value, into which the path leads."""
+    here = declared.at(path)
+    label, before, after = label_of_path(path) or "Value", leaf_of(now, declared=here), becomes(proposed, here)
     if now is ABSENT or now is None:
         return Row(label, "new", before, after)
     return Row(label, "gone" if proposed is ABSENT or proposed is None else "changed", before, after)
 
 
-def _changed(now: Any, proposed: Any, steps: Steps) -> Item:
+def _changed(now: Any, proposed: Any, steps: Steps, declared: ValueType) -> Item:
     """Two items of which one took the other's place. What is longer is shown once, with its changes marked."""
-    out, come = leaf_of(now), leaf_of(proposed)
+    out, come = leaf_of(now, declared=declared), leaf_of(proposed, declared=declared)
     if out.kind == come.kind and out.kind in ("text", "code") and max(len(out.text), len(come.text)) > INLINE:
         before, after = (side if isinstance(side, str) else json_text(side) for side in (now, proposed))
         found = text_pieces.folded(text_pieces.pieces(before, after, steps), longest=400, beside=60)

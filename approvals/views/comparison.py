@@ -24,6 +24,7 @@ from approvals.views.change_blocks import (
 )
 from approvals.views.edit_script import Steps
 from approvals.views.leaf import ABSENT, is_short_list, label_of_path, leaf_of
+from approvals.views.value_types import NOTHING_DECLARED, ValueType
 from checkpoints.core.visible_json import fingerprint
 from orchestrator.engine.canonical import encode
 from orchestrator.engine.ops import same
@@ -82,28 +83,29 @@ def compare(
     change: Sequence[str] = (),
     steps: Steps | None = None,
     heads: tuple[str, str] = (NOW, PROPOSED),
+    declared: ValueType = NOTHING_DECLARED,
 ) -> Comparison:
     """How the change from `now` to `proposed` is shown. `adds`: the value is combined with what is there.
 
     `heads` say what the two values are. `change` names the two keys under which the value itself says what was and
-    what becomes of it.
+    what becomes of it. `declared` is the type of both values.
     """
-    found = _Builder(steps or Steps())
+    found = _Builder(steps or Steps(), declared)
     found.table.heads = heads
     if adds:
         found.add(now, proposed, change)
     elif _says_change(proposed, change):
         found.say(proposed, change)
-        found.lead.append(("There now:", leaf_of(now)))
+        found.lead.append(("There now:", leaf_of(now, declared=declared)))
     else:
         found.table.fresh = now is None
         found.walk((), now, proposed)
     return found.comparison()
 
 
-def alone(value: Any) -> Comparison:
+def alone(value: Any, *, declared: ValueType = NOTHING_DECLARED) -> Comparison:
     """How a value is shown beside which nothing stands."""
-    found = _Builder(Steps())
+    found = _Builder(Steps(), declared)
     found._flat((), value)
     return found.comparison()
 
@@ -121,11 +123,13 @@ def _says_change(value: Any, change: Sequence[str]) -> bool:
 class _Builder:
     """A comparison under construction: tables first, then letters and lists."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, declared: ValueType) -> None:
         self.steps = steps
-        self.table, self.more = Fields(), Fields(heads=None)
+        self.declared = declared
+        self.table = Fields(declared=declared)
+        self.more = Fields(heads=None, declared=declared)
         self.blocks: list[Block] = []
-        self.same = Fields(heads=None)
+        self.same = Fields(heads=None, declared=declared)
         self.lead: list[Note] = []
         self.unlisted = ""
 
@@ -150,7 +154,14 @@ class _Builder:
 
     def _add_items(self, now: Any, proposed: list[Any], change: Sequence[str]) -> None:
         count = f"{len(proposed):,} item{'' if len(proposed) == 1 else 's'}"
-        self.lead.append((f"Adds {count} to what was there when proposed:", leaf_of(now)))
+        if now in (None, []):
+            nothing = "empty" if now == [] else "not set"
+            self.lead.append((f"Adds {count} (the list was {nothing}).", None))
+        else:
+            there = leaf_of(now, declared=self.declared)
+            self.lead.append((f"Adds {count} to what was there when it was proposed:", there))
+        # From here on the fields shown are those of one item.
+        self.table.declared = self.more.declared = self.declared.field("")
         only: Any = proposed[0] if len(proposed) == 1 else None
         if _says_change(only, change):
             self.say(only, change)
@@ -158,13 +169,15 @@ class _Builder:
             for key, value in only.items():
                 self._flat((key,), value)
         elif proposed:
-            self.blocks.append(Items("", [], proposed, self.steps))
+            self.blocks.append(Items("", [], proposed, self.steps, declared=self.declared))
 
     def say(self, value: Mapping[str, Any], change: Sequence[str]) -> None:
         """The value's own account of a change: shown as what it says, and below it what else it holds."""
-        self.table.heads = ("Before, as it says", "After, as it says")
+        self.lead.append(("What changes, as stated in the proposal:", None))
+        self.table.heads = ("Before", "After")
+        self.table.declared = self.table.declared.field(change[1])
         self.walk((), value[change[0]], value[change[1]])
-        self.more.title = "It also holds"
+        self.more.title = "Other fields"
         for key, inner in value.items():
             if key not in change:
                 self._flat((key,), inner)
@@ -179,7 +192,8 @@ class _Builder:
             )
         elif _are_items(now, proposed, whole=not path):
             before, after = (side if isinstance(side, list) else [] for side in (now, proposed))
-            self.blocks.append(Items(label_of_path(path), before, after, self.steps, self._notes(now, proposed)))
+            notes, declared = self._notes(now, proposed), self.table.declared.at(path)
+            self.blocks.append(Items(label_of_path(path), before, after, self.steps, notes, declared=declared))
         elif _is_letter(now, proposed):
             self.blocks.append(self._letter(label_of_path(path), now, proposed, self._notes(now, proposed)))
         else:
@@ -232,7 +246,7 @@ class _Builder:
         for inner, one in _fields(path, value):
             title = ": ".join(filter(None, (self.more.title, label_of_path(inner))))
             if _are_items(ABSENT, one, whole=False):
-                self.blocks.append(Items(title, [], one, self.steps))
+                self.blocks.append(Items(title, [], one, self.steps, declared=self.more.declared.at(inner)))
             elif is_long(one):
                 self.blocks.append(self._letter(title, "", one, []))
             else:

@@ -10,14 +10,22 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
 
-from approvals.drafts import drafts_of, save_drafts
+from approvals.drafts import DraftChoice, drafts_of, save_drafts
 from approvals.gates.departed_line import departed_line
 from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
-from approvals.views import review_form, write_cards
+from approvals.views import group_form, review_form, write_cards
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, single_fields, visible_run
-from approvals.views.review import as_posted, reasons_not_to_sign, requests_of, review_of, show_again
+from approvals.views.review import (
+    Tally,
+    as_posted,
+    choices_posted,
+    reasons_not_to_sign,
+    requests_of,
+    review_of,
+    show_again,
+)
 from checkpoints import versions
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
@@ -43,16 +51,29 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     at = int(number) if number.isdecimal() and len(number) < 16 else 1
     rows = _open_to(user, run, states)
     found, moved = review_form.drafts_in(request.POST, rows, _typed_in(request.POST, run))
+    if request.POST.getlist("group"):
+        of_groups, moved_groups = _drafts_of_groups(request, run)
+        own = {draft.write for draft in found}
+        found += [draft for draft in of_groups if draft.write not in own]
+        moved += moved_groups
     kept = save_drafts(user, run, found, number=at)
     if request.headers.get("X-Fragment"):
         return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409, headers={"X-Newer": "1"})
     if not kept:
-        shown = review_of(run, user, key=request.POST.get("key", "")[:200], drawing=as_posted(request.POST))
-        controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
-        chosen = review_form.choices(request.POST, controls)
+        key, opened = request.POST.get("key", "")[:200], request.POST.getlist("write")
+        shown = review_of(run, user, key=key, drawing=as_posted(request.POST), opened=opened)
+        chosen = choices_posted(request, shown)
         return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
     messages.success(request, f"{KEPT} {CHANGED}" if moved else KEPT)
     return redirect("review", run.id)
+
+
+def _drafts_of_groups(request: HttpRequest, run: Run) -> tuple[list[DraftChoice], list[str]]:
+    """What the posted verdicts of groups draft, write by write; and the groups of which something has changed."""
+    opened = request.POST.getlist("write")
+    shown = review_of(run, request.user, drawing=as_posted(request.POST), opened=opened)
+    group_form.note_opened(shown.groups, request.POST, request.user.pk)
+    return group_form.group_drafts(shown.groups, request.POST)
 
 
 def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
@@ -104,5 +125,8 @@ def _fragment(run: Run, user: Any, states: list[RequestState], rows: Collection[
     compiled = versions.graph_for(run)
     ahead = departed_line(run, compiled, states).ahead
     following = drafted_outcome(compiled, states, list(made), kept, user.pk, ahead=ahead)
-    context = {"next": following, "moved": " ".join(moved), "may_sign": True}
-    return HttpResponse(render_to_string("approvals/_next.html", context), headers={"Cache-Control": "no-store"})
+    chosen = [kept[write].verdict if write in kept else "" for write in rows]
+    tally = Tally(*(chosen.count(verdict) for verdict in ("approve", "edit", "reject", "")))
+    context = {"next": following, "moved": " ".join(moved), "may_sign": True, "tally": tally}
+    parts = [render_to_string(f"approvals/{name}.html", context) for name in ("_next", "_meter")]
+    return HttpResponse("".join(parts), headers={"Cache-Control": "no-store"})

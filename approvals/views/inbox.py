@@ -1,6 +1,6 @@
 """The inbox: what waits for me, what I signed that is not final, what was decided. Nothing is approved from here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,13 +9,14 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals import inbox
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
+from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import read_number, render
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
@@ -46,6 +47,9 @@ class Row:
     state: str
     why_not: str
     fault: SealFault | None
+    effects: list[EffectCount]
+    of_patch: bool
+    drafted: int
 
     @property
     def slots(self) -> range:
@@ -60,14 +64,16 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     folder = folder if folder in FOLDERS else "mine"
     words = request.GET.get("q", "").strip()[:200]
     number = max(1, read_number(request.GET.get("page", "")) or 1)
-    # Before the rows: what changes meanwhile changes the mark, and the page asks for it.
+    # Read before the rows: what changes meanwhile changes the mark, and the page asks for it.
     mark = inbox.mark_of(request.user)
     found = list(_with_people(_matching(_folder(request.user, folder), words))[(number - 1) * PAGE : number * PAGE + 1])
+    rows = _rows(found[:PAGE], request.user)
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
         "folders": _counts(request.user, mark.waiting),
-        "rows": _rows(found[:PAGE], request.user),
+        "rows": rows,
+        "columns": _columns(rows),
         "mark": mark,
         "more": number + 1 if len(found) > PAGE else None,
         "q": words,
@@ -120,13 +126,34 @@ def _counts(user: Any, waiting: int) -> list[dict[str, Any]]:
     return [{"name": name, "label": label, "count": counts[name]} for name, label in FOLDERS.items()]
 
 
+def _columns(rows: Sequence[Row]) -> str:
+    """The classes that hide what says the same in every row: signatures where each needs one, and deadlines."""
+    one_signature = all(row.quorum == 1 and not row.signers for row in rows)
+    no_deadline = all(row.open and not row.deadline for row in rows)
+    return " ".join(name for name, hidden in (("no-quor", one_signature), ("no-due", no_deadline)) if hidden)
+
+
 def _rows(requests: list[ApprovalRequest], user: Any) -> list[Row]:
     data_keys.know_keys_of(requests)
     names = names_of(_accounts(r.principal for one in requests for r in one.reviewers.all()))
-    return [_row(one, user, names) for one in requests]
+    effects, drafted = effects_of(requests), _drafted(requests, user)
+    return [_row(one, user, names, effects[one.id], drafted.get(one.run_id, 0)) for one in requests]
 
 
-def _row(request: ApprovalRequest, user: AbstractBaseUser | Any, names: Mapping[str, str]) -> Row:
+def _drafted(requests: Sequence[ApprovalRequest], user: Any) -> dict[UUID, int]:
+    """How many writes of each run this person has drafted a choice for. One query."""
+    runs = {request.run_id for request in requests if request.status == RequestStatus.OPEN}
+    rows = Draft.objects.filter(by=user.pk, run__in=runs).order_by().values_list("run").annotate(count=Count("id"))
+    return dict(rows) if runs else {}
+
+
+def _row(
+    request: ApprovalRequest,
+    user: AbstractBaseUser | Any,
+    names: Mapping[str, str],
+    effects: list[EffectCount],
+    drafted: int,
+) -> Row:
     # Under four eyes an edit counts as nobody's signature.
     eyed = request.policy.get("four_eyes")
     signed = [d for d in request.signed if d.by_id and not (eyed and d.verdict == "edit")]  # type: ignore[attr-defined]
@@ -149,6 +176,9 @@ def _row(request: ApprovalRequest, user: AbstractBaseUser | Any, names: Mapping[
         state=_state(request, list(signers.values())),
         why_not="somebody else must sign" if own else "",
         fault=fault_of(request, protection_of(request.run)),
+        effects=effects,
+        of_patch=request.node == PATCH,
+        drafted=drafted,
     )
 
 

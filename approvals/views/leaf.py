@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from approvals.views.value_types import NOTHING_DECLARED, ValueType
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, json_text, label_of, said_of_rest
 from orchestrator.engine.canonical import encode
@@ -24,7 +25,7 @@ class _Absent:
 
 
 ABSENT: Any = _Absent()
-NOTHING = {"null": "not set", "text": "empty text", "list": "empty list", "object": "no fields", "absent": "not there"}
+NOTHING = {"null": "not set", "text": "empty text", "list": "none", "object": "no fields", "absent": "not there"}
 REMOVED = "removed"
 ERASED = "erased"
 _TOLD = {*NOTHING.values(), REMOVED, ERASED}
@@ -32,10 +33,17 @@ _WORDS = frozenset({*_TOLD, "yes", "no", "true", "false", "null", "none", "nil",
 _MISTAKABLE = re.compile(r"""[+\-−]?[\d.,'_]*\d[\d.,'_]*(e[+-]?\d+)?%?|[\[{"].*""", re.IGNORECASE | re.DOTALL)
 
 
+_AMOUNT = re.compile(r"(-?)(0|[1-9][0-9]*)(\.[0-9]+)?")
+_ACCOUNT = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}")
+SIGNS = {"EUR": "€", "GBP": "£", "USD": "$"}
+"""The signs of currencies; of others the code stands before the amount."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value as one text. `kind`: text; quoted (a text that could be taken for something else); number; truth;
-    nothing; code (JSON); list (of `items`). `more` says what was cut.
+    """A value as one text. `kind`: text; quoted (a text that could be taken for something else); number; amount (a text
+    that is declared a decimal); account (an IBAN, whose `items` are its groups); truth; nothing; code (JSON); list (of
+    `items`). `more` says what was cut.
     """
 
     kind: str
@@ -46,11 +54,13 @@ class Leaf:
     @property
     def unbroken(self) -> bool:
         """Whether it is one word, as amounts, accounts and ids are, that no line may break."""
+        if self.kind in ("amount", "account"):
+            return True
         return self.kind != "list" and len(self.text) <= 34 and not any(letter.isspace() for letter in self.text)
 
 
-def leaf_of(value: Any, *, longest: int = LONGEST) -> Leaf:
-    """The value as a reader sees it."""
+def leaf_of(value: Any, *, longest: int = LONGEST, declared: ValueType = NOTHING_DECLARED) -> Leaf:
+    """The value as a reader sees it. `declared` is its type: what it declares an amount reads as such."""
     if value is None or value is ABSENT or value == "" or value == [] or value == {}:
         return Leaf("nothing", NOTHING[_kind_of(value)])
     if is_tombstone(value):
@@ -58,12 +68,41 @@ def leaf_of(value: Any, *, longest: int = LONGEST) -> Leaf:
     if isinstance(value, bool):
         return Leaf("truth", "yes" if value else "no")
     if isinstance(value, str):
-        return Leaf("quoted" if could_be_mistaken(value) else "text", value[:longest], more=_more(value, longest))
+        return _text(value, longest, declared)
     if isinstance(value, int | float):
-        return Leaf("number", json.dumps(value))
+        # Where texts are amounts a bare number is an oddity, and must not look like one of them.
+        return Leaf("code" if declared.is_amount else "number", json.dumps(value))
     if is_short_list(value):
-        return Leaf("list", "", tuple(leaf_of(one) for one in value))
+        return Leaf("list", "", tuple(leaf_of(item, declared=declared.field("")) for item in value))
     return _code(value, longest)
+
+
+def _text(value: str, longest: int, declared: ValueType) -> Leaf:
+    amount = _AMOUNT.fullmatch(value) if len(value) <= LONGEST_NUMBER and declared.is_amount else None
+    if amount:
+        minus, whole, fraction = amount.groups(default="")
+        return Leaf("amount", f"{minus}{_sign_before(declared.currency)}{int(whole):,}{fraction}")
+    # Where amounts are declared every other text is an oddity, "€4,512.50" among them.
+    if declared.is_amount:
+        return Leaf("quoted", value[:longest], more=_more(value, longest))
+    if is_account(value):
+        groups = tuple(Leaf("text", value[at : at + 4]) for at in range(0, len(value), 4))
+        return Leaf("account", value, groups)
+    return Leaf("quoted" if could_be_mistaken(value) else "text", value[:longest], more=_more(value, longest))
+
+
+def _sign_before(currency: str) -> str:
+    if not currency:
+        return ""
+    return SIGNS.get(currency) or f"{currency} "
+
+
+def is_account(text: str) -> bool:
+    """Return whether a text is an IBAN: its form, and its check digits (ISO 7064, modulo 97)."""
+    if not _ACCOUNT.fullmatch(text):
+        return False
+    turned = text[4:] + text[:4]
+    return int("".join(str(int(letter, 36)) for letter in turned)) % 97 == 1
 
 
 def _kind_of(value: Any) -> str:
@@ -98,7 +137,10 @@ def could_be_mistaken(text: str) -> bool:
     bare = text.strip()
     if len(bare) > LONGEST_NUMBER:
         return bare.startswith(("[", "{", '"'))
-    return bare.casefold() in _WORDS or _MISTAKABLE.fullmatch(bare) is not None
+    if bare.casefold() in _WORDS or _MISTAKABLE.fullmatch(bare) is not None:
+        return True
+    # The groups of an account number are drawn with gaps; here the blanks are part of the text.
+    return any(letter.isspace() for letter in bare) and is_account("".join(bare.split()))
 
 
 def label_of_path(path: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ Who signed keeps the right to his verdicts and what became of them. What they we
 the run, as everywhere.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -18,16 +18,23 @@ from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.views import comparison
 from approvals.views.inbox import names_of
-from approvals.views.page import render
+from approvals.views.page import read_number, render
+from approvals.views.value_types import ValueType, type_of_channel
 from approvals.views.write_cards import LARGE, Shown, first_page
+from checkpoints import versions
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
+PAGE = 20
+"""Writes on one page of a receipt."""
 LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
+SETTLED_BY = {"approve": "approved", "reject": "rejected"}
+"""How a write stands that is settled by a verdict: of it the receipt need not say more than the verdict."""
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
     "rebase": "Came back: its current value moved after it was proposed.",
@@ -76,21 +83,27 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     seen = permissions.may_see_run(request.user, receipt.run)
     if receipt.by_id != request.user.pk and not (seen and permissions.may(request.user, "view_audit")):
         raise Http404("there is no such receipt")
-    lines = _lines(receipt) if seen else _verdicts(receipt)
+    number = max(1, read_number(request.GET.get("page", "")) or 1)
+    start = (number - 1) * PAGE
+    lines = _lines(receipt, start) if seen else _verdicts(receipt, start)
+    results = [line["result"] for line in receipt.lines]
     decided = dict(Decision.objects.filter(receipt=receipt).values_list("write", "id"))
     for line in lines:
         line.decision = decided.get(UUID(line.write))
-    came_back = [line for line in lines if line.result == "came_back"]
+    came_back = "came_back" in results
     still_open = seen and ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
     context = {
         "receipt": receipt,
         "fault": fault_of(receipt, protection_of(receipt.run)),
         "run": receipt.run if seen else None,
         "lines": lines,
-        "title": _title(lines),
+        "title": _title(results),
+        "count": len(receipt.lines),
+        "earlier": number - 1 if number > 1 else None,
+        "later": number + 1 if start + PAGE < len(receipt.lines) else None,
         "came_back": came_back,
         "still_open": still_open,
-        "now": _now(bool(came_back), still_open) if seen else CLOSED,
+        "now": _now(came_back, still_open) if seen else CLOSED,
         "next": inbox.waiting_for(request.user).exclude(run=receipt.run).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
@@ -113,8 +126,7 @@ def receipt_file(request: HttpRequest, decision: UUID) -> HttpResponse:
     return HttpResponse(file, content_type="application/json", headers=named)
 
 
-def _title(lines: Iterable[Line]) -> str:
-    results = [line.result for line in lines]
+def _title(results: Sequence[str]) -> str:
     signed = results.count("counted") + results.count("kept")
     said = [f"{signed} decision{'' if signed == 1 else 's'} signed"]
     words = {"kept": "does not count as an approval", "excluded": "not counted", "came_back": "came back"}
@@ -127,39 +139,46 @@ def _now(came_back: bool, still_open: bool) -> str:
         return "What came back has changed since you opened it. Nothing was signed for it: look at it and decide again."
     if still_open:
         return "The run keeps waiting for what is still undecided."
-    return "Everything that this run asked is settled. It goes on by itself."
+    return "Everything is decided. The run continues on its own."
 
 
-def _lines(receipt: Receipt) -> list[Line]:
+def _lines(receipt: Receipt, start: int) -> list[Line]:
     """One query for the revisions that were signed, and what the nodes had proposed; large values are left out."""
-    writes = [line["write"] for line in receipt.lines]
+    shown = receipt.lines[start : start + PAGE]
+    writes = [line["write"] for line in shown]
     rows = PendingWrite.objects.filter(run=receipt.run_id, write__in=writes, size__lte=LARGE)
     revisions = {(str(row.write), row.revision): row for row in rows}
     names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    protection = protection_of(receipt.run)
-    return [_line(number, line, revisions, names, protection) for number, line in enumerate(receipt.lines, start=1)]
+    context = _Context(revisions, names, protection_of(receipt.run), versions.graph_for(receipt.run))
+    return [_line(number, line, context) for number, line in enumerate(shown, start=start + 1)]
 
 
-def _verdicts(receipt: Receipt) -> list[Line]:
+def _verdicts(receipt: Receipt, start: int) -> list[Line]:
     """The lines without anything of the run: no label, no value, no row of it is read."""
     names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    return [_plain(number, line, names, label=f"Write {number}") for number, line in enumerate(receipt.lines, start=1)]
+    shown = enumerate(receipt.lines[start : start + PAGE], start=start + 1)
+    return [_plain(number, line, names, label=f"Write {number}") for number, line in shown]
 
 
-def _line(
-    number: int,
-    kept: dict[str, Any],
-    revisions: Mapping[tuple[str, int], PendingWrite],
-    names: Mapping[str, str],
-    protection: Protection,
-) -> Line:
-    line = _plain(number, kept, names, label=kept.get("label") or kept["write"])
-    row, first = revisions.get((line.write, kept["revision"])), revisions.get((line.write, 1))
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What the lines of a receipt are drawn with: the revisions of its writes, people by account, and their graph."""
+
+    revisions: Mapping[tuple[str, int], PendingWrite]
+    names: Mapping[str, str]
+    protection: Protection
+    compiled: Compiled | None
+
+
+def _line(number: int, kept: dict[str, Any], context: _Context) -> Line:
+    line = _plain(number, kept, context.names, label=kept.get("label") or kept["write"])
+    row = context.revisions.get((line.write, kept["revision"]))
+    first = context.revisions.get((line.write, 1))
     try:
         if row is not None:
             # Whoever could change what was signed would have it shown as signed.
-            sealed_rows.verify_rows([one for one in (row, first) if one is not None], protection)
-            _fill(line, row, first)
+            sealed_rows.verify_rows([one for one in (row, first) if one is not None], context.protection)
+            _fill(line, row, first, type_of_channel(context.compiled, row.channel))
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."
     return line
@@ -180,7 +199,7 @@ def _plain(number: int, kept: dict[str, Any], names: Mapping[str, str], *, label
     )
 
 
-def _fill(line: Line, row: PendingWrite, first: PendingWrite | None) -> None:
+def _fill(line: Line, row: PendingWrite, first: PendingWrite | None, declared: ValueType) -> None:
     shown = read_value(row, "shown") or {}
     line.label = str(shown.get("label") or line.label)
     line.as_proposed = str(shown.get("as_proposed") or "")
@@ -189,9 +208,11 @@ def _fill(line: Line, row: PendingWrite, first: PendingWrite | None) -> None:
     value = read_value(row, "value")
     line.differs = first is not None and row.author_id is not None
     if first is not None and line.differs:
-        line.shown = first_page(comparison.compare(read_value(first, "value"), value, heads=("Proposed", "Signed")))
+        proposed = read_value(first, "value")
+        change = comparison.compare(proposed, value, heads=("Proposed", "Signed"), declared=declared)
     else:
-        line.shown = first_page(comparison.alone({row.channel: value}))
+        change = comparison.alone(value, declared=declared)
+    line.shown = first_page(change)
 
 
 def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
@@ -206,10 +227,14 @@ def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
 
 
 def _counted(line: dict[str, Any]) -> str:
-    """That it counted, and how far the write is."""
-    once = " Your earlier verdict on it is replaced: you count once." if line.get("again") else ""
-    if line.get("settled"):
-        return f"Counted: it is {line['settled']}.{once}"
-    if line["verdict"] != "reject" and line.get("needed", 0) > 1:
-        return f"Counted: {line['signatures']} of {line['needed']} signatures.{once}"
-    return f"Counted.{once}"
+    """How far the write is, where that is not what its verdict says already."""
+    found = []
+    if line.get("settled") and line["settled"] != SETTLED_BY.get(line["verdict"]):
+        found.append(f"Counts. This write is {line['settled']}.")
+    elif not line.get("settled") and line["verdict"] != "reject" and line.get("needed", 0) > 1:
+        found.append(f"Counts: {line['signatures']} of {line['needed']} signatures.")
+    elif not line.get("settled"):
+        found.append("Counts. This write needs more signatures.")
+    if line.get("again"):
+        found.append("Your earlier verdict on it is replaced: you count once.")
+    return " ".join(found)

@@ -21,19 +21,22 @@ from approvals.gates.departed_line import departed_line
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import card_pages, consequences, inbox, review_form, signatures, write_cards
-from approvals.views.card_pages import FIELDS, MANY, CardPages, Drawing, drawing_with
+from approvals.views import card_pages, consequences, group_form, inbox, review_form, signatures, write_cards
+from approvals.views.card_pages import FIELDS, MANY, CardPages, Drawing, LinePages, drawing_with
 from approvals.views.drafted_outcome import Next, drafted_outcome
 from approvals.views.page import LISTS, opens_payloads, posted_from_review, render, single_fields, visible_run
 from approvals.views.review_form import Choice
 from approvals.views.signatures import Slot
+from approvals.views.value_types import type_of_channel
 from approvals.views.write_cards import Question, Viewer, WriteCard
+from approvals.views.write_groups import Group, WriteLine
 from checkpoints import versions
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     REFUSALS,
     AlreadyDecided,
@@ -58,7 +61,35 @@ ANSWERS: dict[type[CountersignError], int] = {
     WrongStatus: 410,
 }
 """What the page answers for each refusal of the verb."""
+MOST_OPENED = 20
+"""Writes of a review of many that one address opens."""
 WORDS = {"approve": "Approve", "edit": "Edit", "reject": "Reject"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many writes are drafted with which verdict, and how many are left."""
+
+    approve: int
+    edit: int
+    reject: int
+    left: int
+
+    @property
+    def total(self) -> int:
+        return self.approve + self.edit + self.reject + self.left
+
+    @property
+    def done(self) -> int:
+        return self.total - self.left
+
+    @property
+    def edit_from(self) -> int:
+        return self.approve
+
+    @property
+    def reject_from(self) -> int:
+        return self.approve + self.edit
 
 
 @dataclass(slots=True)
@@ -77,6 +108,7 @@ class Review:
     message: str = ""
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
+    kept: Mapping[str, DraftChoice] = field(default_factory=dict)
     icons: tuple[tuple[str, str], ...] = (("approve", "check"), ("edit", "pen"), ("reject", "x"))
 
     @property
@@ -89,11 +121,42 @@ class Review:
 
     @property
     def may_sign(self) -> bool:
-        return bool(self.cells)
+        return self.to_decide > 0
+
+    @property
+    def lines(self) -> list[WriteLine]:
+        """Every write, in a review of many."""
+        return [line for question in self.requests for line in question.lines]
+
+    @property
+    def groups(self) -> list[Group]:
+        return [group for question in self.requests for group in question.groups]
+
+    @property
+    def count(self) -> int:
+        return len(self.lines) or len(self.slips)
+
+    @property
+    def to_decide(self) -> int:
+        """How many writes this person may decide."""
+        return sum(1 for line in self.lines if line.may) if self.many else len(self.cells)
+
+    @property
+    def tally(self) -> Tally:
+        """How many of them are drafted, by verdict."""
+        chosen = [line.chosen for line in self.lines if line.may] if self.many else [s.chosen for s in self.cells]
+        return Tally(*(chosen.count(verdict) for verdict in ("approve", "edit", "reject", "")))
 
     @property
     def left(self) -> int:
-        return sum(1 for slip in self.cells if not slip.chosen)
+        return self.tally.left
+
+    @property
+    def current(self) -> str:
+        """The anchor of the slip that keys decide on a fresh page; empty where nothing can be decided."""
+        units: list[Any] = [*self.groups, *self.cells]
+        undecided = (unit.anchor for unit in units if not unit.chosen)
+        return next(undecided, units[0].anchor if units else "")
 
     @property
     def title(self) -> str:
@@ -101,7 +164,23 @@ class Review:
 
     @property
     def many(self) -> bool:
-        return len(self.slips) > MANY
+        return bool(self.lines)
+
+    @property
+    def opened(self) -> str:
+        """What an address of this page says so that what is open stays open."""
+        if not self.many:
+            return ""
+        return "".join(f"open={slip.write}&" for slip in self.slips)
+
+    def turn(self, pages: LinePages) -> None:
+        """Show these pages of the lists of writes."""
+        for question in self.requests:
+            question.pager = pages.pager(str(question.id), len(question.apart))
+            question.shown_lines = pages.page(str(question.id), question.apart)
+            for group in question.groups:
+                group.pager = pages.pager(group.id, group.count)
+                group.shown_lines = pages.page(group.id, group.lines) if pages.is_asked(group.id) else []
 
     @property
     def url(self) -> str:
@@ -114,14 +193,41 @@ class Review:
 
     @property
     def gone(self) -> str:
+        """Why nothing can be decided here any more; empty where something can."""
         if self.run.cancel_at:
             account = who_asked(self.run.id)
             by = inbox.names_of([account]).get(account, "the system")
             at = inbox.time_of(self.run.cancel_at)
             return f"The run was cancelled at {at} by {by}. None of these writes will happen."
-        if self.run.status in CLOSED_TO_DECISIONS:
-            return f"The run is {self.run.status}, so nothing can be decided in it any more."
-        return ""
+        if any(asked.open for asked in self.requests) and self.run.status not in CLOSED_TO_DECISIONS:
+            return ""
+        if not self.requests:
+            return ""
+        return f"{self._end} Nothing left to decide."
+
+    @property
+    def _end(self) -> str:
+        """How the last of what was asked here ended."""
+        settled = [slot for slot in self.slots if slot.at is not None and slot.counts]
+        if settled and not any(asked.open for asked in self.requests):
+            people = " and ".join("you" if slot.name == "You" else slot.name for slot in settled)
+            at = inbox.time_of(max(slot.at for slot in settled if slot.at is not None))
+            return f"Settled by {people} at {at}."
+        if any(asked.open for asked in self.requests):
+            return f"The run is {self.run.status}."
+        expired = [r.deadline for r in self._requests if r.status == RequestStatus.EXPIRED and r.deadline]
+        if expired:
+            return f"Time ran out at {inbox.time_of(max(expired))}."
+        return "This was withdrawn."
+
+    @property
+    def cancelled(self) -> bool:
+        return bool(self.run.cancel_at)
+
+    @property
+    def waits(self) -> bool:
+        """Whether people can still decide something here."""
+        return not self.gone and any(asked.open for asked in self.requests)
 
     @property
     def signed(self) -> int:
@@ -171,7 +277,13 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     pages = CardPages.of_query(request.GET.getlist(card_pages.QUERY))
     drawing = Drawing(fields=wanted.__contains__, asked=wanted.__contains__, pages=pages)
     seen = request.GET.getlist("seen")
-    return _shown(request, review_of(visible_run(request.user, ref), request.user, drawing=drawing, seen=seen))
+    opened = [*wanted, *pages.writes, *request.GET.getlist("open")][:MOST_OPENED]
+    shown = review_of(visible_run(request.user, ref), request.user, drawing=drawing, seen=seen, opened=opened)
+    shown.turn(LinePages.of_query(request.GET.getlist("list")))
+    drawn = {slip.write for slip in shown.slips}
+    for group in shown.groups:
+        group.seen |= {line.write for line in group.samples if line.write in drawn}
+    return _shown(request, shown)
 
 
 @posted_from_review
@@ -180,10 +292,12 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
 def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Sign what was posted: to the receipt, or the same page again with what went wrong and every choice kept."""
     run = visible_run(request.user, ref)
-    seen, key = request.POST.getlist("seen"), request.POST.get("key", "")[:200]
-    shown = review_of(run, request.user, key=key, drawing=as_posted(request.POST), seen=seen)
-    controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
-    chosen = review_form.choices(request.POST, controls)
+    shown = _review_posted(request, run, key=request.POST.get("key", "")[:200])
+    chosen = choices_posted(request, shown)
+    if shown.many and _has_newer(shown, request.POST):
+        return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
+    if any(group.errors for group in shown.groups):
+        return show_again(request, shown, chosen, InvalidValue("Nothing was signed: a group cannot be decided yet."))
     if review_form.unreadable(list(chosen.values())):
         return show_again(request, shown, chosen, InvalidValue("An edit cannot be read. Nothing was signed."))
     if not chosen:
@@ -197,6 +311,41 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     return redirect("receipt", receipt.id)
 
 
+def _review_posted(request: HttpRequest, run: Run, *, key: str) -> Review:
+    """The review as it stands, with what was open on the page that was posted."""
+    seen, opened = request.POST.getlist("seen"), request.POST.getlist("write")
+    return review_of(run, request.user, key=key, drawing=as_posted(request.POST), seen=seen, opened=opened)
+
+
+def choices_posted(request: HttpRequest, shown: Review) -> dict[str, Choice]:
+    """Everything that was chosen, by write. Of a review of many the page posts what is open on it and the verdicts of
+    groups; the rest of what this person chose is what was drafted.
+    """
+    controls = {slip.write: slip.control for slip in shown.slips if slip.control is not None}
+    posted = review_form.choices(request.POST, controls)
+    if not shown.many:
+        return posted
+    group_form.note_opened(shown.groups, request.POST, request.user.pk)
+    of_groups = group_form.group_choices(shown.groups, request.POST)
+    on_page = {*request.POST.getlist("write")}
+    drafted = {
+        line.write: review_form.choice_of(shown.kept[line.write], controls.get(line.write))
+        for line in shown.lines
+        if line.may and line.chosen and line.write not in on_page
+    }
+    return {**drafted, **of_groups, **posted}
+
+
+def _has_newer(shown: Review, posted: QueryDict) -> bool:
+    """Whether another page of this person has drafted something since the posted one was drawn, or last saved."""
+    number = posted.get("number", "")
+    at = int(number) if number.isdecimal() and len(number) < 16 else 1
+    return any(draft.number >= at for draft in shown.kept.values())
+
+
+NEWER = "Not signed: another page of yours has newer choices. Look at what is chosen now, and sign again."
+
+
 def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
     if isinstance(error, InvalidValue | PayloadTooLarge) and str(error.facts.get("write")) in chosen:
         choice = chosen[str(error.facts["write"])]
@@ -205,8 +354,7 @@ def _refused(request: HttpRequest, run: Run, chosen: dict[str, Choice], error: C
     # Read anew: what stood in the way may have happened since the page was built. A spent key must not be sent again.
     spent = isinstance(error, KeyConflict | StaleProposal | AlreadyDecided)
     key = uuid4().hex if spent else request.POST.get("key", "")
-    seen, now = request.POST.getlist("seen"), visible_run(request.user, run.id)
-    shown = review_of(now, request.user, key=key, drawing=as_posted(request.POST), seen=seen)
+    shown = _review_posted(request, visible_run(request.user, run.id), key=key)
     return show_again(request, shown, chosen, error)
 
 
@@ -226,6 +374,10 @@ def as_posted(posted: QueryDict) -> Drawing:
 def show_again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], error: CountersignError) -> HttpResponse:
     """The page with what was posted, and why it was not done."""
     moved = set(error.facts.get("moved", ()))
+    for group in shown.groups:
+        group.reason = request.POST.get(f"gr-{group.id}", group.reason)
+        group.chosen = request.POST.get(f"g-{group.id}", group.chosen) if not group.errors else group.chosen
+    group_form.note_opened(shown.groups, request.POST, request.user.pk)
     for slip in shown.slips:
         choice = chosen.get(slip.write)
         if choice and slip.may and slip.write not in moved:
@@ -250,7 +402,7 @@ def _sentence(error: CountersignError, *, gone: bool) -> str:
     if isinstance(error, KeyConflict):
         return "You already signed from this page, with other choices. What you chose now was not sent."
     if isinstance(error, InvalidValue) and error.facts.get("write"):
-        return "Nothing was signed: one write needs mending first. All choices are kept."
+        return "Nothing was signed: one write must be corrected first. All choices are kept."
     return error.message
 
 
@@ -268,6 +420,9 @@ def _settled(lost: Sequence[WriteCard]) -> Iterable[dict[str, str]]:
 
 
 def _problems(shown: Review, chosen: dict[str, Choice]) -> Iterable[dict[str, str]]:
+    for group in shown.groups:
+        for text in group.errors:
+            yield {"anchor": group.anchor, "title": group.title, "text": text}
     for slip in shown.slips:
         for text in chosen[slip.write].errors if slip.write in chosen else ():
             yield {"anchor": slip.anchor, "title": slip.title, "text": text}
@@ -285,9 +440,18 @@ def _shown(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpRes
     return render(request, "approvals/review.html", {"page": shown}, section="reviews", status=status)
 
 
-def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Iterable[str] = ()) -> Review:
+def review_of(
+    run: Run,
+    user: Any,
+    *,
+    key: str = "",
+    drawing: Drawing,
+    seen: Iterable[str] = (),
+    opened: Iterable[str] = (),
+) -> Review:
     """The review as this person sees it, with what he chose and has not signed. The number of queries does not grow
     with writes or requests. The requests in `seen` stand on a page that is open, and stay on it when they are settled.
+    Of many writes only the `opened` ones, and those with an edit that is not signed, are drawn whole.
     """
     found = requests_of(run, [text for text in seen if inbox.is_uuid(text)])
     states = load_states(found, protection_of(run))
@@ -298,17 +462,25 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
     why_not = reasons_not_to_sign(user, [asked.request for asked in states], run)
     kept = drafts_of(user, run)
-    drawing = drawing_with(kept, drawing, sum(len(asked.writes) for asked in states))
+    count = sum(len(asked.writes) for asked in states)
+    drawing = drawing_with(kept, drawing, count)
+    drawn = {*opened, *(write for write, draft in kept.items() if draft.verdict == "edit")} if count > MANY else None
     questions: list[Question] = []
+    first = 1
     for request_id, asked in standing.items():
         own = [d for d in decisions if d.request_id == request_id]
-        first = 1 + sum(len(q.slips) for q in questions)
         viewer = Viewer(user.pk, why_not[request_id])
-        questions.append(write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing, line=line))
-    _add_originals(questions, protection_of(run))
+        questions.append(
+            write_cards.question(asked, viewer, own, compiled, first=first, drawing=drawing, line=line, drawn=drawn)
+        )
+        first += len(asked.writes)
+    _add_originals(questions, protection_of(run), compiled)
     shown_drafts = _put_drafts([slip for q in questions for slip in q.slips], kept)
-    may_sign = any(slip.may for q in questions for slip in q.slips)
-    return Review(
+    _put_lines(questions, kept, user)
+    may_sign = any(line.may for q in questions for line in q.lines)
+    may_sign = may_sign or any(slip.may for q in questions for slip in q.slips)
+    drafts = shown_drafts if drawn is None else _valid_drafts(questions, kept)
+    shown = Review(
         run=run,
         user=user,
         requests=questions,
@@ -317,8 +489,38 @@ def review_of(run: Run, user: Any, *, key: str = "", drawing: Drawing, seen: Ite
         outcomes=consequences.of_requests(compiled, states, line.ahead),
         key=key or uuid4().hex,
         number=max((one.number for one in kept.values()), default=0) + 1,
-        next=drafted_outcome(compiled, states, made, shown_drafts, user.pk, ahead=line.ahead),
+        next=drafted_outcome(compiled, states, made, drafts, user.pk, ahead=line.ahead),
+        kept=kept,
     )
+    shown.turn(LinePages())
+    return shown
+
+
+def _valid_drafts(questions: Sequence[Question], kept: Mapping[str, DraftChoice]) -> dict[str, DraftChoice]:
+    """The drafts that would count if they were signed now."""
+    lines = (line for question in questions for line in question.lines)
+    return {line.write: kept[line.write] for line in lines if line.may and line.chosen}
+
+
+def _put_lines(questions: Sequence[Question], kept: Mapping[str, DraftChoice], user: Any) -> None:
+    """Put drafts onto lines and groups, and the slips that are drawn where they belong."""
+    for question in questions:
+        slips = {slip.write: slip for slip in question.slips}
+        group_form.note_drafts(question.groups, kept)
+        for line in question.apart:
+            line.chosen = group_form.drafted_verdict(line, kept)
+            line.slip = slips.get(line.write)
+        for group in question.groups:
+            group.reason_required = group.channel in question.reason_required
+            group.opened = [slips[line.write] for line in group.lines if line.write in slips]
+            if group.chosen != "approve":
+                continue
+            # What is drafted was opened when it was chosen.
+            group.seen |= {line.write for line in group.samples}
+        for slip in question.slips if question.lines else ():
+            slip.opened_token = group_form.opened_token(user.pk, slip.write, str(slip.row.hash))
+    for number, group in enumerate((group for question in questions for group in question.groups), start=1):
+        group.number = number
 
 
 def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> dict[str, DraftChoice]:
@@ -328,6 +530,8 @@ def _put_drafts(slips: Sequence[WriteCard], kept: Mapping[str, DraftChoice]) -> 
     own: dict[str, DraftChoice] = {}
     for slip in slips:
         draft = kept.get(slip.write)
+        if draft is not None and slip.withdrawn and draft.verdict:
+            slip.not_sent = write_cards.CHOSEN[draft.verdict]
         if draft is None or not slip.open:
             continue
         if draft.hash != slip.row.hash:
@@ -369,10 +573,11 @@ def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run
     }
 
 
-def _add_originals(questions: Sequence[Question], protection: Protection) -> None:
+def _add_originals(questions: Sequence[Question], protection: Protection, compiled: Compiled | None) -> None:
     """Beside an edited write stands what the node had proposed. One query, where anything was edited."""
     edited = {slip.row.write: slip for q in questions for slip in q.slips if slip.row.author_id is not None}
     first = PendingWrite.objects.filter(write__in=edited, revision=1) if edited else ()
     for row in first:
         sealed_rows.verify_row(row, protection)
-        write_cards.add_original(edited[row.write], read_value(row, "value"))
+        declared = type_of_channel(compiled, row.channel)
+        write_cards.add_original(edited[row.write], read_value(row, "value"), declared)

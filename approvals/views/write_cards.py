@@ -1,6 +1,7 @@
 """The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -10,14 +11,24 @@ from uuid import UUID
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
+from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of
-from approvals.models import Decision, RequestStatus
+from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages, comparison
 from approvals.views.card_pages import FIELDS, JSON, CardPages, Drawing, Pager, Raw
-from approvals.views.inbox import name_of, time_of
+from approvals.views.inbox import name_of, names_of, time_of
 from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
+from approvals.views.value_types import NOTHING_DECLARED, ValueType, type_of_channel, type_of_fact
 from approvals.views.write_effects import WriteEffect, effect_of_write
+from approvals.views.write_groups import (
+    Fields,
+    Group,
+    WriteLine,
+    amount_of,
+    changed_fields,
+    grouped,
+)
 from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -46,6 +57,7 @@ STALE = {
 }
 """What is said of an open write by the reason of its revision."""
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
+CHOSEN = {"approve": "Approved", "edit": "Edited", "reject": "Rejected"}
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
 
 
@@ -105,6 +117,8 @@ class WriteCard:
     withdrawn: bool = False
     effect: WriteEffect = field(default_factory=WriteEffect)
     lost: str = ""
+    not_sent: str = ""
+    opened_token: str = ""
     chosen: str = ""
     reason: str = ""
     errors: list[str] = field(default_factory=list)
@@ -125,10 +139,6 @@ class WriteCard:
     def shape(self) -> str:
         """Which of the two edit forms is drawn; it is posted with it."""
         return FIELDS if self.drawing.fields(self.write) else JSON
-
-    @property
-    def first(self) -> bool:
-        return self.number == 1
 
     @property
     def version(self) -> str:
@@ -175,9 +185,9 @@ class EditCard:
     beside: tuple[Raw, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Question:
-    """One request: what it asks, and its slips."""
+    """One request: what it asks, and its slips; of many writes all as lines, in groups or apart."""
 
     id: UUID
     title: str
@@ -189,6 +199,17 @@ class Question:
     four_eyes: bool
     slips: list[WriteCard]
     reason: str = ""
+    of_patch: bool = False
+    lines: list[WriteLine] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    apart: list[WriteLine] = field(default_factory=list)
+    reason_required: Collection[str] = ()
+    pager: Pager | None = None
+    shown_lines: Sequence[WriteLine] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.id)
 
 
 def question(
@@ -200,9 +221,10 @@ def question(
     first: int,
     drawing: Drawing,
     line: DepartedLine,
+    drawn: Collection[str] | None = None,
 ) -> Question:
     """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is
-    edited. `line` is that of its run.
+    edited. `line` is that of its run. Of many writes only those that are `drawn` become slips; all become lines.
     """
     request = asked.request
     made = list(decisions)
@@ -213,35 +235,132 @@ def question(
     slips = [
         _slip(asked, row, compiled, drawing, number=first + n, given=by_write.get(row.write, []), viewer=viewer)
         for n, row in enumerate(asked.writes)
+        if drawn is None or str(row.write) in drawn
     ]
+    lines: list[WriteLine] = []
+    if drawn is not None:
+        lines = [
+            _line(asked, row, compiled, line, number=first + n, given=by_write.get(row.write, []), viewer=viewer)
+            for n, row in enumerate(asked.writes)
+        ]
+    groups, apart = grouped(lines)
     for slip in slips:
         slip.settled_line = _settled_line(slip, made)
         slip.withdrawn = request.status == RequestStatus.WITHDRAWN
         slip.before = [_signed(decision) for decision in line.before_of(slip.row)]
         slip.effect = effect_of_write(compiled, slip.row.node, slip.row.channel, line.ahead)
-    facts = [_fact(f["label"], f.get("value")) for f in sealed_columns.read_value(request, "facts") or ()]
+    facts = _facts(request, asked.writes, compiled)
     title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
-    why = str(sealed_columns.read_value(request, "why") or "")
+    why = why_in_words(str(sealed_columns.read_value(request, "why") or ""))
     why_not = viewer.why_not if is_open else ""
     policy = policy_of(request)
     reason, whole = line.reason if request.node == PATCH else "", policy.all_or_nothing
-    return Question(request.id, title, facts, why, why_not, is_open, whole, policy.four_eyes, slips, reason)
+    return Question(
+        request.id,
+        title,
+        facts,
+        why,
+        why_not,
+        is_open,
+        whole,
+        policy.four_eyes,
+        slips,
+        reason,
+        of_patch=request.node == PATCH,
+        lines=lines,
+        groups=groups,
+        apart=apart,
+        reason_required=request.policy["reason_required"],
+    )
+
+
+def _line(
+    asked: RequestState,
+    row: PendingWrite,
+    compiled: Compiled | None,
+    line: DepartedLine,
+    *,
+    number: int,
+    given: list[Decision],
+    viewer: Viewer,
+) -> WriteLine:
+    """One write of many, before it is opened. A large value is not taken apart."""
+    shown = sealed_columns.read_value(row, "shown") or {}
+    standing = asked.standings[row.write]
+    is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
+    changed: Fields = {"": (None, None)}
+    others: Fields = {}
+    declared = type_of_channel(compiled, row.channel)
+    if is_open and row.size <= LARGE:
+        base, value = _base_of(row), sealed_columns.read_value(row, "value")
+        adds = not base.bound
+        changed, others = changed_fields(base.value, value, adds=adds, stated=shown.get("change", ()))
+        declared = declared.field("") if adds and isinstance(value, list) else declared
+    settled = _settled_by(standing, row, given) if standing.settled else ""
+    return WriteLine(
+        number,
+        row,
+        asked.request.id,
+        title_of(row, shown),
+        name_of_writes(compiled, row),
+        open=is_open,
+        may=is_open and not (viewer.why_not or _why_not(asked, row, viewer)),
+        changed=changed,
+        others=others,
+        declared=declared,
+        effect=effect_of_write(compiled, row.node, row.channel, line.ahead),
+        amount=amount_of(shown.get("money")),
+        settled_line=settled,
+    )
+
+
+_PATCHED = re.compile(r"(.+?) set this(?: by a patch)?, so it needs the signatures that the gate of (\S+) asks for\.?")
+
+
+def why_in_words(why: str) -> str:
+    """Why people are asked, as a page says it: whoever patched a value is a person, not an account."""
+    found = _PATCHED.match(why)
+    if found is None:
+        return why
+    who, gate = found.groups()
+    known = names_of([who]) if " set this by a patch" in why else {}
+    said = f"{known.get(who, who)} changed this by hand." if known else f"{who} set this."
+    rest = why[found.end() :].strip()
+    return f"{said} It needs the same signatures as at {gate}. {rest}".strip()
 
 
 def _settled_line(slip: WriteCard, decisions: Iterable[Decision]) -> str:
     """Who settled a write, and when; empty where nobody has."""
-    standing = slip.standing
-    if not standing.settled:
-        return ""
+    return _settled_by(slip.standing, slip.row, decisions) if slip.standing.settled else ""
+
+
+def _settled_by(standing: Standing, row: PendingWrite, decisions: Iterable[Decision]) -> str:
+    edited = standing.verdict == "approved" and row.reason == "edit"
+    label = "Edited" if edited else LOOKS[standing.verdict][0]
     counted = [d for d in decisions if d.by_id in standing.by]
     people = dict.fromkeys("the system" if d.by is None else name_of(d.by) for d in counted)
     at = max((d.at for d in counted if d.event_seq <= standing.seq), default=None)
     by = f" by {' and '.join(people)}" if people else ""
-    return f"{slip.verdict_label}{by}{f' at {time_of(at)}' if at else ''}."
+    return f"{label}{by}{f' at {time_of(at)}' if at else ''}."
 
 
-def _fact(label: Any, value: Any) -> dict[str, Any]:
-    return {"label": str(label), "leaf": leaf_of(value, longest=300)}
+def _facts(request: ApprovalRequest, rows: Sequence[PendingWrite], compiled: Compiled | None) -> list[dict[str, Any]]:
+    """The facts of a request as they were fixed when it was opened; amounts read as their types declare."""
+    paths = _paths_of_facts(rows, compiled)
+    kept = sealed_columns.read_value(request, "facts") or ()
+    return [_fact(str(fact["label"]), fact.get("value"), compiled, paths.get(fact["label"], "")) for fact in kept]
+
+
+def _paths_of_facts(rows: Sequence[PendingWrite], compiled: Compiled | None) -> dict[str, str]:
+    """Where the gate of these writes finds its facts, by label."""
+    if compiled is None or not rows:
+        return {}
+    return {fact.label: fact.path for fact in gate_of(compiled, rows[0]).facts}
+
+
+def _fact(label: str, value: Any, compiled: Compiled | None, path: str) -> dict[str, Any]:
+    declared = type_of_fact(compiled, path) if path else NOTHING_DECLARED
+    return {"label": label, "leaf": leaf_of(value, longest=300, declared=declared)}
 
 
 def _signed(decision: Decision) -> Signed:
@@ -265,7 +384,9 @@ def _slip(
     why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
     may = is_open and not (viewer.why_not or why_not)
     editable = may and compiled is not None and row.channel in compiled.channels
-    change = comparison.compare(base.value, value, adds=adds, change=shown.get("change", ()), steps=drawing.steps)
+    declared = type_of_channel(compiled, row.channel)
+    stated = shown.get("change", ())
+    change = comparison.compare(base.value, value, adds=adds, change=stated, steps=drawing.steps, declared=declared)
     return WriteCard(
         number=number,
         row=row,
@@ -311,6 +432,13 @@ def _raw_of(value: Any, base: pending_writes.Base, pages: CardPages, write: str)
 def title_of(row: PendingWrite, shown: dict[str, Any]) -> str:
     """What a write is called. `shown` is what is shown of it, as its row keeps it."""
     return str(shown.get("label") or row.label or f"{row.node} sets {row.channel}")
+
+
+def name_of_writes(compiled: Compiled | None, row: PendingWrite) -> str:
+    """What all writes like this one are called: the gate's label where it reads nothing of the value."""
+    show = gate_of(compiled, row).writes.get(row.channel) if compiled else None
+    label = show.label if show and show.label else ""
+    return label if label and "{" not in label else f"{row.node} sets {row.channel}"
 
 
 def _why_not(asked: RequestState, row: PendingWrite, viewer: Viewer) -> str:
@@ -377,10 +505,11 @@ def first_page(change: comparison.Comparison) -> Shown:
     return replace(shown, pager=Pager("change", 0, 1), same_pager=Pager("same", 0, 1), unlisted=rest)
 
 
-def add_original(slip: WriteCard, value: Any) -> None:
-    """Put what the node had proposed beside an edited write."""
+def add_original(slip: WriteCard, value: Any, declared: ValueType) -> None:
+    """Put what the node had proposed beside an edited write. `declared` is the type of both."""
     edited = sealed_columns.read_value(slip.row, "value")
-    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=("Proposed", "Edited"))
+    heads = ("Proposed", "Edited")
+    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=heads, declared=declared)
     slip.edit = EditCard(f"{slip.anchor}-e", slip.write, slip.number, first_page(change))
     slip.original = card_pages.raw_json("originally", value, slip.drawing.pages, slip.write, "original")
 

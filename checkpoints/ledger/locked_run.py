@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.db.models import F
 from django.utils import timezone
 
@@ -24,6 +25,8 @@ from checkpoints.queue import notify
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError, UnknownThing, WrongStatus
+
+log = structlog.get_logger(__name__)
 
 
 def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
@@ -93,12 +96,14 @@ def mark_tampered(run_id: UUID, error: CountersignError, *, ended: bool = False)
     """`stop_as_tampered` without a lease. A leased run is left to its holder. One that ended stays ended, unless runs
     that `ended` are meant too. Gives whether this marked it: one that was so already keeps what it was marked for.
     """
-    run = Run.objects.only("encrypted", "hash_key").filter(id=run_id).first()
+    run = Run.objects.only("encrypted", "hash_key", "graph", "key").filter(id=run_id).first()
     if run is None:
         return False
     details = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
     why = error_columns(run_id, details, protection_of(run))
     left = [Status.RUNNING, Status.TAMPERED, *(() if ended else ENDS)]
-    return bool(
-        Run.objects.filter(id=run_id).exclude(status__in=left).update(status=Status.TAMPERED, due_at=None, **why)
-    )
+    rows = Run.objects.filter(id=run_id).exclude(status__in=left)
+    marked = bool(rows.update(status=Status.TAMPERED, due_at=None, **why))
+    if marked:
+        log.error("run_tampered", run=str(run_id), key=run.key, graph=run.graph, code=error.code)
+    return marked

@@ -8,11 +8,13 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
+from checkpoints.models.fields import Sealed
+
 LONGEST_REASON = 1000
 """Characters."""
 
 
-class Lasting(models.Model):
+class Lasting(Sealed):
     """Who keeps something of a run, since when, and who ended that; `released_at` None: it lasts."""
 
     by = models.ForeignKey(

@@ -2,14 +2,18 @@
 
 from django.db import models
 
+from checkpoints.models.fields import Sealed
 
-class RetentionPolicy(models.Model):
-    """One row a graph. A rule that is empty removes nothing.
+
+class RetentionPolicy(Sealed):
+    """One row a graph, written by `checkpoints.retention.policies` only. A rule that is empty removes nothing.
 
     A checkpoint goes where it is not among the newest `keep_last` of its run, and, where its run's status has an age,
     is older than that. A run goes whole where its status has an age in `remove_runs_after_days` and it ended, or came
     to stand still, longer ago.
     """
+
+    IDENTITY = ("graph",)
 
     graph = models.CharField(max_length=200, unique=True)
     keep_last = models.IntegerField(

@@ -22,6 +22,7 @@ from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.retention.archive import require_folder, write_bundle
 from checkpoints.retention.dry_runs import DryRun, count
 from checkpoints.retention.kept_points import REMOVED, WITH_RUN, classified
+from checkpoints.retention.policies import require_sound
 from checkpoints.retention.rights import require_manager
 from checkpoints.retention.rule import Rule, facts_of, rule_from, rule_of
 from checkpoints.retention.stretches import RemovedRows, remove_stretch
@@ -91,6 +92,7 @@ def prune(
     """
     require_manager(by)
     rule = rule_of(policy, now=now)
+    require_sound(rule.graph)
     require_folder(rule)
     expected = count(rule)
     if confirmed is not None:
@@ -121,6 +123,7 @@ def require_confirmed(now: DryRun, confirmed: int) -> None:
 def prune_job(lease: JobLease) -> Iterator[Step]:
     """The kind `prune_runs`. Facts: those of a rule, `total` and `by`."""
     rule, by = rule_from(lease.facts), _person(lease.facts["by"])
+    require_sound(rule.graph)
     result, total = Pruned(**(lease.place or {})), int(lease.facts["total"])
     if rule.removes:
         told = 0.0

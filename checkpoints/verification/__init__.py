@@ -20,13 +20,14 @@ from checkpoints.verification.audit import audit
 from checkpoints.verification.base import TAMPERED, Examiner, Fault, Subject
 from checkpoints.verification.erasures import erasures
 from checkpoints.verification.journal import journal
+from checkpoints.verification.kept_by_people import kept_by_people
 from checkpoints.verification.lines import departures
 from checkpoints.verification.log import log
 from checkpoints.verification.memory import remembered
 from checkpoints.verification.notes import noted
 from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.removed_history import removed_history
-from checkpoints.verification.run import brought_in, ended, run_row
+from checkpoints.verification.run import brought_in, ended, run_row, stands
 from checkpoints.verification.timeline import timeline
 from checkpoints.verification.uploads import files_named, uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
@@ -38,7 +39,7 @@ TRIES = 3
 
 EXAMINERS: list[Examiner] = [
     run_row, erasures, brought_in, log, departures, timeline, journal, held_writes, remembered, noted,
-    ended,
+    stands, ended, kept_by_people,
 ]  # fmt: skip
 """Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 
@@ -55,10 +56,10 @@ def verify_run(run_id: UUID | str, *, most: int = MOST_FAULTS) -> list[Fault]:
 
 
 def verify_checkpoints(run_id: UUID) -> Fault | None:
-    """The first fault of a run's row, its lines and its checkpoints; None where these are as they were written. Whoever
-    removes some of them asks first. Raises `UnknownThing`.
+    """The first fault of a run's row, its lines, its checkpoints, holds and pins; None where these are as they were
+    written. Whoever removes some of them asks first. Raises `UnknownThing`.
     """
-    _, faults, _ = _rows_examined(run_id, 1, [run_row, departures, timeline])
+    _, faults, _ = _rows_examined(run_id, 1, [run_row, departures, timeline, kept_by_people])
     return faults[0] if faults else None
 
 

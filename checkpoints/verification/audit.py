@@ -34,7 +34,10 @@ def audit() -> Iterator[Fault | None]:
         for row in page:
             # A line that is not as it was sealed is named above, and says nothing.
             if row.kind == anchors.KIND and fault_of(row, sealed_rows.PLAIN) is None:
-                yield from _anchored([row])
+                heads = anchors.heads_in(row)
+                if heads is None:
+                    yield _fault(row, "does not say which heads it anchors")
+                yield from _anchored(heads or ())
         yield None
     yield from _kept_head(head)
     yield from told_heads()
@@ -89,9 +92,9 @@ def _line(row: AuditLine, before: ChainHead) -> Iterator[Fault]:
         yield _fault(row, f"does not verify: {error.message}", error.code)
 
 
-def _anchored(lines: Sequence[AuditLine]) -> Iterator[Fault]:
-    """The runs of these lines: three queries, whatever their number; two more where a run's line is not there."""
-    heads = {(UUID(run), seq): hash_ for line in lines for run, seq, hash_ in line.facts.get("heads", ())}
+def _anchored(anchored: Sequence[anchors.Head]) -> Iterator[Fault]:
+    """The runs of these heads: three queries, whatever their number; two more where a run's line is not there."""
+    heads = {(UUID(run), seq): hash_ for run, seq, hash_ in anchored}
     if not heads:
         return
     runs, seqs = {run for run, _ in heads}, {seq for _, seq in heads}
@@ -119,8 +122,11 @@ def _removed_whole(runs: set[UUID]) -> dict[UUID, int]:
     lines = AuditLine.objects.filter(run__in=runs, kind=REMOVED) if runs else ()
     found: dict[UUID, int] = {}
     for line in lines:
-        if line.run is not None and fault_of(line, sealed_rows.PLAIN) is None:
-            found[line.run] = int(line.facts["event_seq"])
+        if line.run is None or fault_of(line, sealed_rows.PLAIN) is not None:
+            continue
+        match line.facts:
+            case {"event_seq": int(seq)}:
+                found[line.run] = seq
     return found
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from checkpoints.models import RunEvent, RunLine
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine import canonical
-from orchestrator.engine.errors import CountersignError
+from checkpoints.verification.line_facts import facts_of
 
 
 def departures(subject: Subject) -> Iterator[Fault]:
@@ -41,9 +40,8 @@ def _told(subject: Subject) -> tuple[dict[int, tuple[Any, ...]], dict[int, set[s
     allowed: dict[int, set[str]] = {}
     kinds = ["run_started", "line_begun", "effects_allowed"]
     for event in RunEvent.objects.filter(run=subject.run.id, type__in=kinds).order_by("seq"):
-        try:
-            facts = canonical.loads(subject.payload(event, "payload"))
-        except CountersignError:
+        facts = facts_of(subject, event)
+        if facts is None:
             continue
         line = facts.get("line", 1)
         if event.type == "effects_allowed":

@@ -14,6 +14,7 @@ from checkpoints.journal.intents import tasks_of
 from checkpoints.models import Checkpoint, RunEvent, TaskResult
 from checkpoints.models.run import TIES
 from checkpoints.verification.base import Fault, Subject
+from checkpoints.verification.line_facts import lacks
 from orchestrator.engine import Task, canonical
 from orchestrator.engine.errors import CountersignError
 
@@ -36,7 +37,9 @@ def log(subject: Subject) -> Iterator[Fault]:
                 yield from _missing(subject, end.seq + 1, row.seq)
             fault, data = _line(subject, row, end)
             if fault is None:
-                sound.append((row, canonical.loads(data) if data else {}))
+                fault, facts = _facts(subject, row, data)
+            if fault is None:
+                sound.append((row, facts))
             else:
                 yield fault
             end = LogEnd(row.seq, row.hash)
@@ -73,6 +76,18 @@ def _line(subject: Subject, row: RunEvent, before: LogEnd) -> tuple[Fault | None
     if row.seq == before.seq + 1 and not chained:
         return subject.fault(row, "is not chained to the line before it"), b""
     return None, data
+
+
+def _facts(subject: Subject, row: RunEvent, data: bytes) -> tuple[Fault | None, dict[str, Any]]:
+    """The fault of what a line says, if it has one, and what it says."""
+    try:
+        facts = canonical.loads(data) if data else {}
+    except ValueError as error:
+        return subject.fault(row, f"cannot be read: {error}"), {}
+    reason = lacks(row, facts)
+    if reason:
+        return subject.fault(row, reason), {}
+    return None, facts
 
 
 @dataclass(slots=True)

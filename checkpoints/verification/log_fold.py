@@ -17,6 +17,7 @@ from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from checkpoints.verification.line_facts import lacks
 from checkpoints.verification.removed_history import RemovedHistory, removed_history
 from orchestrator.engine import canonical, ops
 from orchestrator.engine.errors import TamperedRow, UnknownThing
@@ -67,13 +68,21 @@ def _logged(run: Run, protection: Protection, *, until: UUID) -> Iterator[Logged
     for page in pages(RunEvent.objects.filter(run=run.id, type__in=SAVES), "seq"):
         for line in page:
             sealed_rows.verify_row(line, protection)
-            facts: dict[str, Any] = sealed_columns.read_value(line, "payload")
+            facts = _facts_of(line)
             one = UUID(facts["checkpoint"])
             hashes[one] = facts.get("change", hashes.get(one, ""))
             if line.type in (*BEGINNINGS, "checkpoint_kept") or facts["kept"]:
                 yield LoggedChange(one, hashes.pop(one), line.type in BEGINNINGS)
             if one == until and one not in hashes:
                 return
+
+
+def _facts_of(line: RunEvent) -> dict[str, Any]:
+    facts: dict[str, Any] = sealed_columns.read_value(line, "payload")
+    reason = lacks(line, facts)
+    if reason:
+        raise TamperedRow(f"{sealed_rows.name_of(line)} {reason}", row=sealed_rows.name_of(line))
+    return facts
 
 
 def _since_beginning(logged: Iterator[LoggedChange], snapshots: Mapping[str, str]) -> list[LoggedChange]:

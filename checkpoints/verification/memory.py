@@ -8,7 +8,8 @@ from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, RunEven
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine import Task, canonical
+from checkpoints.verification.line_facts import facts_of
+from orchestrator.engine import Task
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.trace import text_of
 
@@ -71,9 +72,8 @@ def _landings(subject: Subject) -> Iterator[Fault]:
 
 def _said(subject: Subject, line: RunEvent) -> Landed | None:
     """What a line says has landed; None where it cannot be read, which the log's own examiner has named."""
-    try:
-        facts = canonical.loads(subject.payload(line, "payload"))
-    except CountersignError:
+    facts = facts_of(subject, line)
+    if facts is None:
         return None
     task = Task.parse(line.task)
     address = (facts["namespace"], facts["key"], facts["version"])

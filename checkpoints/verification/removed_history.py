@@ -121,8 +121,18 @@ def _history(lines: Iterable[dict[str, Any]]) -> RemovedHistory:
         for part, found in stretches.items():
             if (one := _stretch(facts.get(part))) is not None:
                 found.append(one)
-        snapshots |= {str(row): str(hash_) for row, hash_ in facts.get("snapshots", ())}
+        snapshots |= _snapshots(facts.get("snapshots"))
     return RemovedHistory(RemovedStretches(stretches["checkpoints"]), RemovedStretches(stretches["events"]), snapshots)
+
+
+def _snapshots(pairs: Any) -> dict[str, str]:
+    """The snapshots that a line says rows were given; none where it says nothing that can be."""
+    found = {}
+    for pair in pairs if isinstance(pairs, list) else ():
+        match pair:
+            case [str(row), str(hash_)]:
+                found[row] = hash_
+    return found
 
 
 def _stretch(said: Any) -> RemovedStretch | None:

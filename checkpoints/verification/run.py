@@ -9,13 +9,16 @@ from checkpoints.models import BundleImport, RunEvent
 from checkpoints.sealing import run_row as run_row_seal
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine import canonical
+from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, WrongKey
 
 AT_ONCE = timedelta(seconds=0.5)
 """Between a run's end and the line that says so."""
 _STOPPED = frozenset({Status.FAILED, Status.UNKNOWN, Status.INCOMPATIBLE})
 """Statuses with an error that the log names as well."""
+_LOGGED = frozenset({*_STOPPED, Status.WAITING})
+"""Statuses to which only a line of the log leads; a fork may be paused from its beginning on."""
+_RESTS = tuple(f"run_{status}" for status in (*_LOGGED, Status.PAUSED))
 
 
 def run_row(subject: Subject) -> Iterator[Fault]:
@@ -46,6 +49,22 @@ def brought_in(subject: Subject) -> Iterator[Fault]:
         yield subject.fault(rows[0], "is of a run that was not imported")
 
 
+def stands(subject: Subject) -> Iterator[Fault]:
+    """Where a run says that it stands is what its log says: nobody parked it where no worker and no person looks."""
+    run = subject.run
+    if run.status not in set(Status):
+        yield subject.fault(run, f"has the status {run.status!r}, which is none")
+        return
+    if run.status == Status.RUNNING and run.lease_until is None:
+        yield subject.fault(run, "is running, but no worker has a lease on it")
+    line = _last_line(subject, *_RESTS)
+    rests = line.type.removeprefix("run_") if line else ""
+    if run.status == Status.PAUSED and rests not in ("", Status.PAUSED):
+        yield subject.fault(run, f"is {run.status}, but its log says {rests}")
+    elif run.status in _LOGGED and rests != run.status and not (line is None and subject.removed.events):
+        yield subject.fault(run, f"is {run.status}, but its log says {rests or 'no such thing'}")
+
+
 def ended(subject: Subject) -> Iterator[Fault]:
     """A run that has ended says so in its log, and one that has not does not; when it ended, why it stopped and that
     somebody asked to cancel it stand there too.
@@ -74,12 +93,7 @@ def _last_line(subject: Subject, *types: str) -> RunEvent | None:
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
     """What a line says; nothing where it cannot be read, which the log's own examiner has named."""
-    try:
-        data = subject.payload(line, "payload")
-    except CountersignError:
-        return {}
-    facts: dict[str, Any] = canonical.loads(data) if data else {}
-    return facts
+    return facts_of(subject, line) or {}
 
 
 def _stopped(subject: Subject) -> Iterator[Fault]:

@@ -68,9 +68,11 @@ def _restorations() -> list[Restoration]:
     """Read what sealed lines say of restorations. A line that is not as it was sealed says nothing."""
     restorations = []
     for row in AuditLine.objects.filter(kind=RESTORED).order_by("id"):
-        if fault_of(row, sealed_rows.PLAIN) is None:
-            told = ChainHead(row.facts["told_number"], row.facts["told_hash"])
-            restorations.append(Restoration(row.facts["number"], told))
+        if fault_of(row, sealed_rows.PLAIN) is not None:
+            continue
+        match row.facts:
+            case {"number": int(number), "told_number": int(told), "told_hash": str(hash_)}:
+                restorations.append(Restoration(number, ChainHead(told, hash_)))
     return restorations
 
 

@@ -56,6 +56,24 @@ RIGHTS = {
 }
 """Right of `approvals.permissions.RIGHTS` -> what its holder may do."""
 
+JOBS = {
+    "anchor_heads": "Numbers and chains new lines of the audit log",
+    "fork_runs": "Forks many runs",
+    "erase_run": "Erases values of runs",
+    "prune_runs": "Removes old history",
+    "run_policies": "Runs the retention policies",
+    "rotate_keys": "Encrypts rows under the newest key",
+    "sweep_access": "Removes expired tokens, sessions and kept answers of the API",
+    "sweep_bulk_forks": "Removes old lists of forks made in bulk",
+    "sweep_jobs": "Removes jobs that ended long ago",
+    "sweep_memory": "Forgets memory that is too old",
+    "sweep_payloads": "Removes stored payloads that no row points to",
+    "sweep_uploads": "Removes uploads that no run uses",
+    "sweep_workers": "Removes workers that left long ago",
+    "verify_runs": "Verifies runs and the audit log",
+}
+"""Kind of a job -> the work it does, as the workers page lists it."""
+
 EVENTS = {
     "run_started": "run started",
     "effects_started": "started",

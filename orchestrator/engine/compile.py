@@ -184,7 +184,7 @@ class Compiled:
             "name": self.name,
             "version": self.version,
             "fingerprint": self.fingerprint,
-            "doc": (self.state_model.__doc__ or "").strip(),
+            "doc": self.graph.description.strip(),
             "nodes": [in_words(node) for node in self.nodes.values()],
             "edges": [
                 {"id": e.id, "source": e.source, "target": e.target, "kind": e.kind, "label": e.label, "when": e.when}

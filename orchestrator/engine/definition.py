@@ -48,6 +48,7 @@ class Definition:
     memory: str = "live"
     payloads: str | None = None
     label: str | None = None
+    description: str = ""
     facts: Sequence[Fact] = ()
     encrypted: bool = False
     secrets: Sequence[str] = ()

@@ -117,8 +117,10 @@ def _named(thing: Any) -> str:
 _NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
 """Keywords whose value is a dict by names that are not ours to drop."""
 
-_LEFT_OUT = ("title", "description", "default", "examples")
-"""Keywords that change no type. Channels' defaults stand beside them in canonical form."""
+_LEFT_OUT = ("title", "description", "default", "examples", "currency")
+"""Keywords that change no type; the currency only says how an amount reads. Channels' defaults stand beside them in
+canonical form.
+"""
 
 
 def _bare(schema: Any) -> Any:

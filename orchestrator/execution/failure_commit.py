@@ -27,6 +27,7 @@ from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.notes import new_notes
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
 from orchestrator.execution.session import Session, retry_when_log_moved
+from orchestrator.execution.stop_log import log_stop
 
 
 def commit_failure(session: Session, error: dict[str, Any]) -> bool:
@@ -46,6 +47,7 @@ def commit_failure(session: Session, error: dict[str, Any]) -> bool:
         return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=mark)
 
     retry_when_log_moved(lease, act)
+    log_stop(lease, status, error)
     return False
 
 
@@ -94,6 +96,7 @@ def commit_open_superstep(
         return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=inside)
 
     retry_when_log_moved(lease, act)
+    log_stop(lease, run_update.status, run_update.error or {})
     return False
 
 

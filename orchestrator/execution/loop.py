@@ -53,6 +53,7 @@ from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.replay import Replay
 from orchestrator.execution.session import Session, SuperstepResult, retry_when_log_moved
+from orchestrator.execution.stop_log import log_stop
 from orchestrator.execution.task_outcome import finished_task
 
 log = structlog.get_logger(__name__)
@@ -85,7 +86,7 @@ def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> No
     except StaleLease:
         log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
     except (TamperedRow, WrongKey) as error:
-        ledger.stop_as_tampered(lease, open_superstep.error_json(error) | {"cure": inspect.getdoc(type(error))})
+        _stop_as_tampered(lease, open_superstep.error_json(error) | {"cure": inspect.getdoc(type(error))})
     except Draining:
         leases.give_back(lease.id, lease.epoch, counts=False)
     except PayloadsUnavailable as error:
@@ -109,7 +110,7 @@ def _cancelled(lease: Lease) -> None:
 
 def _not_saved(lease: Lease, error: Exception, draining: Callable[[], bool]) -> None:
     if isinstance(error, IntegrityError) and (found := _put_back(lease)):
-        return ledger.stop_as_tampered(lease, found)
+        return _stop_as_tampered(lease, found)
     if failed_save.is_refusal(error):
         return _stop_at_last(lease, failed_save.save_error(error), draining)
     # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
@@ -117,6 +118,11 @@ def _not_saved(lease: Lease, error: Exception, draining: Callable[[], bool]) -> 
     connection.close()
     leases.give_back(lease.id, lease.epoch)
     return None
+
+
+def _stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
+    ledger.stop_as_tampered(lease, error)
+    log_stop(lease, Status.TAMPERED, error)
 
 
 def _put_back(lease: Lease) -> dict[str, Any] | None:
@@ -240,6 +246,7 @@ def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence
     events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
     mark = partial(journal.mark_tasks_unknown, lease, unknown)
     retry_when_log_moved(lease, lambda: ledger.stop_run(lease, run_update, events=events, inside=mark))
+    log_stop(lease, status, error)
 
 
 def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> bool:

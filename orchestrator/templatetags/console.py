@@ -108,6 +108,12 @@ def says_key(run: Any) -> bool:
 
 
 @register.filter
+def job_words(kind: str) -> str:
+    """Return the sentence that names a kind of job; the kind itself where a project added its own."""
+    return labels.JOBS.get(kind, kind.replace("_", " ").capitalize())
+
+
+@register.filter
 def effect_sentence(effect: str) -> str:
     return labels.EFFECTS.get(effect, "")
 

@@ -4,6 +4,7 @@ Whatever a template prints that a run, a node's code or a person brought goes th
 `visible_plain` where no markup may stand (titles, attributes).
 """
 
+import re
 from typing import Any
 
 from django import template
@@ -21,6 +22,30 @@ register = template.Library()
 def visible(text: Any) -> SafeString:
     """A text in which what cannot be seen is marked, kept apart from the direction of what stands beside it."""
     return text if isinstance(text, SafeString) else _isolated(stretches(str(text)))
+
+
+@register.filter
+def visible_title(text: Any) -> SafeString:
+    """The same for titles and sentences, in which no amount, account or id may break over two lines."""
+    found = stretches(str(text))
+    parts = "".join(_whole_words(one.text) if one.kind == "plain" else _marked(one) for one in found)
+    simple = all(one.kind == "plain" and one.text.isascii() for one in found)
+    html = mark_safe(parts)  # noqa: S308 (each part is escaped)
+    return html if simple else format_html("<bdi>{}</bdi>", html)
+
+
+_ID = re.compile(r"(?<!\S)(?=\S*\d)\S{2,34}(?!\S)")
+"""A word with a digit in it, as amounts, accounts, dates and ids are."""
+
+
+def _whole_words(text: str) -> str:
+    """A text whose words with digits stay on one line."""
+    parts, last = [], 0
+    for match in _ID.finditer(text):
+        parts.append(conditional_escape(text[last : match.start()]))
+        parts.append(format_html('<span class="id">{}</span>', match.group()))
+        last = match.end()
+    return "".join([*parts, conditional_escape(text[last:])])
 
 
 @register.filter
@@ -47,8 +72,13 @@ def shown_value(leaf: Leaf) -> SafeString:
     more = format_html('<span class="cut">{}</span>', leaf.more) if leaf.more else ""
     if leaf.kind == "list":
         return format_html('<ul class="vals">{}</ul>', format_html_join("", "<li>{}</li>", _each(leaf)))
+    if leaf.kind == "count":
+        return format_html('<span class="many">{}</span>', leaf.text)
     if leaf.kind == "nothing":
         return format_html('<span class="nil">{}</span>', leaf.text)
+    if leaf.kind == "account":
+        groups = format_html_join("", "<span>{}</span>", ((group.text,) for group in leaf.items))
+        return format_html('<span class="exact id account">{}</span>', groups)
     if leaf.kind == "code":
         return format_html('<code class="js">{}</code>{}', visible_code(leaf.text), more)
     text = _isolated(stretches(leaf.text, ends=not more))

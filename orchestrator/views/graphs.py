@@ -48,20 +48,16 @@ def _card(compiled: Compiled, counts: dict[str, int]) -> dict[str, Any]:
     return {
         "name": compiled.name,
         "version": compiled.version,
-        "doc": sentence_of(compiled),
+        "doc": first_line(compiled.graph.description),
         "effects": [(effect, effects[effect]) for effect in EFFECTS if effects[effect]],
         "runs": [(STATUS[s].label, n) for s, n in sorted(counts.items())],  # type: ignore[index]
         "warnings": len(compiled.warnings),
     }
 
 
-def sentence_of(compiled: Compiled) -> str:
-    """What the author says of the graph, in one line: of its state, else of its input."""
-    for model in (compiled.state_model, compiled.input_model):
-        text = (model.__doc__ or "").strip()
-        if text:
-            return text.splitlines()[0]
-    return ""
+def first_line(description: str) -> str:
+    """Return the first line of a graph's description, as catalogue and start page show it."""
+    return description.strip().partition("\n")[0]
 
 
 VERSIONS = 20
@@ -99,7 +95,7 @@ def graph_page(request: HttpRequest, name: str) -> HttpResponse:
     drawing = paint.of_graph(compiled.nodes, compiled.edges)
     context = {
         "compiled": compiled,
-        "doc": sentence_of(compiled),
+        "doc": first_line(compiled.graph.description),
         "picture": paint.plain_picture(drawing, name=name),
         "nodes": [(node, _ways(compiled, str(node["name"]))) for node in entry["nodes"]],
         "fields": controls.root(compiled.schemas["input"], prefix="i").children,

@@ -32,7 +32,7 @@ from orchestrator.engine.errors import (
 from orchestrator.runs import StartRequest
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.templatetags.console import size
-from orchestrator.views.graphs import current, sentence_of
+from orchestrator.views.graphs import current, first_line
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def _shown(request: HttpRequest, compiled: Compiled, form: StartForm, *, status:
     gates = [node for node in compiled.nodes.values() if node.gated]
     context = {
         "compiled": compiled,
-        "doc": sentence_of(compiled),
+        "doc": first_line(compiled.graph.description),
         "form": form,
         "gates": gates,
         "may_start": permissions.may(request.user, "start_run"),

@@ -57,7 +57,10 @@ class ProcessGroup:
         while self._serving():
             self._look_after_worker()
             time.sleep(0.1)
-        code = self._web.returncode if self._web and not self.stop.asked else 0
+        code = 0
+        if self._web is not None and not self.stop.asked:
+            code = self._web.returncode
+            sys.stderr.write(f"The web server has ended ({_ending(code)}), so the worker is stopped too.\n")
         return self.end() or code or 0
 
     def _serving(self) -> bool:
@@ -93,6 +96,11 @@ class ProcessGroup:
             pause = self._pauses.after(time.monotonic() - self._worker_began)
             self._worker, self._worker_due = None, time.monotonic() + pause
             sys.stderr.write(f"The worker has ended; it starts again in {pause:g} s.\n")
+
+
+def _ending(code: int) -> str:
+    """Say how a process ended, by its exit code; a negative one is the number of the signal that killed it."""
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
 def _send(child: Process, number: int) -> None:

@@ -1,10 +1,13 @@
 """Keeps a cluster running, starts it again when it ends by itself, after growing pauses. For `manage.py worker`."""
 
+import os
 import time
 
 import structlog
 from django.db import OperationalError, connection, connections
 
+from checkpoints.conf import conf
+from orchestrator.engine import registry
 from orchestrator.worker.child_process import bind_forks
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
 from orchestrator.worker.signals import Pauses, StopRequest
@@ -15,8 +18,16 @@ log = structlog.get_logger(__name__)
 def supervise() -> int:
     """Until it is asked to stop. Gives the exit code: 0 after a drain, 72 where the grace was not enough."""
     bind_forks()
-    stop, pauses = StopRequest(), Pauses()
+    stop = StopRequest()
     stop.listen()
+    log.info("worker_started", pid=os.getpid(), processes=conf().workers, graphs=len(registry.all()))
+    code = _run_until_stopped(stop)
+    log.info("worker_stopped", pid=os.getpid(), exit_code=code)
+    return code
+
+
+def _run_until_stopped(stop: StopRequest) -> int:
+    pauses = Pauses()
     while True:
         began = time.monotonic()
         code = RunCluster(stop).run() if _database_answers() else ENDED_BY_ITSELF

@@ -36,6 +36,8 @@ const update = untilShown(async () => {
   panel().querySelector('.tfoot span')?.replaceChildren(...(total?.childNodes ?? ['Nothing waits here any more.']));
   const list = panel().querySelector('ul');
   const fresh = rows(page);
+  const sample = page.querySelector('#inbox ul');
+  if (list && sample) list.className = sample.className;
   if (!list) { if (fresh.length) { swapParts(page, ['inbox']); announce('A review waits for you.'); } return true; }
   const still = new Set(fresh.map((row) => row.id));
   const left = rows(document).filter((row) => !still.has(row.id) && !row.classList.contains('gone'));

@@ -1,37 +1,50 @@
 // The review page: what is chosen shows in meter, button and consequences; keys; and what changes while one reads.
 
-import { announce, typing } from './tools.js';
+import { announce, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
 const form = document.getElementById('review');
 const region = document.querySelector('[data-writes]');
-const slips = () => [...document.querySelectorAll('.slip[data-write]')];
+// A slip stands for one write, or in a review of many for a group of them.
+const slips = () => [...document.querySelectorAll('.slip[data-write], .slip[data-group]')];
+const keyOf = (slip) => slip.dataset.write ?? slip.dataset.group;
+const isMany = () => Boolean(document.querySelector('[data-many]'));
 const open = () => slips().filter((slip) => slip.querySelector('.trip:not([disabled])'));
 const verdict = (slip) => slip.querySelector('.trip:not([disabled]) input:checked')?.value ?? '';
-const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
+const number = (n) => n.toLocaleString('en-GB');
+const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
 const WORDS = { approve: 'Approved', edit: 'Edited', reject: 'Rejected' };
 const CELL = { approve: 'y', edit: 'e', reject: 'n' };
 let signing = false;
 
 // ── what is chosen ──
+// Of many writes the server counts: most of them are not on the page.
+const talliedByServer = () => {
+  const { approve, edit, reject, left } = document.getElementById('meter').dataset;
+  const counts = { approve: Number(approve), edit: Number(edit), reject: Number(reject), left: Number(left) };
+  const done = counts.approve + counts.edit + counts.reject;
+  return { ...counts, all: open(), chosen: open().map(verdict), done, total: done + counts.left };
+};
+
 const tally = () => {
+  if (isMany()) return talliedByServer();
   const all = open();
   const chosen = all.map(verdict);
   const done = chosen.filter(Boolean).length;
   const count = (word) => chosen.filter((v) => v === word).length;
-  return { all, chosen, done, left: all.length - done, approve: count('approve'), edit: count('edit'), reject: count('reject') };
+  return { all, chosen, done, total: all.length, left: all.length - done, approve: count('approve'), edit: count('edit'), reject: count('reject') };
 };
 
 const paint = () => {
   const t = tally();
-  if (!form || !t.all.length) return;
-  const parts = [t.approve && `${t.approve} approved`, t.edit && `${t.edit} edited`, t.reject && `${t.reject} rejected`, t.left && `${t.left} left`];
+  if (!form || !t.total) return;
+  const parts = [t.approve && `${number(t.approve)} approved`, t.edit && `${number(t.edit)} edited`, t.reject && `${number(t.reject)} rejected`, t.left && `${number(t.left)} left`];
   const summary = parts.filter(Boolean).join(', ');
-  document.getElementById('sum').textContent = `${t.done} of ${t.all.length} decided`;
+  document.getElementById('sum').textContent = `${number(t.done)} of ${number(t.total)} decided`;
   document.getElementById('sum-more').textContent = t.done ? `${summary}. Kept as you choose.` : summary;
   document.getElementById('meter').setAttribute('aria-label', summary);
-  document.querySelectorAll('#meter i').forEach((cell, n) => {
+  if (!isMany()) document.querySelectorAll('#meter i').forEach((cell, n) => {
     cell.className = CELL[t.chosen[n]] ?? '';
     cell.hidden = n >= t.all.length;
   });
@@ -51,28 +64,33 @@ const paintList = (t) => {
     mark.querySelectorAll('[data-for]').forEach((icon) => { icon.toggleAttribute('hidden', icon.dataset.for !== t.chosen[n]); });
   });
   const left = document.getElementById('left');
-  if (left) left.textContent = t.left ? `${t.left} left` : 'all decided';
-  document.title = (t.left ? `(${t.left} left) ` : '') + document.title.replace(/^\(\d+ left\) /, '');
+  if (left) left.textContent = t.left ? `${number(t.left)} left` : 'all decided';
+  document.title = (t.left ? `(${t.left} left) ` : '') + document.title.replace(/^\([\d,]+ left\) /, '');
 };
 
 const paintButtons = (t) => {
   const sign = document.getElementById('sign');
   const some = document.getElementById('sign-some');
-  sign.textContent = t.left ? `Decide ${t.left} more to sign` : `Sign ${plural(t.done, 'decision', 'decisions')}`;
+  sign.textContent = t.left ? `Decide ${number(t.left)} more to sign` : `Sign ${plural(t.done, 'decision', 'decisions')}`;
   sign.setAttribute('aria-disabled', String(t.left > 0));
   some.hidden = !(t.left && t.done);
-  some.textContent = `Sign ${t.done} of ${t.all.length} now`;
+  some.textContent = `Sign ${number(t.done)} of ${number(t.total)} now`;
   document.getElementById('next-open').hidden = !t.left;
 };
 
 // ── moving about ──
+// Keys decide the marked slip, so whatever brings focus into a slip marks it.
 const current = () => document.querySelector('.slip.cur') ?? slips()[0];
+const mark = (slip) => {
+  if (!slip || slip.classList.contains('cur')) return;
+  slips().forEach((other) => other.classList.toggle('cur', other === slip));
+  document.querySelectorAll('.wlist a').forEach((link) => {
+    if (link.hash === `#${slip.id}`) link.setAttribute('aria-current', 'true'); else link.removeAttribute('aria-current');
+  });
+};
 const go = (slip) => {
   if (!slip) return;
-  slips().forEach((s) => s.classList.toggle('cur', s === slip));
-  document.querySelectorAll('.wlist a').forEach((a) => {
-    if (a.hash === `#${slip.id}`) a.setAttribute('aria-current', 'true'); else a.removeAttribute('aria-current');
-  });
+  mark(slip);
   slip.querySelector('h3').focus({ preventScroll: true });
   slip.scrollIntoView({ block: 'nearest' });
 };
@@ -84,11 +102,23 @@ const nextOpen = () => {
   return [...all.slice(from + 1), ...all.slice(0, from + 1)].find(undecided);
 };
 const firstOpen = () => slips().find(undecided);
+// What is undecided may stand on a line that nobody has opened yet.
+const firstLine = () => [...document.querySelectorAll('.apart .line')].find((line) => !line.querySelector('.st').textContent.trim());
+const goTo = (slip) => { if (slip) go(slip); else firstLine()?.querySelector('a').focus(); };
+
+// A group is approved only after its samples were opened.
+const isRefused = (input) => {
+  if (input.getAttribute('aria-disabled') !== 'true') return false;
+  announce(`${input.parentElement.querySelector('.do').textContent}.`);
+  return true;
+};
 
 const choose = (letter) => {
   const slip = current();
   const input = slip?.querySelector(`.trip input[data-do=${letter}]`);
   if (!input) return;
+  if (letter === 'a' && 'noKey' in slip.dataset) { announce('This group acts outside: approve it with its button.'); return; }
+  if (isRefused(input)) return;
   input.checked = true;
   input.dispatchEvent(new Event('change', { bubbles: true }));
 };
@@ -102,33 +132,49 @@ const undo = () => {
   announce('Undone.');
 };
 
-const KEYS = { j: () => go(beside(1)), k: () => go(beside(-1)), n: () => go(nextOpen()), z: undo, a: () => choose('a'), e: () => choose('e'), r: () => choose('r') };
+const KEYS = { j: () => go(beside(1)), k: () => go(beside(-1)), n: () => goTo(nextOpen()), z: undo, a: () => choose('a'), e: () => choose('e'), r: () => choose('r') };
+
+// Nothing has focus on a fresh page; the first slip that is left to decide is marked there.
+const nothingFocused = () => [document.body, document.getElementById('main')].includes(document.activeElement);
+const isInWrites = (event) => Boolean(region?.contains(event.target)) || nothingFocused();
 
 document.addEventListener('keydown', (event) => {
+  // A browser would press the form's first button for Enter in a field or on a choice.
+  if (event.key === 'Enter' && event.target.matches('#review input')) event.preventDefault();
+  if (!shortcutsOn()) return;
   if ((event.ctrlKey || event.metaKey) && event.key === 'Enter') {
     const sign = document.getElementById('sign');
     if (sign && sign.getAttribute('aria-disabled') !== 'true') { event.preventDefault(); form.requestSubmit(sign); }
     return;
   }
-  if (typing(event) || !region?.contains(event.target)) return;
+  if (!isShortcut(event) || !isInWrites(event)) return;
   const act = KEYS[event.key.toLowerCase()];
   if (act) { event.preventDefault(); act(); }
 });
+
+const placeOf = (slip) => {
+  if (slip.dataset.group) return `A group of ${plural(Number(slip.dataset.count), 'write', 'writes')}.`;
+  const all = slips();
+  return isMany() ? 'One write.' : `Write ${all.indexOf(slip) + 1} of ${all.length}.`;
+};
 
 region?.addEventListener('change', (event) => {
   const slip = event.target.closest('.slip');
   if (slip?.querySelector('.trip')) keep(slip);
   if (!event.target.matches('.trip input') || !slip) return;
   paint();
-  const all = slips();
-  announce(`${WORDS[event.target.value]}, draft. Write ${all.indexOf(slip) + 1} of ${all.length}.`);
+  announce(`${WORDS[event.target.value]}, draft. ${placeOf(slip)}`);
 });
 region?.addEventListener('click', (event) => {
   const slip = event.target.closest('.slip');
-  if (slip && !slip.classList.contains('cur')) {
-    slips().forEach((s) => s.classList.toggle('cur', s === slip));
-  }
+  mark(slip);
   if (event.target.closest('[data-newer]')) showNewer(slip);
+  if (event.target.matches('.trip input') && isRefused(event.target)) event.preventDefault();
+});
+region?.addEventListener('focusin', (event) => mark(event.target.closest('.slip')));
+document.querySelector('.wlist')?.addEventListener('click', (event) => {
+  const link = event.target.closest('a');
+  if (link) go(document.querySelector(link.hash));
 });
 
 // A form that is drawn only when somebody asks for it.
@@ -142,6 +188,56 @@ region?.addEventListener('click', async (event) => {
   if (!fresh) { location.assign(link.href); return; }
   document.querySelector(`#${id} .editor`).replaceWith(fresh);
   fresh.querySelector('input,textarea,select')?.focus();
+});
+
+// ── a review of many: writes are opened one by one, lists turned page by page ──
+const countSamples = () => {
+  for (const group of document.querySelectorAll('.slip.group')) {
+    const input = group.querySelector('input[data-do=a]');
+    const closed = [...group.querySelectorAll('[data-sample]')].filter((link) => !document.getElementById(link.dataset.open));
+    if (!input || input.checked || input.getAttribute('aria-disabled') !== 'true') continue;
+    const label = closed.length ? `Open ${closed.length} more sample${closed.length === 1 ? '' : 's'} first` : `Approve ${number(Number(group.dataset.count))}`;
+    input.parentElement.querySelector('.do').textContent = label;
+    if (!closed.length) input.removeAttribute('aria-disabled');
+  }
+};
+
+const pageWith = (write) => fetchPage(`${location.pathname}?open=${write}`).catch(() => null);
+
+const openWrite = async (link) => {
+  const here = document.getElementById(link.dataset.open);
+  if (here) { go(here); return; }
+  const page = await pageWith(new URL(link.href).searchParams.getAll('open').at(-1));
+  const fresh = page?.getElementById(link.dataset.open);
+  if (!fresh) { location.assign(link.href); return; }
+  const group = link.closest('.slip.group');
+  const line = link.closest('.line');
+  if (group) document.querySelector(`[data-opened="${group.dataset.group}"]`).append(fresh);
+  else { line.replaceChildren(fresh); line.className = 'whole'; }
+  countSamples();
+  paint();
+  go(fresh);
+};
+
+region?.addEventListener('click', (event) => {
+  const link = event.target.closest('a[data-open]');
+  if (!link) return;
+  event.preventDefault();
+  openWrite(link);
+});
+
+region?.addEventListener('click', async (event) => {
+  const link = event.target.closest('a[data-list]');
+  if (!link) return;
+  event.preventDefault();
+  const page = await fetchPage(link.href).catch(() => null);
+  const fresh = page?.getElementById(link.dataset.list);
+  const old = document.getElementById(link.dataset.list);
+  if (!fresh || !old) { location.assign(link.href); return; }
+  old.replaceWith(fresh);
+  fresh.tabIndex = -1;
+  fresh.focus({ preventScroll: true });
+  announce(fresh.querySelector('.pages span')?.textContent ?? 'The writes of this group are listed.');
 });
 
 // Pages within a write: its long lists and letters, its raw JSON.
@@ -168,7 +264,7 @@ let saving = false;
 let timer = 0;
 
 const later = (ms) => { clearTimeout(timer); timer = setTimeout(flush, ms); };
-const keep = (slip, ms = 0) => { if (form && slip) { dirty.add(slip.dataset.write); later(ms); } };
+const keep = (slip, ms = 0) => { if (form && slip) { dirty.add(keyOf(slip)); later(ms); } };
 
 // Signing in again elsewhere changes the token; the cookie has the one that counts now.
 const renewToken = () => {
@@ -177,15 +273,16 @@ const renewToken = () => {
 };
 
 const isOf = (name, write) => [`v-${write}`, `h-${write}`, `r-${write}`, `d-${write}`, `e-${write}`].includes(name)
+  || [`g-${write}`, `gs-${write}`, `gr-${write}`].includes(name)
   || name.startsWith(`e-${write}.`);
 
 const draftOf = (writes) => {
   renewToken();
   const all = [...new FormData(form)];
   const body = new FormData();
-  for (const [name, value] of all) if (['csrfmiddlewaretoken', 'number'].includes(name)) body.append(name, value);
+  for (const [name, value] of all) if (['csrfmiddlewaretoken', 'number'].includes(name) || name.startsWith('o-')) body.append(name, value);
   for (const write of writes) {
-    body.append('write', write);
+    body.append(document.querySelector(`.slip[data-group="${write}"]`) ? 'group' : 'write', write);
     for (const [name, value] of all) if (typeof value === 'string' && isOf(name, write)) body.append(name, value);
   }
   return body;
@@ -204,9 +301,10 @@ const takeAnswer = async (answer) => {
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   const next = page.getElementById('next');
   for (const slip of slips()) {
-    if (next?.dataset.moved?.split(' ').includes(slip.dataset.write)) slip.querySelector('.changed')?.removeAttribute('hidden');
+    if (next?.dataset.moved?.split(' ').includes(keyOf(slip))) slip.querySelector('.changed')?.removeAttribute('hidden');
   }
-  swapParts(page, ['next']);
+  swapParts(page, isMany() ? ['next', 'meter'] : ['next']);
+  if (isMany()) paint();
 };
 
 const flush = async () => {
@@ -215,6 +313,7 @@ const flush = async () => {
   const batch = [...dirty];
   dirty.clear();
   saving = true;
+  if (isMany()) document.getElementById('sum-more').textContent = 'Saving your choices…';
   document.getElementById('next')?.setAttribute('aria-busy', 'true');
   const how = { method: 'POST', body: draftOf(batch), headers: { 'X-Fragment': '1' }, keepalive: document.hidden, signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(document.getElementById('keep').formAction, how).catch(() => null);
@@ -245,8 +344,10 @@ const sign = async () => {
   document.getElementById('sign').textContent = 'Signing…';
   document.getElementById('unsigned').hidden = true;
   renewToken();
+  // Of many writes what is drafted is signed, so the last choice is drafted first.
+  if (isMany() && dirty.size && !saving) { signing = false; await flush(); signing = true; }
   // A save that arrives after the signing would keep what is signed.
-  for (let n = 0; saving && n < 40; n += 1) await new Promise((go) => { setTimeout(go, 50); });
+  for (let n = 0; saving && n < (isMany() ? 600 : 40); n += 1) await new Promise((go) => { setTimeout(go, 50); });
   const how = { method: 'POST', body: new FormData(form), signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(form.action, how).catch(() => null);
   if (!answer || answer.status >= 500) { sayUnsigned(); return; }
@@ -271,14 +372,14 @@ form?.addEventListener('submit', (event) => {
   event.preventDefault();
   if (signing) return;
   if (button?.getAttribute('aria-disabled') === 'true') {
-    go(firstOpen());
+    goTo(firstOpen());
     announce(document.getElementById('sign').textContent);
     return;
   }
   sign();
 });
 addEventListener('pageshow', () => { signing = false; paint(); });
-document.getElementById('next-open')?.addEventListener('click', () => go(nextOpen()));
+document.getElementById('next-open')?.addEventListener('click', () => goTo(nextOpen()));
 
 // ── what changes while one reads ──
 const newer = new Map();
@@ -300,7 +401,7 @@ const lose = (slip, line) => {
 
 const showNewer = (slip) => {
   const fresh = newer.get(slip.id);
-  if (!fresh) return;
+  if (!fresh) { location.reload(); return; }
   newer.delete(slip.id);
   slip.replaceWith(fresh);
   paint();
@@ -310,16 +411,30 @@ const showNewer = (slip) => {
 // Between a press and its answer nothing moves: whoever has to sign again finds the same page, and its key.
 const unanswered = () => signing || document.getElementById('unsigned')?.hidden === false;
 
+const hashOf = (slip) => slip.querySelector('[name^="h-"], [name^="gs-"]')?.value;
+
+// Nothing can be decided here any more: no keys, no counts, and what was chosen is said not to be sent.
+const end = (page) => {
+  const drafted = open().filter(verdict).length + document.querySelectorAll('.slip.lost .trip :checked').length;
+  for (const fresh of page.querySelectorAll('.slip:has([data-test=withdrawn])')) {
+    document.querySelector(`.slip[data-write="${fresh.dataset.write}"]`)?.replaceWith(fresh);
+  }
+  document.querySelectorAll('.trip,.why,.editor,.keys,.samples,#foot').forEach((part) => part.setAttribute('hidden', ''));
+  document.getElementById('left')?.replaceChildren();
+  document.title = document.title.replace(/^\([\d,]+ left\) /, '');
+  const line = drafted && document.querySelector('#gone [data-not-sent]');
+  if (line) line.textContent = drafted === 1 ? 'Your draft was not sent.' : `Your ${drafted} drafts were not sent.`;
+};
+
 // Who is signed out would be led away from choices that are nowhere but on this page.
 const signedOut = () => document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
 
-const hashOf = (slip) => slip.querySelector('[name^="h-"]')?.value;
 
 const merge = (page) => {
   let changed = 0;
   let lost = '';
-  for (const fresh of page.querySelectorAll('.slip[data-write]')) {
-    const old = document.querySelector(`.slip[data-write="${fresh.dataset.write}"]`);
+  for (const fresh of page.querySelectorAll('.slip[data-write], .slip[data-group]')) {
+    const old = slips().find((slip) => keyOf(slip) === keyOf(fresh));
     if (!old || old.dataset.version === fresh.dataset.version) continue;
     // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and counts.
     if (touched(old) && hashOf(old) && hashOf(old) === hashOf(fresh)) { old.dataset.version = fresh.dataset.version; continue; }
@@ -333,9 +448,13 @@ const merge = (page) => {
       old.replaceWith(fresh);
     }
   }
-  swapParts(page, ['signatures', 'gone', 'review-head']);
-  if (!page.getElementById('review') && form) document.querySelectorAll('.trip,.why,.editor,#foot').forEach((e) => e.setAttribute('hidden', ''));
+  if (isMany()) {
+    const there = new Set([...page.querySelectorAll('.slip.group')].map(keyOf));
+    document.querySelectorAll('.slip.group').forEach((group) => { if (!there.has(keyOf(group))) group.querySelector('.changed').hidden = false; });
+  }
+  swapParts(page, ['signatures', 'gone', 'review-head', 'meter']);
   if (changed) announce(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
+  if (!page.getElementById('review') && form) { end(page); return; }
   paint();
 };
 
@@ -343,11 +462,13 @@ const main = document.querySelector('[data-run]');
 if (main) {
   followRun(main.dataset.run, Number(main.dataset.seq), async () => {
     if (unanswered() || signedOut()) return false;
-    const page = await fetchPage(main.dataset.page).catch(() => null);
+    const opened = isMany() ? slips().filter((slip) => slip.dataset.write).map((slip) => `&open=${slip.dataset.write}`) : [];
+    const page = await fetchPage(main.dataset.page + opened.join('')).catch(() => null);
     // The press of a button may have come while the page was on its way.
     if (!page || unanswered()) return false;
     merge(page);
     return true;
   });
 }
+mark(slips().find((slip) => location.hash === `#${slip.id}`));
 paint();

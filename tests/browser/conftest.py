@@ -14,6 +14,8 @@ from tests.__main__ import BROWSERS
 from tests.support import cast, claims
 
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
+LONGEST_WAIT = 30_000
+"""Milliseconds until something that a page must show counts as missing; a machine may be busy with other things."""
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -103,7 +105,7 @@ def browse(chromium: Any, site: str) -> Iterator[Callable[..., Page]]:
 
     def as_(user: User, **options: Any) -> Page:
         context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(LONGEST_WAIT)
         contexts.append(context)
         page = Page(context.new_page(), site)
         page.sign_in(user)

@@ -27,7 +27,7 @@ def choose(page: Page, write: int, word: str) -> None:
 
 def kept(page: Page, count: int) -> None:
     """Wait until so many writes have a draft on the server."""
-    for _ in range(100):
+    for _ in range(600):
         if Draft.objects.count() == count:
             return
         page.page.wait_for_timeout(50)

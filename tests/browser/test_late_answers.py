@@ -54,7 +54,7 @@ def test_a_review_whose_look_failed_looks_again_though_the_log_says_no_more(
     reviewer, run = review
     failures = fail_first(reviewer.page, f"/reviews/{run.id}/", count=2)
     end(run, people)
-    reviewer.page.wait_for_selector(REJECTED, timeout=20_000)
+    reviewer.page.wait_for_selector(REJECTED)
     assert len(failures) == 2
     assert reviewer.page.locator("#foot").is_hidden()
 
@@ -102,7 +102,7 @@ def test_a_run_page_whose_look_failed_looks_again(people: People, browse: Browse
     page.page.wait_for_selector(".live:not([hidden])")
     failures = fail_first(page.page, f"/runs/{run.id}/", count=2)
     end(run, people)
-    page.page.wait_for_selector("#run-head .pill:text('Completed')", timeout=20_000)
+    page.page.wait_for_selector("#run-head .pill:text('Completed')")
     assert failures
 
 
@@ -112,5 +112,5 @@ def test_an_inbox_whose_look_failed_looks_again(people: People, browse: Browse) 
     reviewer.page.wait_for_selector(".live:not([hidden])")
     failures = fail_first(reviewer.page, "/reviews/", count=1)
     claims.paused("CLM-1", people.starter)
-    reviewer.page.wait_for_selector("#inbox :text('Pay CLM-1?')", timeout=20_000)
+    reviewer.page.wait_for_selector("#inbox :text('Pay CLM-1?')")
     assert failures

@@ -17,7 +17,15 @@ from tests.house.visitor import Visitor
 from tests.house.words import beginning, blocks, script
 
 OF_THE_HOST = """
+ROOT_URLCONF = "host.all_urls"
 TEMPLATES[0]["DIRS"] = [BASE_DIR / "templates"]
+"""
+PAGES_OF_THE_HOST = """
+from django.http import HttpResponse
+from django.urls import path
+from host.urls import urlpatterns as ours
+
+urlpatterns = [path("of-the-host/", lambda request: HttpResponse("theirs")), *ours]
 """
 INSTALL, START = (script(block).commands for block in blocks(host.PAGE, "sh"))
 
@@ -35,6 +43,7 @@ def test_a_new_project_that_follows_the_page_and_the_tutorial_signs_a_review(tmp
     python = host.install(host.build_wheel(tmp_path), tmp_path / "venv")
     folder = host.start_project(python, tmp_path / "project", more_settings=OF_THE_HOST).parent
     (folder / "templates").mkdir()
+    (folder / "host" / "all_urls.py").write_text(PAGES_OF_THE_HOST)
     (folder / "templates" / "base.html").write_text("A page of the host, which is not ours.")
     where = run(python, "-c", "import orchestrator; print(orchestrator.__file__)", cwd=folder).stdout
     assert Path(where).is_relative_to(tmp_path / "venv")
@@ -60,6 +69,8 @@ def test_a_new_project_that_follows_the_page_and_the_tutorial_signs_a_review(tmp
 def _visit(port: int, follow: Callable[[list[str]], str]) -> None:
     page = Visitor(port).get("/login/")
     assert (page.status, "Sign in" in page.text) == (200, True)
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "content-security-policy" not in Visitor(port).get("/of-the-host/").headers
     tutorial.make_people(Visitor(port))
     follow(beginning(tutorial.RUN, "python", "manage.py", "start_run"))
     rita = Visitor(port)

@@ -128,3 +128,12 @@ def test_only_what_is_set_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERSIGN_LEASE_SECONDS", "2.5")
     monkeypatch.delenv("COUNTERSIGN_WORKERS", raising=False)
     assert environment.given(LEASE_SECONDS=environment.number, WORKERS=environment.whole) == {"LEASE_SECONDS": 2.5}
+
+
+def test_redis_without_its_driver_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERSIGN_REDIS_URL", "redis://:hidden@cache.example.org")
+    assert environment.redis_url() == "redis://:hidden@cache.example.org"
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    with pytest.raises(ImproperlyConfigured, match="COUNTERSIGN_REDIS_URL .* the package redis is missing") as refusal:
+        environment.redis_url()
+    assert "hidden" not in str(refusal.value)

@@ -11,9 +11,13 @@ import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.db import DataError, Error, InternalError, OperationalError, ProgrammingError, connection
+from django.http import HttpRequest, HttpResponse
 from django.test import Client as Browser
+from django.test import RequestFactory
+from django.urls import resolve
 
 from checkpoints.models import AuditLine, Run
+from orchestrator import middleware
 from orchestrator.engine import END, START
 from orchestrator.models import IdempotencyRecord
 from tests.support.api_people import Client
@@ -212,3 +216,38 @@ def test_a_place_of_payloads_that_is_full_or_away_is_answered_503(
     shown = browser.get(f"/runs/{run['id']}/")
     assert shown.status_code == 200  # the page of a run says at the checkpoint what cannot be read
     assert "the cellar is closed" in shown.content.decode()
+
+
+@pytest.fixture
+def with_page_policy(settings: Any) -> None:
+    """Middleware as in a project of somebody else: no policy but ours."""
+    others = [name for name in settings.MIDDLEWARE if name != "csp.middleware.CSPMiddleware"]
+    settings.MIDDLEWARE = ["orchestrator.middleware.PagePolicy", *others]
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("with_page_policy")
+@pytest.mark.parametrize("path", ["/login/", "/runs/", "/workers/", "/api/v1/graphs/", "/admin/checkpoints/run/"])
+def test_each_page_of_ours_carries_the_policy_in_a_project_of_somebody_else(people: People, path: str) -> None:
+    browser = Browser()
+    browser.force_login(people.steward)
+    policy = browser.get(path)["Content-Security-Policy"]
+    assert set(policy.split("; ")) >= {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("with_page_policy")
+@pytest.mark.parametrize("path", ["/admin/login/", "/admin/auth/user/"])
+def test_pages_of_others_are_left_alone(people: People, path: str) -> None:
+    browser = Browser()
+    browser.force_login(people.steward)
+    assert "Content-Security-Policy" not in browser.get(path).headers
+
+
+def test_a_policy_that_a_view_chose_for_itself_stays() -> None:
+    def answer(request: HttpRequest) -> HttpResponse:
+        request.resolver_match = resolve("/login/")
+        return HttpResponse(headers={"Content-Security-Policy": "default-src 'self'"})
+
+    response = middleware.PagePolicy(answer)(RequestFactory().get("/login/"))
+    assert response["Content-Security-Policy"] == "default-src 'self'"

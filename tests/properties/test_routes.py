@@ -164,7 +164,7 @@ def _cookies(user: User) -> dict[str, str]:
 def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
     request = ApprovalRequest.objects.filter(run=run).first()
     assert request is not None
-    rule = RetentionPolicy.objects.create(graph=run.graph, keep_last=1)
+    rule = retention.save_policy(RetentionPolicy(graph=run.graph, keep_last=1), by=None)
     return {
         "run": [str(run.id), run.key],
         "ref": [str(run.id), run.key],

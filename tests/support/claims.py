@@ -1,6 +1,6 @@
 """A small claim with a gate, and the ways to bring a run of it to where a test wants it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
@@ -49,6 +49,19 @@ class State(BaseModel):
     letter: str = ""
     count: int = 0
     ended: str = ""
+
+
+class Euros(BaseModel):
+    """A payment in a declared currency."""
+
+    amount: Annotated[Decimal, Field(json_schema_extra={"currency": "EUR"})]
+    account: str
+
+
+class Payments(BaseModel):
+    """Where payments stand."""
+
+    payments: Annotated[list[Euros], Append] = []
 
 
 class Anything(BaseModel):
@@ -171,6 +184,27 @@ def many_writes(name: str, count: int) -> Graph:
     graph.edge(START, "propose")
     graph.edge("propose", "close", when=("approved", "partial", "rejected"))
     graph.edge("close", END)
+    return graph
+
+
+def many_payouts(name: str, amounts: Sequence[str]) -> Graph:
+    """A graph that proposes a payout of each of these amounts, which an external node then reads."""
+    graph = Graph(name, input=Claim, state=Payments)
+    shows = {"payments": Show(label="Pay €{amount:,.2f}", money="amount")}
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows))
+    def propose(state: Payments, ctx: Any) -> Any:
+        account = "DE89370400440532013000"
+        given = [{"amount": amount, "account": account} for amount in amounts]
+        return [Write("payments", [one], label=f"Pay €{one['amount']}") for one in given]
+
+    @graph.node(effect="external", idempotent=True)
+    def pay(state: Payments, ctx: Any) -> Any:
+        return None
+
+    graph.edge(START, "propose")
+    graph.edge("propose", "pay", when=("approved", "partial", "rejected"))
+    graph.edge("pay", END)
     return graph
 
 

@@ -13,8 +13,10 @@ from tests.support.small_graphs import advanced, graph
 
 def policy(graph: str, **fields: Any) -> RetentionPolicy:
     """The stored policy of a graph."""
-    row, _ = RetentionPolicy.objects.update_or_create(graph=graph, defaults=fields)
-    return row
+    row = RetentionPolicy.objects.filter(graph=graph).first() or RetentionPolicy(graph=graph)
+    for name, value in fields.items():
+        setattr(row, name, value)
+    return retention.save_policy(row, by=None)
 
 
 def pruned(given: RetentionPolicy, *, by: Any = None) -> Job:

@@ -9,10 +9,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals import audit
-from approvals.audit_words import VERDICTS, kind_name, sentence_of
+from approvals.audit_words import VERDICTS, kind_name, sentence_of, with_full_names
 from approvals.models import Decision
 from approvals.views import comparison
-from approvals.views.audit.page import HIGHEST
+from approvals.views.audit.page import HIGHEST, full_names_in
 from approvals.views.page import read_number, render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints.sealing.seal_fault import SealFault, fault_of
@@ -63,7 +63,8 @@ def audit_line_page(request: HttpRequest, number: int) -> HttpResponse:
     context = {
         "line": line,
         "title": kind_name(line.kind),
-        "text": sentence_of(line.kind, line.facts),
+        "text": sentence_of(line.kind, with_full_names(line.facts, full_names_in([line]))),
+        "run_name": audit.run_name_of(line),
         "fault": fault_of(line, PLAIN),
         "seal": bytes(line.seal or b"").hex(),
         "facts": list(_facts(line, behind)),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import audit, permissions
 from approvals.audit import LineFilter
-from approvals.audit_words import KINDS, kind_name, sentence_of
+from approvals.audit_words import KINDS, accounts_in, kind_name, sentence_of, with_full_names
 from approvals.views.page import error_page, render
 from checkpoints.models import AuditLine
 from checkpoints.sealing.seal_fault import fault_of
@@ -32,7 +33,8 @@ class NoFilter(ValueError):
 @login_required
 @require_safe
 def audit_page(request: HttpRequest) -> HttpResponse:
-    """One page of the lines that this person may see, newest first. Four statements, whatever is filtered."""
+    """One page of the lines that this person may see, newest first. Five statements at most, whatever
+    is filtered."""
     try:
         wanted = read_filter(request)
     except NoFilter as error:
@@ -71,12 +73,27 @@ def _scope(user: Any, reads_all: bool) -> str:
 
 
 def show_lines(found: Sequence[Any]) -> list[Any]:
-    """The lines with their words and the reasons that people gave. Two queries at most."""
+    """Return the lines with their words and the reasons that people gave. Three queries at most."""
     reasons = audit.comments(found)
+    full_names = full_names_in(found)
     for line in found:
-        line.text, line.title = sentence_of(line.kind, line.facts), kind_name(line.kind)
+        line.text = sentence_of(line.kind, with_full_names(line.facts, full_names))
+        line.title = kind_name(line.kind)
+        line.run_name = audit.run_name_of(line)
         line.comment = reasons.get(line.id, "")
     return list(found)
+
+
+def full_names_in(lines: Sequence[Any]) -> dict[str, str]:
+    """Return the full names of the accounts that lines mention, by user name. One query, or none."""
+    accounts: set[str] = set()
+    for line in lines:
+        accounts |= accounts_in(line.facts)
+    if not accounts:
+        return {}
+    users = get_user_model()
+    people = users._default_manager.filter(**{f"{users.USERNAME_FIELD}__in": accounts})
+    return {person.get_username(): person.get_full_name() for person in people}
 
 
 def read_filter(request: HttpRequest) -> LineFilter:

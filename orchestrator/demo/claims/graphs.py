@@ -80,6 +80,7 @@ class State(BaseModel):
 
 graph = Graph(
     "claim_payout",
+    description="Screens an insurance claim, proposes the payout and a letter, and pays what was signed.",
     input=Claim,
     state=State,
     label="Claim {claim_id}",

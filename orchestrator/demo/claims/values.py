@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Money = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=2)]
-Paid = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=2)]
+Money = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=2, json_schema_extra={"currency": "EUR"})]
+Paid = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=2, json_schema_extra={"currency": "EUR"})]
 Share = Annotated[Decimal, Field(ge=0, le=1, max_digits=3, decimal_places=2)]
 ClaimId = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Account = Annotated[str, Field(pattern=r"^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$", description="An IBAN without blanks")]

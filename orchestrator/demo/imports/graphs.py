@@ -40,6 +40,7 @@ class State(BaseModel):
 
 graph = Graph(
     "csv_import",
+    description="Imports a file of customers, once somebody has approved the rows that look wrong.",
     input=Input,
     state=State,
     label="Import of {rows[name]}",

@@ -39,8 +39,8 @@ def test_the_review_of_a_patch_says_that_it_is_one_who_made_it_and_why(
     patched: Run, people: cast.People, browse: Browse
 ) -> None:
     text = text_of(browse(run_actions.reviewer(people.reviewer)), f"/reviews/{patched.id}/")
-    assert "The run asks A patch sets total" in text
-    assert f"{people.starter.username} set this by a patch" in text
+    assert "The run asks changed by hand" in text
+    assert f"{people.starter.username} changed this by hand. It needs the same signatures as at" in text
     assert "Reason given for the patch a plumber's invoice" in text
     assert "Set by a patch into total" in text
     assert "$patch" not in text.split("What happens when you sign")[1]
@@ -49,7 +49,7 @@ def test_the_review_of_a_patch_says_that_it_is_one_who_made_it_and_why(
 def test_the_review_of_a_patch_shows_what_it_sets_over_what(patched: Run, people: cast.People, browse: Browse) -> None:
     text = text_of(browse(run_actions.reviewer(people.reviewer)), f"/reviews/{patched.id}/")
     assert "Now Proposed Value 10 9999" in text
-    assert "Also part of this decision" not in text, "what it replaces is what it is shown against"
+    assert "Shown for context" not in text, "what it replaces is what it is shown against"
 
 
 def test_the_review_of_a_patch_lists_what_then_runs_and_what_does_not(

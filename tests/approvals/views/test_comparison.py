@@ -110,10 +110,13 @@ def test_where_the_gate_asks_for_it_a_value_says_its_own_change_and_what_is_ther
     table, more = change.blocks
     assert isinstance(table, Fields)
     assert isinstance(more, Fields)
-    assert table.heads == ("Before, as it says", "After, as it says")
+    assert table.heads == ("Before", "After")
     assert [(row.now.text, row.proposed.text) for row in table.units(0, 9)] == [("9000.00", "10.00")]
-    assert (more.title, [row.label for row in more.units(0, 9)]) == ("It also holds", ["Row"])
-    assert [(text, leaf and leaf.text) for text, leaf in change.lead] == [("There now:", '{"amount": "12.00"}')]
+    assert (more.title, [row.label for row in more.units(0, 9)]) == ("Other fields", ["Row"])
+    assert [(text, leaf and leaf.text) for text, leaf in change.lead] == [
+        ("What changes, as stated in the proposal:", None),
+        ("There now:", '{"amount": "12.00"}'),
+    ]
 
 
 @pytest.mark.parametrize("after", [None, {}, [], "x"])
@@ -173,7 +176,7 @@ def test_what_is_added_to_a_list_is_shown_and_what_is_there_beside_it() -> None:
     change = comparison.compare(["a"], ["b", "c"], adds=True)
     assert [state for state, *_ in states(change)] == ["in", "in"]
     ((text, there),) = change.lead
-    assert text == "Adds 2 items to what was there when proposed:"
+    assert text == "Adds 2 items to what was there when it was proposed:"
     assert there is not None
     assert [one.text for one in there.items] == ["a"]
 

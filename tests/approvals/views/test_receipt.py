@@ -1,12 +1,15 @@
 """The receipt: the values that were signed beside what was proposed, what counted, and why something did not."""
 
+import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from approvals import reviews
 from approvals.models import ApprovalRequest, Decision, Receipt
@@ -52,15 +55,20 @@ def guarded(claim_graph: None, people: People) -> Run:
     return claims.paused("CLM-4", people.starter, graph="four_eyes")
 
 
+def titles(html: str) -> list[str]:
+    """The headings of a page as one reads them."""
+    return [unescape(strip_tags(found)) for found in re.findall(r"<h[1-3][^>]*>(.*?)</h[1-3]>", html, re.DOTALL)]
+
+
 def test_a_receipt_shows_the_value_that_was_signed_beside_what_was_proposed(
     run: Run, people: People, browse: Browse
 ) -> None:
     html = shown(browse(people.reviewer), decide(run, people.reviewer, payout=LOWER))
-    assert "<h3>Payout: amount 9.75</h3>" in html, "the title is made from the signed value"
-    assert "As proposed: <del>Pay €12.50</del>" in html
+    assert "Payout: amount 9.75" in titles(html), "the title is made from the signed value"
+    assert "As proposed: Pay €12.50" in strip_tags(html)
     table = html[html.index('class="signed"') :].split("</table>")[0]
     assert [word for word in ("Proposed", "Signed", "12.50", "9.75") if word not in table] == []
-    assert "Counted: it is approved." in html
+    assert "Counts. This write is approved." in html
 
 
 def test_the_title_of_an_edited_write_is_made_from_its_template(people: People, browse: Browse) -> None:
@@ -72,12 +80,12 @@ def test_the_title_of_an_edited_write_is_made_from_its_template(people: People, 
         assert row.label == "Move EUR 1,800.00 to DE89370400440532013000"
         assert read_value(row, "shown")["as_proposed"] == "Pay €12.50"
         html = shown(browse(people.reviewer), receipt)
-        assert "<h3>Move EUR 1,800.00 to DE89370400440532013000</h3>" in html
-        assert "Counted: 1 of 2 signatures." in html
+        assert "Move EUR 1,800.00 to DE89370400440532013000" in titles(html)
+        assert "Counts: 1 of 2 signatures." in html
         page = plain(browse(people.second_reviewer).get(reverse("review", args=[run.id])))
         assert "Move EUR 1,800.00" in page
-        assert "As proposed: <del>Pay €12.50</del>" in page
-        assert "<h1>Pay 1800.00?</h1>" in page, "the question reads the proposal as it is now"
+        assert "As proposed: Pay €12.50" in strip_tags(page)
+        assert "Pay 1800.00?" in titles(page), "the question reads the proposal as it is now"
         assert "Pay 12.50?" not in page
 
 
@@ -194,7 +202,9 @@ def test_who_signed_keeps_his_verdicts_and_is_shown_nothing_of_a_run_that_he_may
     assert client.get(reverse("run", args=[run.id])).status_code == 404
     html = shown(client, no_longer_asked)
     assert [
-        word for word in ("Edited", "Rejected", "Counted: it is approved.", "Write 1", "Write 2") if word not in html
+        word
+        for word in ("Edited", "Rejected", "Counts. This write is approved.", "Write 1", "Write 2")
+        if word not in html
     ] == []
     told = ("9.75", "12.50", "DE89", "amount", "letter", "Dear", str(run.id), run.key, str(run))
     assert [word for word in told if word in html] == []

@@ -109,10 +109,10 @@ def test_the_import_shows_its_own_account_of_a_row_and_what_is_there(people: Peo
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     _, slip = card(browse(people.reviewer), run)
     said, more = (part.block for part in slip.shown.parts)
-    assert said.heads == ("Before, as it says", "After, as it says")
-    assert more.title == "It also holds"
-    ((text, there),) = slip.shown.lead
-    assert (text, there.text) == ("Adds 1 item to what was there when proposed:", "empty list")
+    assert said.heads == ("Before", "After")
+    assert more.title == "Other fields"
+    sentences = [text for text, _ in slip.shown.lead]
+    assert sentences == ["Adds 1 item (the list was empty).", "What changes, as stated in the proposal:"]
 
 
 def test_a_list_of_eight_thousand_items_is_decided_page_by_page(

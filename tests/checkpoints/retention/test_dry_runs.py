@@ -160,7 +160,7 @@ def test_a_removal_locks_one_run_at_a_time_and_for_one_piece() -> None:
         )
 
 
-@pytest.mark.parametrize(("anchored", "wanted"), [(False, 12), (True, 20)])
+@pytest.mark.parametrize(("anchored", "wanted"), [(False, 15), (True, 23)])
 def test_a_stretch_takes_so_many_statements_and_is_looked_for_under_the_lock_first(
     anchored: bool, wanted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

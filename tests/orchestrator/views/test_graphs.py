@@ -8,6 +8,8 @@ from django.test import Client
 from django.urls import reverse
 
 from checkpoints.models import Run
+from checkpoints.queue import jobs
+from tests.support import claims
 from tests.support.cast import People
 
 Browse = Callable[[User], Client]
@@ -50,3 +52,21 @@ def test_who_lost_his_role_still_sees_the_run_that_he_started_and_no_link_to_its
     assert page.status_code == 200
     assert link not in page.content.decode()
     assert "<option>page_claim</option>" in browse(people.starter).get("/runs/").content.decode()
+
+
+def test_a_graph_is_described_by_its_author_and_not_by_the_docstring_of_its_state(
+    people: People, browse: Browse
+) -> None:
+    made = claims.graph_of("described")
+    made.description = "Pays small claims.\nIt takes a day."
+    with claims.registered(made):
+        page = browse(people.starter).get("/graphs/described/").content.decode()
+    assert "Pays small claims." in page
+    assert "A claim for tests." not in page
+    assert "nobody asked" not in page
+
+
+def test_the_workers_page_says_of_each_job_the_work_it_does(people: People, browse: Browse) -> None:
+    jobs.add_job("sweep_access", name="sweep_access")
+    page = browse(people.starter).get("/workers/").content.decode()
+    assert "Removes expired tokens, sessions and kept answers of the API" in page

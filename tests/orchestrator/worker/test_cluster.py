@@ -75,6 +75,15 @@ def test_a_signal_to_the_whole_group_with_a_run_in_hand_stops_it_and_the_run_goe
         ended(run)
 
 
+def test_a_worker_leaves_a_line_in_the_log_when_it_starts_and_when_it_stops(tmp_path):
+    with cluster(tmp_path) as started:
+        started.says("worker_started")
+        assert "worker_stopped" not in started.log.read_text()
+        started.main.send_signal(signal.SIGTERM)
+        started.main.wait(15)
+        assert "worker_stopped" in started.log.read_text()
+
+
 def test_a_killed_main_process_leaves_nothing_alive(tmp_path):
     with cluster(tmp_path) as started:
         begun(run := slow(30))

@@ -78,6 +78,19 @@ def test_a_worker_that_dies_is_started_again_and_without_the_web_server_all_ends
     assert up.alive() == []
 
 
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "killed by SIGKILL"), (signal.SIGTERM, "exit code 0")])
+def test_it_says_that_the_web_server_has_ended_and_how(up, port, number, how):
+    send(next(pid for pid in children(up.main.pid) if str(port) in _words(pid)), number)
+    up.main.wait(15)
+    assert f"The web server has ended ({how}), so the worker is stopped too." in up.log.read_text()
+
+
+def test_asked_to_stop_it_does_not_say_that_the_web_server_has_ended(up):
+    up.main.send_signal(signal.SIGTERM)
+    up.main.wait(15)
+    assert "The web server has ended" not in up.log.read_text()
+
+
 def test_a_port_in_use_is_one_clear_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]

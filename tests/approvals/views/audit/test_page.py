@@ -17,7 +17,7 @@ from checkpoints.models.audit_line import ROUTINE
 from orchestrator import runs
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import forging
-from tests.support.cast import People
+from tests.support.cast import People, named
 from tests.support.rows import a_run, missing
 from tests.support.run_actions import pending, sign
 
@@ -42,6 +42,22 @@ def test_the_page_says_who_did_what_to_which_run_and_why(run: Run, people: Peopl
     assert "Claim CLM-2" in html
 
 
+def test_two_runs_of_one_label_are_told_apart_by_their_keys(people: People, browse: Browse) -> None:
+    for key in ("CLM-7", "CLM-7~0a1b2c3d"):
+        run = a_run(key=key, label="Claim CLM-7, fork")
+        runs.cancel(run.id, by=people.starter)
+    html = shown(browse(people.auditor))
+    assert html.count('<code class="key">CLM-7~0a1b2c3d</code>') == 1
+
+
+def test_people_are_named_in_full_beside_their_accounts(people: People, browse: Browse) -> None:
+    named(people.reviewer, "Rita Lund")
+    account = people.reviewer.get_username()
+    audit_log.record("members_changed", actor=people.steward, subject=f"user:{account}", added=["group:claims"])
+    html = shown(browse(people.auditor))
+    assert f"added Rita Lund ({account}) to the group claims" in html
+
+
 def test_what_was_removed_is_found_by_its_kind_and_told_with_graph_and_numbers(people: People, browse: Browse) -> None:
     audit_log.record("history_pruned", actor=people.steward, graph="claims", checkpoints=39, runs=0)
     html = shown(browse(people.auditor), kind="history_pruned", graph="claims")
@@ -56,7 +72,7 @@ def test_a_filter_is_kept_in_the_address_and_one_that_means_nothing_is_refused(p
     )
     client = browse(people.auditor)
     assert "encrypted 3 rows under k2" in shown(client, who="stella", kind="keys_rotated", **{"from": "2020-01-01"})
-    assert "No line matches" in shown(client, to="2020-01-01")
+    assert "No lines match these filters." in shown(client, to="2020-01-01")
     for wrong in ("yesterday", "2026-13-01", "2026-02-30T00:00", "9999-12-31", "0001-01-01T00:00+23:00"):
         answer = client.get(reverse("audit"), {"to": wrong})
         assert answer.status_code == 400, wrong

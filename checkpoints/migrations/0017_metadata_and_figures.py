@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0015_head_of_the_audit_log'),
+        ('checkpoints', '0016_seals_of_holds_pins_and_policies'),
     ]
 
     operations = [

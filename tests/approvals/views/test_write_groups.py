@@ -1,0 +1,124 @@
+"""Writes of one likeness as groups: what they share, what differs, what stands apart, and what must be opened."""
+
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+from approvals.views.value_types import NOTHING_DECLARED
+from approvals.views.write_effects import WriteEffect
+from approvals.views.write_groups import Group, WriteLine, changed_fields, choose_by_drafts, grouped
+from checkpoints.models import PendingWrite
+
+REQUEST = uuid4()
+
+
+def line(number: int, now: Any, proposed: Any, *, amount: str = "", **row: Any) -> WriteLine:
+    """The line of a write that changes one value into another."""
+    given = {"node": "propose", "channel": "notes", "hash": f"{number:064}", "size": 10, **row}
+    changed, others = changed_fields(now, proposed, adds=False, stated=())
+    return WriteLine(
+        number,
+        PendingWrite(write=UUID(int=number), revision=1, **given),
+        REQUEST,
+        f"Write {number}",
+        "Correct a row",
+        open=True,
+        may=True,
+        changed=changed,
+        others=others,
+        declared=NOTHING_DECLARED,
+        effect=WriteEffect(),
+        amount=Decimal(amount) if amount else None,
+    )
+
+
+def merged(number: int, **row: Any) -> WriteLine:
+    """The line of an account that is merged into another."""
+    before = {"status": "active", "into": None, "name": "Ek"}
+    return line(number, before, {**before, "status": "merged", "into": str(number)}, **row)
+
+
+def one_group(lines: list[WriteLine]) -> Group:
+    """The only group of these lines."""
+    (group,), _ = grouped(lines)
+    return group
+
+
+def test_writes_that_change_the_same_fields_are_one_group_and_others_stand_apart() -> None:
+    other = line(9, {"name": "Ek"}, {"name": "Holm"})
+    (group,), apart = grouped([*map(merged, range(1, 6)), other])
+    assert [one.number for one in group.lines] == [1, 2, 3, 4, 5]
+    assert [one.number for one in apart] == [9]
+
+
+def test_few_writes_of_a_likeness_stand_apart() -> None:
+    groups, apart = grouped([merged(number) for number in (1, 2, 3)])
+    assert groups == []
+    assert len(apart) == 3
+
+
+def test_a_group_shows_what_is_shared_and_how_many_values_differ() -> None:
+    group = one_group([merged(number) for number in range(1, 189)])
+    rows = {row.label: (row.now.text if row.now else "", row.proposed.text) for row in group.rows}
+    assert rows == {"Status": ("active", "merged"), "Into": ("not set", "188 different values")}
+    assert group.title == "188 × Correct a row: status, into"
+
+
+def test_what_a_value_states_besides_its_change_is_shown_too() -> None:
+    value = {"before": {"a": "1"}, "after": {"a": "2"}, "row": 7}
+    changed, others = changed_fields(None, [value], adds=True, stated=("before", "after"))
+    assert changed == {"a": ("1", "2")}
+    assert [(key, new) for key, (_, new) in others.items()] == [("row", 7)]
+
+
+def test_writes_that_nobody_may_decide_are_in_no_group() -> None:
+    lines = [merged(number) for number in range(1, 9)]
+    lines[0].may = False
+    assert [one.number for one in one_group(lines).lines] == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_an_amount_far_above_the_others_stands_apart() -> None:
+    lines = [merged(number, amount="10.00") for number in range(1, 9)]
+    (group,), apart = grouped([*lines, merged(9, amount="101.00")])
+    assert group.count == 8
+    assert [one.number for one in apart] == [9]
+
+
+def test_the_samples_are_the_first_the_last_and_the_one_farthest_from_the_rest() -> None:
+    lines = [merged(number, amount="10.00") for number in range(1, 9)]
+    lines[4].amount = Decimal("90.00")
+    assert [one.number for one in one_group(lines).samples] == [1, 5, 8]
+
+
+def test_a_group_may_be_approved_once_each_sample_was_opened() -> None:
+    group = one_group([merged(number) for number in range(1, 9)])
+    group.seen = {one.write for one in group.samples[:2]}
+    assert (group.to_open, group.may_approve) == (1, False)
+    group.seen.add(group.samples[2].write)
+    assert (group.to_open, group.may_approve) == (0, True)
+
+
+def test_the_seal_of_a_group_changes_with_any_of_its_writes() -> None:
+    lines = [merged(number) for number in range(1, 9)]
+    seal = one_group(lines).seal
+    assert one_group(lines).seal == seal
+    lines[3].row.hash = "f" * 64
+    assert one_group(lines).seal != seal
+
+
+def test_a_group_is_chosen_once_each_of_its_writes_has_a_draft() -> None:
+    group = one_group([merged(number) for number in range(1, 9)])
+    for one in group.lines[1:]:
+        one.chosen = "approve"
+    choose_by_drafts(group)
+    assert group.chosen == ""
+    group.lines[0].chosen = "reject"
+    choose_by_drafts(group)
+    assert (group.chosen, group.own) == ("approve", 1)
+
+
+def test_more_groups_than_a_page_shows_stand_apart() -> None:
+    lines = [line(kind * 10 + number, {}, {f"field{kind}": number}) for kind in range(20) for number in range(4)]
+    groups, apart = grouped(lines)
+    assert len(groups) == 12
+    assert len(apart) == 32

@@ -1,0 +1,95 @@
+"""A run that stops and wants a person leaves a line in the log of its worker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints.core.status import Status
+from checkpoints.ledger import locked_run
+from checkpoints.models import Checkpoint
+from orchestrator import runs
+from orchestrator.engine import END, START
+from orchestrator.engine.errors import TamperedRow
+from tests.graphs_app import graphs
+from tests.support.forging import tamper
+from tests.support.run_actions import start
+from tests.support.small_graphs import advanced, graph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _mended() -> Iterator[None]:
+    yield
+    graphs.BROKEN.clear()
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    """What the process logged under this name."""
+    return [record.msg for record in caplog.records if isinstance(record.msg, dict) and record.msg["event"] == event]
+
+
+def test_a_failed_run_leaves_one_line_that_names_run_graph_code_and_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    graphs.BROKEN.add("fragile")
+    run = start("flaky", tmp_path)
+    (line,) = lines(caplog, "run_failed")
+    assert (line["run"], line["graph"], line["key"]) == (str(run.id), "flaky", run.key)
+    assert (line["code"], line["node"]) == ("node_failed", "fragile")
+    assert line["level"] == "error"
+
+
+def test_the_line_repeats_no_message_which_may_hold_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    graphs.BROKEN.add("fragile")
+    start("flaky", tmp_path)
+    (line,) = lines(caplog, "run_failed")
+    assert "is broken" not in str(line)
+
+
+def test_a_run_with_an_unknown_outcome_leaves_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    made = graph("cut_off")
+
+    @made.node("pay", effect="external")
+    def pay(state: Any, ctx: Any) -> None:
+        raise ConnectionError("cut off")
+
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    advanced(made)
+    assert [line["code"] for line in lines(caplog, "run_unknown")] == ["outcome_unknown"]
+
+
+def test_a_run_that_ends_at_a_limit_leaves_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    made = graph("endless", max_supersteps=2)
+    made.node("again")(lambda state, ctx: None)
+    made.edge(START, "again")
+    made.branch("again", lambda state: "more", {"more": "again", "done": END})
+    advanced(made)
+    assert len(lines(caplog, "run_failed")) == 1
+
+
+def test_a_run_that_a_worker_finds_tampered_leaves_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    graphs.BROKEN.add("fragile")
+    run = start("flaky", tmp_path)
+    tamper(Checkpoint.objects.get(id=run.head), line=7)
+    runs.resume(run.id)
+    runs.advance(run.id)
+    assert [line["run"] for line in lines(caplog, "run_tampered")] == [str(run.id)]
+
+
+def test_a_run_that_anybody_else_finds_tampered_leaves_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    graphs.BROKEN.add("fragile")
+    run = start("flaky", tmp_path)
+    for _ in range(2):
+        locked_run.mark_tampered(run.id, TamperedRow("another hash", row="checkpoint"))
+    assert [line["run"] for line in lines(caplog, "run_tampered")] == [str(run.id)]
+
+
+def test_a_run_that_completes_leaves_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert start("flaky", tmp_path).status == Status.COMPLETED
+    assert [record for record in caplog.records if "run_" in str(record.msg)] == []
