@@ -1,6 +1,7 @@
 # Nothing but python3 (3.11 or newer, with venv) and make is needed; everything else is installed into .venv.
 PYTHON ?= python3
 RUN = .venv/bin/python
+PORT ?= 8000
 PIP = $(RUN) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Django 6.0 needs Python 3.12. The newest that is found, on the path or among those of pyenv.
@@ -11,8 +12,9 @@ TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execut
 
 .PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak bench bench-short lint check wheel clean
 
+# `make demo PORT=8123` where another port is wanted.
 demo: .venv/.runtime
-	$(RUN) manage.py up --demo
+	$(RUN) manage.py up --demo --port $(PORT)
 
 test: .venv/.test
 	$(RUN) -m tests

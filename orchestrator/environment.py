@@ -108,6 +108,11 @@ def enter_demo() -> None:
     (data_dir() / "demo").touch()
 
 
+def sign_ins_file() -> Path:
+    """Return the file in which the demo keeps who can sign in."""
+    return data_dir() / "sign-ins.txt"
+
+
 def demo() -> bool:
     """Whether this is the demo: by COUNTERSIGN_DEMO, else because `up --demo` ran on this data folder.
 

@@ -177,6 +177,7 @@ SPECTACULAR_SETTINGS = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "
 if DEMO:
     # The demo's letters become .eml files.
     EMAIL_BACKEND = "orchestrator.demo.claims.mail.EmailBackend"
+    TEMPLATES[0]["OPTIONS"]["context_processors"].append("orchestrator.demo.people.people_to_sign_in_as")
 EMAIL_FILE_PATH = DATA_DIR / "letters"
 
 MODE = "Production" if PRODUCTION else "Demo" if DEMO else "Development"

@@ -30,7 +30,7 @@ from checkpoints.bundle.tables import TABLES, shapes_of
 from checkpoints.bundle.told_erasures import Note
 from checkpoints.bundle.verifier import Bad, Contents
 from checkpoints.core.arguments import checked_actor
-from checkpoints.core.ids import is_storable
+from checkpoints.core.run_key import LONGEST_KEY, RULE, is_run_key
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.core.visible_text import visible_text
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
@@ -47,7 +47,6 @@ from orchestrator.engine.frozen import frozen
 BATCH_ROWS, BATCH_BYTES = 50, 4_000_000
 _TAIL = 2 * verifier.LONGEST_SIGNATURE
 _KEY = re.compile(rb'"key":"([0-9a-f]{64})"')
-LONGEST_KEY = 200
 _NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, DataError)
 """What reading rows raises whose house signed something that no row says."""
 
@@ -220,13 +219,14 @@ class _Reading:
             exported_at = datetime.fromisoformat(said["exported_at"])
             if exported_at.tzinfo is None or str(UUID(said["run"])) != said["run"]:
                 raise ValueError("the manifest does not say when it was exported, or of which run")
-            if not isinstance(key := said["key"], str) or not is_storable(key) or len(key) > LONGEST_KEY:
-                raise ValueError("the manifest has another key than a run can have")
+            _require_key("the manifest", said["key"], run=said["run"])
             base64.b64decode(said["data_key"], validate=True)
             self.erasures = told_erasures.records_in(said, self._people)
             self.names |= {one["by"] for one in said["erasures"]} - {None, ""}
         if kind not in verifier.ROWS:
             return None
+        if kind == "run":
+            _require_key("the run", said["row"]["key"], run=said["row"]["id"])
         model = Run if kind == "run" else TABLES[kind].model
         row: Any = row_of(
             model,
@@ -244,6 +244,15 @@ class _Reading:
             elif kind == "decision" and getattr(row, f"{name}_id") not in {None, *ids}:
                 raise ValueError(f"the {name} of this decision is not in the bundle")
         return row
+
+
+def _require_key(what: str, key: Any, *, run: str) -> None:
+    """Raises `ValueError` where no start takes this key: it would stand in addresses and aliases of ours.
+
+    A run that was started without a key has its own id for one.
+    """
+    if not isinstance(key, str) or not (is_run_key(key) or key == run):
+        raise ValueError(f"{what} has a key that no run can have, which is {RULE}")
 
 
 def _written(reading: _Reading, signed: Signed, by: Any) -> Run:

@@ -1,11 +1,17 @@
-"""The people of the demo: one who starts, two who review, a steward, an auditor. `manage.py demo_data` makes them."""
+"""The people of the demo: one who starts, two who review, a steward, an auditor. `manage.py demo_data` makes them; the
+page to sign in names them.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser, Group
+from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
+SIGN_IN = "Sign in as:"
+"""What the line begins with that says who can sign in."""
 CLAIMS = "claims"
 """The group whose members decide on claims."""
 
@@ -20,17 +26,31 @@ class Person:
 
 
 _CAST = (
-    ("olive", "Olive Hart", "operator"),
-    ("rita", "Rita Lund", "reviewer"),
-    ("jonas", "Jonas Weber", "reviewer"),
-    ("stella", "Stella Marsh", "steward"),
-    ("ada", "Ada Novak", "auditor"),
+    ("olive", "Olive Hart", "operator", "starts runs, repairs them and goes back in time"),
+    ("rita", "Rita Lund", "reviewer", "reviews and signs what claims and imports propose"),
+    ("jonas", "Jonas Weber", "reviewer", "signs too, where Rita may not decide alone"),
+    ("stella", "Stella Marsh", "steward", "cleans up, holds back and erases"),
+    ("ada", "Ada Novak", "auditor", "reads everything and changes nothing"),
 )
 
 
 def make_people() -> list[Person]:
     """The cast, in the groups of their roles. Whoever exists keeps name, password and further groups."""
-    return [_person(username, name, role) for username, name, role in _CAST]
+    return [_person(username, name, role) for username, name, role, _ in _CAST]
+
+
+def people_to_sign_in_as(request: HttpRequest) -> dict[str, Any]:
+    """Return `demo_people` for templates: user name, role and what the person is for. No passwords.
+
+    A context processor of the demo's settings.
+    """
+    return {"demo_people": [{"name": name, "role": role, "purpose": purpose} for name, _, role, purpose in _CAST]}
+
+
+def sign_in_line(people: list[Person]) -> str:
+    """Return who can sign in, with passwords, as one line that can be searched for."""
+    pairs = [f"{person.user.get_username()} {person.password or '(changed since)'}" for person in people]
+    return f"{SIGN_IN} {', '.join(pairs)}"
 
 
 def _person(username: str, name: str, role: str) -> Person:

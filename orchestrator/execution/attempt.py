@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import structlog
 from django.db import OperationalError, connections
 
 from checkpoints.conf import Conf, conf
@@ -32,6 +31,7 @@ from orchestrator.engine.plan import Start
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import open_memory
 from orchestrator.execution.secrets import mask_secrets, writable
+from orchestrator.logging import masked_logger
 
 ATOMIC_TRIES = 3
 """How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
@@ -281,7 +281,7 @@ class Attempt:
             # A copy, for the frontier keeps this very object.
             payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
             error=self.start.error,
-            open_log=lambda: structlog.get_logger("countersign.node", run=lease.key, task=self.name),
+            open_log=lambda: masked_logger("countersign.node", run=lease.key, task=self.name),
             deadline=self.deadline,
             secrets=context.conf.secrets,
             cancelled=context.cancelled.is_set,

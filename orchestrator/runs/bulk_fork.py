@@ -20,6 +20,7 @@ from checkpoints import audit_log, timeline
 from checkpoints.conf import conf, keyring
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
+from checkpoints.core.run_key import LONGEST_KEY
 from checkpoints.core.status import Status
 from checkpoints.db.clock import db_in
 from checkpoints.db.pages import pages
@@ -46,7 +47,7 @@ from orchestrator.models import BulkFork, BulkForkResult
 from orchestrator.runs import travel, travel_plan
 from orchestrator.runs.act import check_person
 from orchestrator.runs.bulk_plan import BulkPlan
-from orchestrator.runs.keys import LONGEST_KEY, get
+from orchestrator.runs.keys import get
 
 KIND = "fork_runs"
 BATCH = 20

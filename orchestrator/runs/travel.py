@@ -17,6 +17,7 @@ from approvals.gates.withdrawal import leave_requests
 from checkpoints import audit_log, lines, payloads
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
+from checkpoints.core.run_key import LONGEST_KEY
 from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import departure, locked_run, notes
@@ -45,7 +46,7 @@ from orchestrator.runs.departure import (
     load_departure,
     refuse_erased,
 )
-from orchestrator.runs.keys import LONGEST_KEY, checked_key, get
+from orchestrator.runs.keys import checked_key, get
 from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, Patch, first_checkpoint, lay_over, stage_requests
 from orchestrator.runs.travel_plan import Plan, checked_nodes, make_plan

@@ -8,12 +8,14 @@ from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.http import HttpRequest
+from django.test import Client
 from django.urls import reverse
 
 from approvals import inbox
 from checkpoints.models import Run, Upload
-from orchestrator import runs
+from orchestrator import environment, runs
 from orchestrator.demo.claims.models import Payment
+from orchestrator.demo.people import SIGN_IN, make_people
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,6 +35,38 @@ def test_the_printed_passwords_open_the_printed_accounts() -> None:
     }
     assert len(people) == 5
     assert all(authenticate(HttpRequest(), username=name, password=password) for name, password in people.items())
+
+
+def test_who_can_sign_in_is_printed_last() -> None:
+    lines = [line.split()[0] for line in demo_data().splitlines() if line.strip()]
+    assert lines[-5:] == ["olive", "rita", "jonas", "stella", "ada"]
+
+
+def test_who_can_sign_in_stays_in_one_line_of_a_file_for_its_owner_alone() -> None:
+    demo_data()
+    file = environment.sign_ins_file()
+    (line,) = file.read_text().splitlines()
+    passwords = dict(pair.split() for pair in line.removeprefix(SIGN_IN).split(","))
+    assert list(passwords) == ["olive", "rita", "jonas", "stella", "ada"]
+    assert authenticate(HttpRequest(), username="rita", password=passwords["rita"])
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_page_to_sign_in_names_the_five_and_what_each_is_for_but_no_password(client: Client) -> None:
+    demo_data()
+    page = client.get("/login/").content.decode()
+    for person in make_people():
+        assert f"<code>{person.user.get_username()}</code>" in page
+        assert f"</code> {person.role}" in page
+        assert str(person.password) not in page
+    assert "signs too, where Rita may not decide alone" in page
+
+
+def test_without_the_demo_the_page_to_sign_in_names_nobody(client: Client, settings: Any) -> None:
+    (templates,) = settings.TEMPLATES
+    kept = [name for name in templates["OPTIONS"]["context_processors"] if "demo" not in name]
+    settings.TEMPLATES = [{**templates, "OPTIONS": {**templates["OPTIONS"], "context_processors": kept}}]
+    assert "demo-people" not in client.get("/login/").content.decode()
 
 
 def test_its_runs_come_to_rest_in_different_states(live_server: Any, settings: Any) -> None:

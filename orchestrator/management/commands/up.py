@@ -22,6 +22,7 @@ from orchestrator.worker.process_group import ProcessGroup
 
 Address = tuple[str, int]
 
+DEFAULT_PORT = 8000
 WEB_START_SECONDS = 60.0
 GRACE_BEYOND_RUNS = 8.0
 """More than a worker itself takes, which should be the one to kill what hangs."""
@@ -37,7 +38,7 @@ class Command(command_line.ClearCommand):
         parser.add_argument("--demo", action="store_true", help="with the example graphs, people and runs")
         parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL of its own in the data folder")
         parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--port", type=int, default=DEFAULT_PORT)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prepare the database, start both, say where, and stay."""
@@ -68,6 +69,10 @@ class Command(command_line.ClearCommand):
             url = together.env["DATABASE_URL"]
             self.stdout.write(f"For other commands on its database: export DATABASE_URL='{url}'")
         self.stdout.write(f"Countersign is running at {_site(address)} - stop it with Ctrl-C.")
+        if options["demo"]:
+            file = environment.sign_ins_file()
+            self.stdout.write(file.read_text().strip())
+            self.stdout.write(f"This line stays in {file}.")
         self.stdout.flush()
 
 
@@ -79,7 +84,18 @@ def _refuse_taken(address: Address) -> None:
             probe.bind(address)
         except OSError as error:
             where = f"{address[0]} port {address[1]} ({error.strerror})"
-            raise CommandError(f"Cannot listen on {where}: choose another one with --port") from None
+            cure = f"choose another one with --port (make demo PORT={_free_port(address[0], family)})"
+            raise CommandError(f"Cannot listen on {where}: {cure}") from None
+
+
+def _free_port(host: str, family: socket.AddressFamily) -> int:
+    """Return a port on which nothing listens now."""
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:  # it is the host that cannot be had
+            return DEFAULT_PORT
+        return int(probe.getsockname()[1])
 
 
 def _environment(address: Address, *, demo: bool) -> dict[str, str]:

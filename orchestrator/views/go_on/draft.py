@@ -12,6 +12,7 @@ from uuid import UUID
 from approvals.gates.recorded_ways import require_ways
 from checkpoints import timeline
 from checkpoints.conf import conf
+from checkpoints.core.run_key import LONGEST_KEY
 from checkpoints.core.visible_json import json_text
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.models.run_line import Travel
@@ -21,7 +22,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import CountersignError, InvalidValue, MissingSecrets, PayloadTooLarge, WrongStatus
 from orchestrator.engine.patch import patched
 from orchestrator.runs.departure import Departure, held_tasks_at
-from orchestrator.runs.keys import LONGEST_KEY, checked_key
+from orchestrator.runs.keys import checked_key
 from orchestrator.runs.needed_secrets import require_secrets
 from orchestrator.runs.overlay import Overlay, lay_over
 from orchestrator.runs.travel import LONGEST_REASON, plan_departure

@@ -251,6 +251,27 @@ def test_what_is_bad_is_refused_by_name_and_changes_nothing(tmp_path: Path, peop
     assert loaded(data).imported
 
 
+@pytest.mark.parametrize("kind", ["manifest", "run"])
+@pytest.mark.parametrize(
+    "key", ["a/b", "a:b", "CLM-1:step-4", "..//x", OTHER, OTHER.upper().replace("-", ""), "", "x" * 201]
+)
+def test_a_key_that_no_start_takes_is_refused_by_name(kind: str, key: str, tmp_path: Path, people: cast.People) -> None:
+    bodies = lines_of(foreign(signed_run(tmp_path, people)))
+    at = 0 if kind == "manifest" else 1
+    holder = dict(bodies[at] if kind == "manifest" else bodies[at]["row"]) | {"key": key}
+    changed = holder if kind == "manifest" else {**bodies[at], "row": holder}
+    with pytest.raises(InvalidBundle, match="without / and :"):
+        loaded(written([*bodies[:at], changed, *bodies[at + 1 :]], KEY))
+    assert not Run.objects.exists()
+
+
+def test_a_run_that_was_started_without_a_key_comes_in(tmp_path: Path, people: cast.People) -> None:
+    run = graphs.started(tmp_path)
+    assert run.key == str(run.id)
+    found = loaded(foreign(run))
+    assert found.key == f"{run.key}~{run.key[-8:]}"
+
+
 @pytest.mark.parametrize("good", [1, 2, 3])
 def test_a_file_that_is_replaced_while_it_is_read_changes_nothing(
     good: int, tmp_path: Path, people: cast.People

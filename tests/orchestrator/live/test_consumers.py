@@ -13,7 +13,7 @@ from channels.testing import WebsocketCommunicator
 from checkpoints.models import Run
 from orchestrator.live import consumers, hub
 from orchestrator.live.routing import websocket_urlpatterns
-from tests.support.browsers import happen
+from tests.support.browsers import close_of, happen
 from tests.support.cast import People
 from tests.support.rows import a_request, a_run, a_worker
 
@@ -177,3 +177,14 @@ async def test_the_bar_is_told_when_the_last_worker_is_silent_and_when_one_is_ba
         assert (await live.receive_json_from(timeout=15))["silence"] is None
         await database_sync_to_async(lambda: type(made).objects.update(stopped_at=made.started_at))()
         assert (await live.receive_json_from(timeout=15))["silence"]["since"] == made.heartbeat_at.isoformat()
+
+
+@pytest.mark.parametrize("path", ["/ws/reviews/", "/ws/runs/", "/ws/runs/{run}/"])
+@pytest.mark.parametrize("text", ["[" * 50_000 + "]" * 50_000, '{"watch":' * 50_000, "[" * 8_000 + "]" * 8_000])
+async def test_a_message_that_is_nested_deeply_closes_the_socket_by_a_code_of_ours(
+    path: str, text: str, run: Run, people: People
+) -> None:
+    async with socket(path.format(run=run.id), people.starter) as live:
+        await live.send_to(text_data=text)
+        code = await close_of(live)
+    assert code in (consumers.BAD_MESSAGE, consumers.TOO_LARGE)

@@ -44,6 +44,13 @@ def test_a_message_that_is_not_known_is_refused(text: str | None) -> None:
         messages.read_watch(text)
 
 
+def test_a_message_nested_deeper_than_any_is_refused_however_long_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MOST_BYTES", 10**6)
+    for text in ("[" * 50_000 + "]" * 50_000, '{"watch":' * 50_000 + "1" + "}" * 50_000, "[" * 50_000):
+        with pytest.raises(messages.NotUnderstood):
+            messages.read_watch(text)
+
+
 @pytest.mark.parametrize("text", [" " * 20_000, "\u20ac" * 6_000])
 def test_a_message_that_is_too_large_is_not_read(text: str) -> None:
     with pytest.raises(messages.TooLarge):

@@ -4,16 +4,13 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import urllib.request
 from pathlib import Path
 
-import django
 import pytest
 from django.db import connection
 
-from orchestrator.management.commands.up import _environment
 from tests.support.clusters import Command, children, ended, send, slow
 from tests.support.processes import until
 
@@ -89,24 +86,6 @@ def test_asked_to_stop_it_does_not_say_that_the_web_server_has_ended(up):
     up.main.send_signal(signal.SIGTERM)
     up.main.wait(15)
     assert "The web server has ended" not in up.log.read_text()
-
-
-def test_a_port_in_use_is_one_clear_line(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        number = taken.getsockname()[1]
-        command = Command("up", "--port", str(number), log=tmp_path / "up.log")
-        assert command.main.wait(20) == 1
-        content = command.log.read_text()
-    assert f"Cannot listen on 127.0.0.1 port {number}" in content
-    assert "Traceback" not in content
-
-
-def test_called_as_python_m_django_its_children_find_the_current_folder_and_not_djangos_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [str(Path(django.__file__).parent / "__main__.py"), "up"])
-    paths = _environment(("127.0.0.1", 8000), demo=False)["PYTHONPATH"].split(os.pathsep)
-    assert paths[0] == str(tmp_path)
-    assert str(Path(django.__file__).parent) not in paths
 
 
 def test_it_brings_a_postgresql_of_its_own(tmp_path, port):

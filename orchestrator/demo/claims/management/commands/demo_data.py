@@ -9,8 +9,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
+from orchestrator import environment
 from orchestrator.demo.claims import payments
-from orchestrator.demo.people import Person, make_people
+from orchestrator.demo.people import Person, make_people, sign_in_line
 from orchestrator.demo.samples import Sample, start_samples
 
 PAUSE = 0.25
@@ -34,8 +35,10 @@ class Command(BaseCommand):
         (operator,) = (person.user for person in people if person.role == "operator")
         started = start_samples(operator)
         _wait([run for _, run in started], seconds=options["wait"])
-        self._say_people(people)
         self._say_runs(started)
+        # Last, and in a file: what the web server and the worker log scrolls the terminal.
+        self._say_people(people)
+        _keep(sign_in_line(people))
 
     def _say_people(self, people: list[Person]) -> None:
         parts = urlsplit(payments.url())
@@ -44,6 +47,7 @@ class Command(BaseCommand):
         for person in people:
             password = person.password or "(changed since)"
             self.stdout.write(f"  {person.user.get_username():8} {password:16} {person.role}")
+        self.stdout.write("")
 
     def _say_runs(self, started: list[tuple[Sample, Run]]) -> None:
         self.stdout.write("\nRuns")
@@ -52,6 +56,13 @@ class Command(BaseCommand):
         self.stdout.write("")
         if any(run.status == Status.QUEUED for _, run in started):
             self.stdout.write("Some are still queued: they go on as soon as a worker runs.")
+
+
+def _keep(line: str) -> None:
+    """Keep the line for the user of this process alone; `up` says it last, and it can be looked up later."""
+    file = environment.sign_ins_file()
+    file.touch(mode=0o600)
+    file.write_text(f"{line}\n")
 
 
 def _wait(started: list[Run], *, seconds: float) -> None:

@@ -1,0 +1,18 @@
+"""Which texts may be the key of a run. Keys stand in addresses and aliases, beside ids. Pure."""
+
+import re
+
+LONGEST_KEY = 200
+RULE = "1 to 200 characters without / and :, and not shaped like a UUID"
+_KEY = re.compile(r"[^/:\x00\ud800-\udfff]{1,200}")
+_LIKE_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+
+
+def is_run_key(text: str) -> bool:
+    """Return whether a run may be started under this key."""
+    return bool(_KEY.fullmatch(text)) and not is_like_uuid(text)
+
+
+def is_like_uuid(text: str) -> bool:
+    """Return whether the text would be taken for the id of a run."""
+    return bool(_LIKE_UUID.fullmatch(text))
