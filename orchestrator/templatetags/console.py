@@ -285,7 +285,7 @@ def area_rows(value: Any) -> int:
 @register.inclusion_tag("orchestrator/_erased.html")
 def erased_note(run: Any) -> dict[str, Any]:
     """What was erased of a run, by whom and when; nothing for other runs. One query where something was."""
-    return {"records": ErasureRecord.objects.filter(run=run.id) if run and run.erasure else ()}
+    return {"records": ErasureRecord.objects.filter(run=run.id).select_related("by") if run and run.erasure else ()}
 
 
 @register.simple_tag
