@@ -42,7 +42,8 @@ LONG = 100
 """Examples from which on every address is given every parameter of any."""
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "open", "list", "who", "run", "kind", "from", "to", "as_is", "all", "paths", "_to_field",
+    "path", "a", "b", "with_at", "how", "open", "list", "who", "run", "kind", "from", "to", "as_is", "all", "paths",
+    "_to_field",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
