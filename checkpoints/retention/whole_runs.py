@@ -20,6 +20,8 @@ from checkpoints.models import (
     Run,
     RunEvent,
     RunLine,
+    RunMetadata,
+    TaskFigure,
     TaskResult,
     UploadReference,
 )
@@ -34,6 +36,7 @@ from checkpoints.verification.audit import REMOVED
 
 PARTS: list[Any] = [
     MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint, UploadReference,
+    RunMetadata, TaskFigure,
 ]  # fmt: skip
 """What hangs on a run; other floors add theirs when they are ready. Memory that it left belongs to the installation,
 and stays; files that nobody names any more are swept.

@@ -37,6 +37,7 @@ from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.memory import MemoryChanges, State
+from orchestrator.execution.notes import NewNotes, new_notes
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.session import PendingCommit, Session, SuperstepResult, retry_when_log_moved
 
@@ -158,12 +159,14 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     new_tape = tape.extend(lease.tape, summary.tape_word(entries))
     run_update = RunUpdate(status, _place(session, step.frontier, after), new_tape)
     passed = _not_needed(session, worked, at)
+    noted = new_notes(session, kept, at)
     events = [*passed.events, *summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
     events += session.replay.events(kept) if session.replay is not None else []
-    events += [*opening.events, *rebased.events, *_status_events(session, status, step.frontier)]
+    events += [*opening.events, *rebased.events, *noted.events]
+    events += _status_events(session, status, step.frontier)
     journaled = any(graph.nodes[task.node].journaled for task in kept)
     listing = journal.list_update(lease, session.head.next_seq) if journaled else None
-    inside = _extra_writes(session, opening, rebased, memory, passed)
+    inside = _extra_writes(session, opening, rebased, memory, passed, noted)
     return _Assembled(checkpoint, run_update, events, listing, inside, after, len(passed.decisions))
 
 
@@ -364,9 +367,9 @@ def _payload(session: Session, step: Step, ran: list[tuple[str, int]], superstep
 
 
 def _extra_writes(
-    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges, passed: NotNeeded
+    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges, passed: NotNeeded, noted: NewNotes
 ) -> Callable[[], None] | None:
-    if not (opening.requests or rebased.rows or rebased.reopened or memory or passed.decisions):
+    if not (opening.requests or rebased.rows or rebased.reopened or memory or passed.decisions or noted):
         return None
     commit = Commit(session.head.next_seq, session.lease.superstep + 1, datetime.now(UTC))
 
@@ -375,6 +378,7 @@ def _extra_writes(
         passed.insert()
         rebased.insert()
         memory.insert(session.lease, commit)
+        noted.insert()
 
     return inside
 

@@ -24,6 +24,7 @@ from orchestrator.execution import summary
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.commit import gates_to_ask
 from orchestrator.execution.executor import TaskOutcome
+from orchestrator.execution.notes import new_notes
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
 from orchestrator.execution.session import Session, retry_when_log_moved
 from orchestrator.execution.stop_log import log_stop
@@ -89,12 +90,14 @@ def commit_open_superstep(
         entries = summary.open_node_entries(graph, kept, left)
         checkpoint = _failure(session, replace(payload, open=open_.to_json() | session.overlay_after()), entries)
         tried = summary.unfinished_events([*session.retried, *ended])
-        events = [*tried, *opening.events, *summary.stop_events(run_update)]
+        noted = new_notes(session, kept, at)
+        events = [*tried, *opening.events, *noted.events, *summary.stop_events(run_update)]
 
         def inside() -> None:
             opening.insert()
             journal.mark_tasks_unknown(lease, unknown)
             journal.list_done_results(lease, session.head.next_seq)
+            noted.insert()
 
         return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=inside)
 
