@@ -1,6 +1,7 @@
-"""What a gate read that needed nobody: a column that needs only the catalogue, forwards and backwards."""
+"""What a gate read that needed nobody: a column that needs only the catalogue. Back only where none was written."""
 
 from django.db import migrations, models
+from django.db.migrations.exceptions import IrreversibleError
 
 
 # The condition of the trigger names the columns, so none of them could go. Until the triggers of this version are put
@@ -23,7 +24,20 @@ REFUSE_EVERY_UPDATE = {
 }
 
 
+def refuse_where_it_is_sealed(apps, schema_editor):
+    """The seals of decisions that have the column cover it, so none of them would verify without."""
+    decisions = apps.get_model('approvals', 'Decision').objects.using(schema_editor.connection.alias)
+    count = decisions.filter(checked__isnull=False).count()
+    if count:
+        raise IrreversibleError(
+            f'{count} decisions say that a gate needed nobody (not_needed), and what it read. Their seals do not hold'
+            ' without that, and decisions are never deleted: restore a backup from before they were made, or stay on'
+            ' this version'
+        )
+
+
 def refuse_every_update(apps, schema_editor):
+    refuse_where_it_is_sealed(apps, schema_editor)
     for statement in REFUSE_EVERY_UPDATE.get(schema_editor.connection.vendor, ()):
         schema_editor.execute(statement, params=None)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from checkpoints import lines
 from checkpoints.core.state_paths import StatePath, nodes_that_ran
+from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, RunLine, TaskResult
 from checkpoints.models.checkpoint import BEGINNINGS, Source
 from checkpoints.models.run_line import Travel
@@ -71,6 +72,8 @@ def setters_of(run: Run, touches: Sequence[Touch], path: StatePath, *, among: Am
             found.append(Setter(person=began.get(row.seq, "")))
         elif touch.is_covered:
             found.append(_of_covered(touch, path, records, covered))
+        elif (parent := _parent_behind(touch)) is not None:
+            found.append(_of_any_since(touch, path, records, parent))
         elif row.source == Source.SETTLEMENT and path.channel in row.changed:
             found.append(_settled(row, records, signed, patched))
         else:
@@ -115,6 +118,37 @@ def _of_covered(
     line, superstep = records.line_of(touch.row), _superstep_of(touch)
     names = nodes_that_ran([touch.change[touch.setting or 0]], path)
     return _of_nodes([(name, covered.get((line, superstep, name), [])) for name in names], path)
+
+
+def _parent_behind(touch: Touch) -> Checkpoint | None:
+    """The kept row before one that covers several supersteps and has the whole state in the place of their changes.
+    None for any other row; one query for a row that has the whole state.
+    """
+    row = touch.row
+    whole = len(touch.change) == 1 and touch.change[0]["op"] == "set"
+    if not whole or row.source not in _STEPPED or row.parent is None:
+        return None
+    parent = Checkpoint.objects.filter(id=row.parent, run=row.run_id, kept=True).first()
+    own = 1 if row.source == Source.SUPERSTEP else 0
+    return parent if parent is not None and row.superstep - parent.superstep > own else None
+
+
+def _of_any_since(touch: Touch, path: StatePath, records: _Records, parent: Checkpoint) -> Setter:
+    """All nodes that ran in the supersteps that a row covers, for nothing tells which of them set the path; not those
+    whose results say that they wrote something else.
+    """
+    before = reader.document_at(parent.id) or {}
+    earlier = before.get("diagnostics", {}).get("nodes", {})
+    now = touch.change[0]["value"]
+    ran = [name for name, noted in now.get("diagnostics", {}).get("nodes", {}).items() if noted != earlier.get(name)]
+    order = {name: place for place, name in enumerate(now.get("frontier", {}).get("visited", ()))}
+    results: dict[str, list[TaskResult]] = defaultdict(list)
+    for row in _done(
+        records, line=records.line_of(touch.row), superstep__gt=parent.superstep, superstep__lte=touch.row.superstep
+    ):
+        results[row.node].append(row)
+    names = sorted(ran, key=lambda name: order.get(name, len(order)))
+    return _of_nodes([(name, results.get(name, [])) for name in names], path)
 
 
 def _superstep_of(touch: Touch) -> int:
@@ -174,6 +208,7 @@ def _done(records: _Records, **where: Any) -> Iterable[TaskResult]:
 
 
 _RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
+_STEPPED = _RAN | {Source.SETTLEMENT}
 
 
 def _settled(
@@ -200,16 +235,24 @@ def _patchers(run: Run, rows: Sequence[Checkpoint], channel: str) -> dict[tuple[
 
 def _patcher(run: Run, line: int, number: int, channel: str) -> str:
     """The user name of who patched the channel; empty where a migration set it, or nobody is known."""
+    if not _began_with(run, line, number):
+        return ""
     for stretch in lines.past(run.id, line, known=run):
-        held = PendingWrite.objects.filter(run=stretch.run, line=stretch.line, node=PATCH, channel=channel)
-        # A migration holds what it sets under a label of its own.
-        if not held.filter(label__startswith="Patch").exists():
+        if not PendingWrite.objects.filter(run=stretch.run, line=stretch.line, node=PATCH, channel=channel).exists():
             return ""
         begun = RunLine.objects.filter(run=stretch.run, number=stretch.line).select_related("by", "run").first()
         if begun is not None and channel in begun.patched:
             sealed_rows.verify_row(begun, protection_of(begun.run))
             return begun.by.get_username() if begun.by else ""
     return ""
+
+
+def _began_with(run: Run, line: int, number: int) -> bool:
+    """Return whether a line began with a patch of this number; a migration on its way makes others. Two queries."""
+    first = Checkpoint.objects.filter(run=run.id, line=line).order_by("seq")
+    begun = first.values_list("event_seq", flat=True).first() or 0
+    opened = RunEvent.objects.filter(run=run.id, type="request_opened", seq__lte=begun)
+    return opened.filter(task__startswith=f"{PATCH}:{number}:").exists()
 
 
 def _signers(records: _Records, rows: Sequence[Checkpoint], channel: str) -> dict[Visit, set[str]]:

@@ -10,7 +10,9 @@ from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Run
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show
@@ -224,9 +226,6 @@ def test_a_request_of_a_gate_without_functions_has_read_nothing(people: cast.Peo
 
 def unrecorded(request: ApprovalRequest) -> None:
     """The request as an earlier version wrote it."""
-    from checkpoints.sealing import sealed_rows
-    from checkpoints.sealing.sealed_rows import protection_of
-
     request.policy = {name: value for name, value in request.policy.items() if name not in ("gate", "reads")}
     sealed_rows.seal_and_encrypt([request], protection_of(request.run))
     ApprovalRequest.objects.filter(id=request.id).update(policy=request.policy, seal=request.seal)
