@@ -10,13 +10,16 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from checkpoints.models import Checkpoint, Run, RunLine
-from checkpoints.sealing import sealed_rows
+from checkpoints.models import Checkpoint, Run, RunEvent, RunLine
+from checkpoints.models.checkpoint import Source
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protected, protection_of
 from orchestrator.engine.errors import TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
 Key = TypeVar("Key", UUID, int)
+DEPARTED = (Source.FORK, Source.REPLAY)
+"""Why there is a first checkpoint of a run that came from another."""
 NOT_STARTED = "*"
 """Among the stops of a line: no node starts, until somebody resumes the run."""
 FARTHEST = 100
@@ -60,9 +63,36 @@ def past(run_id: UUID, line: int, last: int | None = None, *, known: Run | None 
 def _require_started(run_id: UUID, known: Run | None) -> None:
     """Raise where a run without a row for its first line is a fork."""
     if known is None or known.id != run_id:
-        known = Run.objects.filter(id=run_id).only("id", "origin_checkpoint").first()
-    if known is not None and known.origin_checkpoint is not None:
+        known = Run.objects.filter(id=run_id).only("id", "key", "origin_checkpoint", "encrypted", "hash_key").first()
+    if known is None:
+        return
+    if known.origin_checkpoint is not None:
         raise TamperedRow(f"the row of line 1 of run {run_id} is gone", run=str(run_id))
+    require_started(known)
+
+
+def require_started(run: "Lined", *, first: Checkpoint | None = None) -> None:
+    """Raise `TamperedRow` where a run whose row names no origin began as a fork or a replay, as sealed rows say; and
+    `WrongKey`. `first` is a verified row of it that may be its first checkpoint: then there is no query, else one, or
+    two where retention removed the first checkpoint.
+    """
+    if first is None or first.seq != 0:
+        first = Checkpoint.objects.filter(run=run.id, seq=0).defer("change", "snapshot").first()
+        if first is not None:
+            sealed_rows.verify_row(first, protection_of(run))
+    departed = first.source in DEPARTED if first is not None else _began_elsewhere(run)
+    if departed:
+        message = f"run {run.key} names no checkpoint that it came from, but it began as a fork or a replay"
+        raise TamperedRow(message, run=str(run.id))
+
+
+def _began_elsewhere(run: "Lined") -> bool:
+    """Return whether the first line of a run's log says that it departed from another run."""
+    line = RunEvent.objects.filter(run=run.id, seq=1).first()
+    if line is None:
+        raise TamperedRow(f"nothing says how run {run.key} began: its first log entry is gone", run=str(run.id))
+    sealed_rows.verify_row(line, protection_of(run))
+    return "departure" in sealed_columns.read_value(line, "payload")
 
 
 def within(stretches: Sequence[Stretch], *, seq: str = "seq") -> Q:

@@ -3,6 +3,7 @@
 Only what has no meaning at all is refused here (no number, no JSON); everything else is the business of the real type.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,9 +105,12 @@ def _whole(control: Control, text: str) -> Any:
 
 def _number(control: Control, text: str) -> Any:
     try:
-        return float(text.strip())
+        number = float(text.strip())
     except ValueError:
         raise ValueError("This must be a number.") from None
+    if not math.isfinite(number):
+        raise ValueError("This must be a number.")
+    return number
 
 
 def _stripped(control: Control, text: str) -> Any:

@@ -192,13 +192,18 @@ def _work_for(node: Node, fates: Sequence[Fate]) -> tuple[bool, str]:
     """Whether all that a node seems to read of these writes was rejected, and in words which of them it has."""
     named = _channels_named(node, {fate.channel for fate in fates})
     read = [fate for fate in fates if fate.channel in named]
-    given = ", ".join(fate.title for fate in read if fate.applied)
-    denied = ", ".join(fate.title for fate in read if not fate.applied)
+    given = _titles([fate.title for fate in read if fate.applied])
+    denied = _titles([fate.title for fate in read if not fate.applied])
     if read and not given:
         return True, f"Rejected: {denied}."
     if not read and not all(fate.applied for fate in fates):
         return False, "It may find nothing to do, for not everything is approved."
     return False, " ".join(filter(None, (given and f"With: {given}.", denied and f"Without: {denied}.")))
+
+
+def _titles(titles: Sequence[str]) -> str:
+    """The titles of writes, or how many there are where nobody would read them all."""
+    return ", ".join(titles) if len(titles) <= MOST else f"{len(titles):,} writes"
 
 
 def _channels_named(node: Node, channels: set[str]) -> set[str]:

@@ -15,7 +15,7 @@ from approvals.gates.edited_texts import gate_of, has_other_texts, request_texts
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
-from approvals.views.card_pages import Drawing, drawing_with
+from approvals.views.card_pages import MANY, Drawing, drawing_with
 from approvals.views.consequences import NOTHING_FOLLOWS, Fate, Line, lines_after
 from approvals.views.write_cards import title_of
 from checkpoints import timeline
@@ -78,7 +78,21 @@ def drafted_outcome(
             own = [d for d in made if d.request_id == one.request.id]
             retold = _beside_other_texts(compiled, one, writes, state)
             _add_request(found, compiled, one, writes, _standings(one, writes, own, by, retold), retold, ahead)
+    found.now = _folded(found.now)
     return found
+
+
+def _folded(lines: list[Line]) -> list[Line]:
+    """The lines as they are where they are few; of many that say the same, how many there are."""
+    if len(lines) <= MANY:
+        return lines
+    alike: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        alike.setdefault((line.more.partition(" Amount:")[0], line.icon), []).append(line)
+    return [
+        Line(f"{len(same):,} writes", more, icon=icon) if len(same) > 1 else same[0]
+        for (more, icon), same in alike.items()
+    ]
 
 
 _UNASKED = Drawing(fields=lambda _: False, asked=lambda _: False)

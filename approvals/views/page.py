@@ -45,8 +45,8 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
         raise Http404(error.message) from error
 
 
-LISTS = frozenset({"write", "seen"})
-"""What the form of a review says several times: its writes, and the requests that stand on it."""
+LISTS = frozenset({"write", "group", "seen"})
+"""What the form of a review says several times: its writes, their groups, and the requests that stand on it."""
 
 
 def single_fields(*, repeated: Collection[str] = ()) -> Callable[[View], View]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from checkpoints import lines
 from checkpoints.core.keyring import ENCRYPTED
 from checkpoints.db.rows import new_row
 from checkpoints.ledger import reader
@@ -33,7 +34,11 @@ def _loaded(lease: Lease) -> Head:
     run_row.verify_seal(lease, event_seq=lease.end.seq, event_hash=lease.end.hash)
     if (newest.run_id, newest.line, newest.content_hash) != (lease.id, lease.line, lease.head_hash):
         raise TamperedRow(f"{newest} is not the head that run {lease.key} names", checkpoint=str(newest.id))
-    return reader.head_of(rows, lease.protection)
+    head = reader.head_of(rows, lease.protection)
+    if not lease.departed:
+        # Else a replay would act, and a fork repeat what its origin did, where somebody took away what says so.
+        lines.require_started(lease, first=rows[0])
+    return head
 
 
 def input_of(lease: Lease) -> Any:

@@ -28,6 +28,7 @@ from checkpoints.models import (
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.archive import Archived, require_archived
 from checkpoints.retention.kept_points import WITH_RUN, classified
+from checkpoints.retention.left_effects import leave_effects
 from checkpoints.retention.rule import Rule
 from checkpoints.retention.stretches import Inside, RemovedRows
 from checkpoints.sealing import data_keys
@@ -61,6 +62,7 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, 
         )
         elsewhere, removed = list(away) if found.pop("away") else [], RemovedRows(**found, runs=1)
         _tell(run, by, archived)
+        leave_effects(run)
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
         # Django would look in each table that may name a run; the database itself lets none go that is named.

@@ -230,7 +230,7 @@ class _Player:
     def _gated(self, node: Node, output: Output) -> Result:
         if node.gate is None:
             return Result(output)
-        needed, _ = asks_people(self.compiled, node.gate, self.state, output)
+        needed = asks_people(self.compiled, node.gate, self.state, output).needed
         return Result(output, gated=needed, outcome=None if needed else APPROVED)
 
     def _tried(self, node: Node, start: Start) -> tuple[Output, ErrorInfo | None, str]:

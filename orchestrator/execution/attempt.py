@@ -221,12 +221,11 @@ class Attempt:
         node = self.context.graph.nodes[self.task.node]
         self._raised = error
         self.error = _described(error)
+        nothing_happened = not self._given_up and node.says_not_done(error)
         if node.safe_again:
-            self.outcome = Outcome.FAILED
-        elif self._given_up or node.unknown_after(error):
-            self.outcome = Outcome.UNKNOWN
+            self.outcome = Outcome.NOT_DONE if node.idempotent and nothing_happened else Outcome.FAILED
         else:
-            self.outcome = Outcome.NOT_DONE
+            self.outcome = Outcome.NOT_DONE if nothing_happened else Outcome.UNKNOWN
 
     def _call(self) -> Output:
         if not self.context.graph.nodes[self.task.node].atomic:

@@ -88,6 +88,10 @@ def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = 
     return _still_ours(session, retry_when_log_moved(lease, act))
 
 
+def _moment(session: Session, state: State, superstep: int, at: datetime) -> Moment:
+    return Moment(state, superstep, session.input, at, unsigned=session.who_chose_reviewers)
+
+
 def _prepared(session: Session, it: _Assembled) -> ledger.PreparedCommit:
     return ledger.prepare_commit(
         session.lease,
@@ -139,7 +143,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     held = [write for write in step.held if write.task in reached]
     memory = _landed(session, step, held=held, outputs=outputs, at=at)
     state = _state_reviewers_see(session, step, memory, held)
-    opening = prepare_requests(lease, graph, reached, step.held, Moment(state, number, session.input, at))
+    opening = prepare_requests(lease, graph, reached, step.held, _moment(session, state, number, at))
     rebased = rebase_writes(session.open_requests(), graph, state, at=at, protection=lease.protection)
     entries = summary.node_entries(graph, kept)
     checkpoint = NewCheckpoint(
@@ -172,7 +176,10 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     if session.replay is not None or not found:
         return NotNeeded(session.lease)
     starts = {start.task: start for start in worked.planned.starts}
-    passed = {task: Passed(output, worked.context.input_hash(starts[task])) for task, output in found.items()}
+    passed = {
+        task: Passed(output, worked.context.input_hash(starts[task]), worked.kept[task].reads)
+        for task, output in found.items()
+    }
     first = ledger.first_event_seq(session.lease)
     return prepare_not_needed(session.lease, passed, session.head.payload.state, first_seq=first, at=at)
 
@@ -290,6 +297,8 @@ def gates_to_ask(
         task: ReachedGate(
             gate,
             asked[task].why,
+            guard=asked[task].guard or task.node,
+            reads=asked[task].reads,
             all_or_nothing=_as_a_whole(session, task, asked[task]),
             input_hash=context.input_hash(starts[task]),
             prepared_from=head.id if head.is_stored else None,

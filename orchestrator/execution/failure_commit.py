@@ -80,7 +80,13 @@ def commit_open_superstep(
     def act() -> Head:
         payload, at = session.head.payload, datetime.now(UTC)
         seen = execution_memory.values_to_be_held(lease, graph, payload.state, held, at)
-        opening = prepare_requests(lease, graph, reached, held, Moment(seen, lease.superstep, session.input, at))
+        opening = prepare_requests(
+            lease,
+            graph,
+            reached,
+            held,
+            Moment(seen, lease.superstep, session.input, at, unsigned=session.who_chose_reviewers),
+        )
         entries = summary.open_node_entries(graph, kept, left)
         checkpoint = _failure(session, replace(payload, open=open_.to_json() | session.overlay_after()), entries)
         tried = summary.unfinished_events([*session.retried, *ended])

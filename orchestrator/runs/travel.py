@@ -117,7 +117,7 @@ def plan_departure(
     outside = travel != Travel.REPLAY
     stops = [node for node in own.stops if node != NOT_STARTED] if own and outside else []
     effects = effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else []
-    if point.run.imported:
+    if outside and point.leads_to_import:
         effects += effects_unknown_here(point)
     return make_plan(
         point.graph,

@@ -1,6 +1,8 @@
 """Starting a run: a form from the graph's input schema, or the input as JSON. Both go the way that the API goes."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -16,11 +18,13 @@ from approvals import permissions
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.views.page import needs_role, render, single_fields
-from checkpoints import uploads
-from checkpoints.models import Upload
+from checkpoints import timeline, uploads
+from checkpoints.core.diff import ADDED, REMOVED, differences, written
+from checkpoints.models import Run, Upload
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     REFUSALS,
+    UNREADABLE,
     CountersignError,
     Forbidden,
     InvalidValue,
@@ -32,7 +36,20 @@ from orchestrator.engine.errors import (
 from orchestrator.runs import StartRequest
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.templatetags.console import size
+from orchestrator.views.go_on.value_texts import ValueType, plain_text
 from orchestrator.views.graphs import current, first_line
+
+MOST_DIFFERENCES = 20
+"""Places of two inputs that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDifference:
+    """A place where the input of a run and the one that was typed differ; None where there is no value."""
+
+    path: str
+    before: str | None
+    now: str | None
 
 
 @dataclass(slots=True)
@@ -48,6 +65,8 @@ class StartForm:
     message: str = ""
     problems: list[tuple[str, str]] = field(default_factory=list)
     value: Any = None
+    taken_by: Run | None = None
+    differs: list[InputDifference] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -73,7 +92,7 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
         with transaction.atomic():
             run, new = start_for(StartRequest(compiled.name, form.value, form.key or None, by=request.user))
     except REFUSALS as error:
-        return _shown(request, compiled, form, status=_refused(form, error))
+        return _shown(request, compiled, form, status=_refused(form, compiled, error))
     if not new:
         messages.info(request, "A run with this key and this input was there already. This is it.")
     return redirect("run", run.id)
@@ -151,11 +170,10 @@ def _kept(ident: str, *, by: Any) -> Upload | None:
         return None
 
 
-def _refused(form: StartForm, error: CountersignError) -> int:
+def _refused(form: StartForm, compiled: Compiled, error: CountersignError) -> int:
     """Put a refusal where it belongs on the form; gives the status of the answer."""
     if isinstance(error, KeyConflict):
-        cure = "Choose another key, or start it exactly as before."
-        form.key_error = f"{form.key} already ran with another input. {cure}"
+        _name_conflict(form, compiled, error)
         return 409
     if isinstance(error, Forbidden):
         form.message = "You may not start runs."
@@ -170,6 +188,34 @@ def _refused(form: StartForm, error: CountersignError) -> int:
     else:
         _place(form, error)
     return 422
+
+
+def _name_conflict(form: StartForm, compiled: Compiled, error: KeyConflict) -> None:
+    """Say which run has the key and what differs from it, where the person may see it: the error names no other."""
+    cure = "Choose another key, or start it exactly as before."
+    form.key_error = f"{form.key} already ran with another input. {cure}"
+    run = Run.objects.filter(id=str(error.facts["run"])).first() if "run" in error.facts else None
+    if run is None:
+        return
+    form.taken_by = run
+    if run.graph != compiled.name:
+        form.key_error = f"{form.key} is the key of a run of {run.graph}. Choose another key."
+        return
+    with suppress(*UNREADABLE):
+        form.differs = _differences(timeline.input_of(run), compiled.stage_input(form.value), compiled)
+
+
+def _differences(before: Any, now: Any, compiled: Compiled) -> list[InputDifference]:
+    schema = compiled.schemas["input"]
+    kind = ValueType(schema, schema.get("$defs", {}))
+    return [
+        InputDifference(
+            written(place.path),
+            None if place.kind == ADDED else plain_text(place.before, kind.at(place.path)),
+            None if place.kind == REMOVED else plain_text(place.after, kind.at(place.path)),
+        )
+        for place in islice(differences(before, now), MOST_DIFFERENCES)
+    ]
 
 
 def _place(form: StartForm, error: CountersignError) -> None:

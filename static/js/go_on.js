@@ -11,8 +11,21 @@ let turn = 0;
 
 // The editor is large: it is loaded once somebody opens the JSON.
 const editJson = () => {
-  if (!form.querySelector('input[name=mode][value=json]:checked')) return;
-  editInPlace(document.getElementById('json'), document.getElementById('typed').dataset.editor);
+  const area = document.getElementById('json');
+  if (area) editInPlace(area, document.getElementById('typed').dataset.editor);
+};
+
+// While a word is searched, only the channels in which it stands are left, and a few of them are opened.
+const MOST_OPENED = 3;
+const showFound = () => {
+  const word = document.getElementById('find-state')?.value.trim();
+  const links = [...document.querySelectorAll('#found a[data-channel]')];
+  const found = new Set(links.map((link) => `ch-${link.dataset.channel}`));
+  for (const channel of document.querySelectorAll('.chan')) {
+    const hit = found.has(channel.id);
+    channel.hidden = Boolean(word) && !hit && !channel.open;
+    if (hit && found.size <= MOST_OPENED) channel.open = true;
+  }
 };
 
 const ask = async (parts, pressed = null) => {
@@ -21,21 +34,37 @@ const ask = async (parts, pressed = null) => {
   const body = new FormData(form);
   body.set('do', 'check');
   if (pressed) body.set(pressed.name, pressed.value);
+  // What is redrawn with the answer cannot be typed into meanwhile, so nothing typed is lost.
+  const redrawn = parts === EVERYTHING ? document.getElementById('changes') : null;
+  if (redrawn) redrawn.inert = true;
   const answer = await fetch(form.action, { method: 'POST', body, headers: { 'X-Fragment': '1' } }).catch(() => null);
+  const text = answer?.ok ? await answer.text() : '';
+  if (redrawn) redrawn.inert = false;
   // Only the newest answer counts: what was typed since is asked with it.
-  if (!answer?.ok || mine !== turn) return;
-  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  if (!text || mine !== turn) return;
+  const page = new DOMParser().parseFromString(text, 'text/html');
   swapParts(page, parts);
   editJson();
+  showFound();
   announce(document.querySelector('#foot .sum b')?.textContent ?? '');
 };
 
 const PLAN = ['count', 'found', 'lines', 'problems', 'plan', 'foot'];
-const EVERYTHING = ['way', 'said', 'changes', 'words', 'plan', 'foot'];
+const EVERYTHING = ['way', 'said', 'from', 'changes', 'naming', 'plan', 'foot'];
+
+// The address is the view: it names the way that is chosen.
+const keepAddress = (how) => {
+  const address = new URL(location.href);
+  address.searchParams.set('how', how);
+  history.replaceState(history.state, '', address);
+};
 
 form.addEventListener('input', (event) => {
-  if (event.target.name === 'how') { ask(EVERYTHING); return; }
-  if (event.target.name === 'mode') editJson();
+  if (event.target.name === 'how') {
+    keepAddress(event.target.value);
+    ask(EVERYTHING);
+    return;
+  }
   clearTimeout(timer);
   timer = setTimeout(() => ask(PLAN), PAUSE);
 });
@@ -43,12 +72,22 @@ document.addEventListener('input', (event) => {
   if (event.target.form === form && !form.contains(event.target)) ask(PLAN);
 });
 
-// A value that would fit, and one put back: the page stays where it is.
+// Another view, a value that would fit, and one put back: the page stays where it is.
 form.addEventListener('click', (event) => {
-  const button = event.target.closest('button[name=reset],button[name=mend]');
+  const button = event.target.closest('button[name=view],button[name=reset],button[name=mend]');
   if (!button) return;
   event.preventDefault();
   ask(EVERYTHING, button);
+});
+
+// What was found leads to its field.
+form.addEventListener('click', (event) => {
+  const channel = document.getElementById(`ch-${event.target.closest('#found a')?.dataset.channel}`);
+  if (!channel) return;
+  event.preventDefault();
+  channel.open = true;
+  channel.scrollIntoView({ block: 'center' });
+  channel.querySelector('input:not([type=hidden]),textarea,select')?.focus({ preventScroll: true });
 });
 editJson();
 

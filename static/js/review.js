@@ -343,6 +343,7 @@ const sign = async () => {
   signing = true;
   document.getElementById('sign').textContent = 'Signing…';
   document.getElementById('unsigned').hidden = true;
+  document.getElementById('message')?.setAttribute('hidden', '');
   renewToken();
   // Of many writes what is drafted is signed, so the last choice is drafted first.
   if (isMany() && dirty.size && !saving) { signing = false; await flush(); signing = true; }
@@ -470,5 +471,7 @@ if (main) {
     return true;
   });
 }
+// What answers a signature that was not taken is the review again, at its own address: reloading it posts nothing.
+if (location.pathname.endsWith('/sign/')) history.replaceState(null, '', location.pathname.replace(/sign\/$/, ''));
 mark(slips().find((slip) => location.hash === `#${slip.id}`));
 paint();

@@ -111,9 +111,9 @@ def test_a_in_a_comment_field_types_a_with_shortcuts_switched_off_a_does_nothing
 
 
 def test_with_shortcuts_switched_off_the_list_of_keys_is_not_there(review: Page) -> None:
-    assert review.page.locator(".keys").is_visible()
+    assert review.page.locator(".wl .keys").is_visible()
     switch_keys_off(review)
-    assert review.page.locator(".keys").is_hidden()
+    assert review.page.locator(".wl .keys").is_hidden()
     assert review.page.locator(".trip kbd:visible").count() == 0
 
 

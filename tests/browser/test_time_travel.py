@@ -17,7 +17,7 @@ from tests.browser.conftest import Page
 from tests.support import run_actions
 from tests.support.cast import People
 from tests.support.paid_claims import PAID, claim, paid, rows_of
-from tests.support.small_graphs import advanced
+from tests.support.small_graphs import advanced, registered
 
 Browse = Callable[..., Page]
 Worker = Callable[[str], None]
@@ -41,7 +41,8 @@ def words_of_plan(page: Any) -> dict[str, str]:
 
 
 def type_json(page: Any, state: dict[str, Any]) -> None:
-    page.click("label:has(input[name=mode][value=json])")
+    if page.get_attribute("#view-json", "aria-pressed") != "true":
+        page.click("#view-json")
     page.click(".json-editor .cm-content")
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(json.dumps(state))
@@ -63,6 +64,29 @@ def test_with_scripts_blocked_an_operator_can_fork(people: People, browse: Brows
     assert words_of_plan(page)["pay"] == "happens again"
     made = made_by(page)
     assert (made.status, made.origin_checkpoint) == (Status.QUEUED, point(run, 1).id)
+
+
+def test_with_scripts_blocked_an_operator_can_fork_with_a_patch_from_the_form(people: People, browse: Browse) -> None:
+    run = paid("blocked_patch", people)
+    page = go_on(browse(people.starter, java_script_enabled=False), run, 1)
+    page.click("#ch-letter summary")
+    page.fill("[name=s-letter]", "dear")
+    page.click("#foot button:has-text('Check')")
+    assert page.inner_text("#lines .new").split() == ["+", "after:", "dear"]
+    assert page.locator(".chan >> nth=0").get_attribute("id") == "ch-letter"
+    assert run_actions.state(made_by(page))["letter"] == "dear"
+
+
+def test_with_scripts_blocked_an_operator_can_start_a_run(people: People, browse: Browse) -> None:
+    registered(claim("begun"))
+    window = browse(people.starter, java_script_enabled=False)
+    window.open("/graphs/begun/start/")
+    page = window.page
+    page.fill("[name='i.folder']", "north")
+    page.fill("#key", "mine")
+    page.click("button:has-text('Start run')")
+    page.wait_for_url("**/runs/**")
+    assert Run.objects.get(key="mine").status == Status.QUEUED
 
 
 def test_opening_a_copied_url_in_another_browser_shows_the_same_checkpoint_and_way(
@@ -194,12 +218,77 @@ def test_the_plan_follows_what_is_ticked_and_typed(people: People, browse: Brows
     assert words_of_plan(page)["pay"] == "stops before"
     page.check("#allow-pay")
     page.wait_for_selector("#what .act:has-text('happens again')")
+    page.click("#ch-total summary")
     page.fill("[name=s-total]", "9999")
     page.wait_for_selector("#problems :text('needs the same signatures')")
     assert page.inner_text("#go") == "Fork and ask for signatures"
     assert page.input_value("[name=s-total]") == "9999"
     assert page.is_checked("#allow-pay")
     assert window.complaints == []
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no_scripts"])
+def test_changing_the_view_carries_over_what_was_typed(scripts: bool, people: People, browse: Browse) -> None:
+    run = paid("carried", people)
+    page = go_on(browse(people.starter, java_script_enabled=scripts), run, 1)
+    page.click("#ch-letter summary")
+    page.fill("[name=s-letter]", "by form")
+    page.click("#view-json")
+    page.wait_for_selector("#view-json[aria-pressed=true]")
+    assert json.loads(page.input_value("#json"))["scratch"]["letter"] == "by form"
+    page.click("#view-ops")
+    page.wait_for_selector("#view-ops[aria-pressed=true]")
+    operation = {"op": "replace", "path": "/scratch/letter", "value": "by form"}
+    assert json.loads(page.input_value("#ops")) == [operation]
+    page.fill("#ops", json.dumps([operation, {"op": "add", "path": "/scratch/notes/-", "value": "by operation"}]))
+    page.click("#view-form")
+    page.wait_for_selector("#view-form[aria-pressed=true]")
+    assert page.input_value("[name=s-letter]") == "by form"
+    assert page.input_value("[name=s-notes]") == "first\nby operation"
+    made = made_by(page)
+    state = run_actions.state(made)
+    assert (state["letter"], state["notes"]) == ("by form", ["first", "by operation"])
+
+
+def test_what_cannot_be_read_keeps_its_view(people: People, browse: Browse) -> None:
+    page = go_on(browse(people.starter), paid("unread", people), 1)
+    page.click("#ch-total summary")
+    page.fill("[name=s-total]", "many")
+    page.click("#view-json")
+    page.wait_for_selector("[data-test=stays]")
+    assert page.get_attribute("#view-form", "aria-pressed") == "true"
+    assert page.input_value("[name=s-total]") == "many"
+
+
+def test_what_was_typed_comes_back_after_a_look_at_a_replay(people: People, browse: Browse) -> None:
+    page = go_on(browse(people.starter), paid("looked", people), 1)
+    page.click("#ch-letter summary")
+    page.fill("[name=s-letter]", "dear")
+    page.click("label:has(input[name=how][value=replay])")
+    page.wait_for_selector("text=A replay changes nothing")
+    page.click("label:has(input[name=how][value=fork])")
+    page.wait_for_selector("#ch-letter.changed")
+    assert page.input_value("[name=s-letter]") == "dear"
+
+
+def test_the_way_that_is_chosen_is_in_the_address_on_the_tape_and_in_the_numbers_of_the_steps(
+    people: People, browse: Browse
+) -> None:
+    page = go_on(browse(people.starter), paid("chosen", people), 1, "rewind")
+    for how, name, steps in (("replay", "Replay", ["1", "2"]), ("fork", "Fork", ["1", "2", "3"])):
+        page.click(f"label:has(input[name=how][value={how}])")
+        page.wait_for_selector(f".tape .flag:has-text('{name} here')")
+        assert page.url.endswith(f"?how={how}")
+        assert page.locator(".stepno").all_inner_texts() == steps
+
+
+def test_each_channel_is_one_line_until_it_is_opened(people: People, browse: Browse) -> None:
+    page = go_on(browse(people.starter), paid("lines_of_form", people), 1)
+    assert page.locator(".chan").count() == 3
+    assert not page.is_visible("[name=s-notes]")
+    assert page.inner_text("#ch-notes .now") == "1 item: first"
+    page.click("#ch-notes summary")
+    assert page.is_visible("[name=s-notes]")
 
 
 def test_a_patch_to_input_or_diagnostics_is_impossible_in_the_form_and_refused_with_a_path_in_json(

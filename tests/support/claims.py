@@ -64,6 +64,12 @@ class Payments(BaseModel):
     payments: Annotated[list[Euros], Append] = []
 
 
+class NotesAndPayments(Payments):
+    """Notes and payments."""
+
+    notes: Annotated[list[str], Append] = []
+
+
 class Anything(BaseModel):
     """A channel for values of any shape."""
 
@@ -187,10 +193,26 @@ def many_writes(name: str, count: int) -> Graph:
     return graph
 
 
+def two_likenesses(name: str, count: int) -> Graph:
+    """A graph that proposes as many writes, half of them notes and half of them payments."""
+    graph = Graph(name, input=Claim, state=NotesAndPayments)
+    payment = {"amount": "10.00", "account": "DE89370400440532013000"}
+
+    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"]))
+    def propose(state: NotesAndPayments, ctx: Any) -> Any:
+        half = range(count // 2)
+        notes = [Write("notes", [f"note {n}"], label=f"Note {n}") for n in half]
+        return notes + [Write("payments", [payment], label=f"Pay {n}") for n in half]
+
+    graph.edge(START, "propose")
+    graph.edge("propose", END)
+    return graph
+
+
 def many_payouts(name: str, amounts: Sequence[str]) -> Graph:
     """A graph that proposes a payout of each of these amounts, which an external node then reads."""
     graph = Graph(name, input=Claim, state=Payments)
-    shows = {"payments": Show(label="Pay €{amount:,.2f}", money="amount")}
+    shows = {"payments": Show(label="Pay", money="0.amount")}
 
     @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows))
     def propose(state: Payments, ctx: Any) -> Any:

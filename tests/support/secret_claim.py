@@ -48,7 +48,7 @@ GATE = Gate(
     reviewers=["group:claims"],
     title="Pay {input.person}: " + marked("title"),
     facts=[Fact("Person", "input.person")],
-    shows=["sent"],
+    shows=["letter"],
     writes={"payout": Show(label="the payout", reversible=marked("reversible")), "notes": Show(label="a note")},
 )
 

@@ -19,7 +19,7 @@ class Input(BaseModel):
     """What an import starts with."""
 
     rows: FileRef = Field(title="CSV file", description="UTF-8, with a header line")
-    delimiter: Delimiter = Field(default="auto", description="What stands between two cells; auto looks at the header")
+    delimiter: Delimiter = Field(default="auto", description="Separator; auto detects it from the header")
     columns: list[Column] = Field(
         default=list(COLUMNS),
         min_length=1,

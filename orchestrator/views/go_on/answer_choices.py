@@ -9,13 +9,13 @@ from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.models import Decision
 from approvals.views.inbox import name_of
-from checkpoints.core.visible_json import json_text
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.held_patch import is_patch
 from orchestrator.engine.requests import principals_of
 from orchestrator.runs.departure import Departure, HeldTask
+from orchestrator.views.go_on.value_texts import UNTYPED, ValueType, plain_text, type_of
 
 SHORT = 300
 """Characters of a value that are shown beside its choice."""
@@ -106,12 +106,15 @@ def _choice(point: Departure, one: HeldTask, write: Any, made: Decision | None, 
     if made is not None:
         by = name_of(made.by) if made.by else "The system"
         who = f"{by} {'rejected it' if made.verdict == 'reject' else 'answered'}"
-    answered = _short(recorded[0]) if recorded else ""
-    return AnswerChoice(one.task.node, write.channel, _short(write.value), control, recorded, answered, who, why_not)
+    kind = type_of(channel) if channel is not None else UNTYPED
+    answered = _short(recorded[0], kind) if recorded else ""
+    return AnswerChoice(
+        one.task.node, write.channel, _short(write.value, kind), control, recorded, answered, who, why_not
+    )
 
 
-def _short(value: Any) -> str:
-    text = json_text(value)
+def _short(value: Any, kind: ValueType) -> str:
+    text = plain_text(value, kind)
     return text if len(text) <= SHORT else f"{text[:SHORT]}…"
 
 

@@ -13,7 +13,6 @@ from approvals.gates.recorded_ways import require_ways
 from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.core.run_key import LONGEST_KEY
-from checkpoints.core.visible_json import json_text
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.models.run_line import Travel
 from checkpoints.sealing.seal_fault import SealFault, fault_of
@@ -28,11 +27,13 @@ from orchestrator.runs.overlay import Overlay, lay_over
 from orchestrator.runs.travel import LONGEST_REASON, plan_departure
 from orchestrator.runs.travel_plan import Plan
 from orchestrator.views.go_on.answer_choices import Answers, answer_choices
+from orchestrator.views.go_on.channel_lines import ChannelLine, channel_lines
 from orchestrator.views.go_on.moved_patch import moved_patch
 from orchestrator.views.go_on.other_starts import AROUND, starts_around, version_changes
-from orchestrator.views.go_on.patch_form import PatchForm, Problem, fresh_form, mended_form, posted_form
+from orchestrator.views.go_on.patch_form import PatchForm, Problem, carried_form, fresh_form, mended_form, posted_form
 from orchestrator.views.go_on.patch_lines import Hit, PatchLine, hits, patch_lines
 from orchestrator.views.go_on.plan_lines import Allowable, PlanTold, allowables, plan_told
+from orchestrator.views.go_on.value_texts import plain_text
 from orchestrator.views.run_timeline import Column, name_of
 
 WAYS = {
@@ -60,6 +61,8 @@ MOST_PROBLEMS = 10
 EVERYTHING = "*"
 """What is reset where no path is."""
 LONGEST_WORD = 200
+VIEWS = {"form": "Form", "json": "JSON", "ops": "Operations"}
+"""The views of the patch, with their names."""
 
 
 @dataclass
@@ -89,10 +92,27 @@ class GoOnDraft:
         """What the patch changes, value by value."""
         return patch_lines(self.point, self.patch or {})
 
-    @property
+    @cached_property
     def found(self) -> list[Hit]:
         """Where the word stands that is searched."""
         return hits(self.point.going_on, self.find)
+
+    @property
+    def channels(self) -> list[ChannelLine]:
+        """The lines of the form, what changed on top."""
+        return channel_lines(
+            self.point,
+            self.form,
+            patched(self.point.going_on, self.patch or {}),
+            faulty={problem.channel for problem in self.problems if problem.channel},
+            hits={hit.channel for hit in self.found},
+            searched=bool(self.find),
+        )
+
+    @property
+    def naming_step(self) -> int:
+        """The number of the last step: a replay has no patch."""
+        return 3 if self.may_change else 2
 
     @property
     def run(self) -> Run:
@@ -136,6 +156,10 @@ class GoOnDraft:
     @property
     def ways(self) -> dict[str, tuple[str, str, str, str]]:
         return {str(way): told for way, told in WAYS.items()}
+
+    @property
+    def views(self) -> dict[str, str]:
+        return VIEWS
 
     @property
     def way(self) -> tuple[str, str, str, str]:
@@ -197,7 +221,13 @@ def draft_of(
     """
     how = how if how in {*WAYS} else str(Travel.FORK)
     changes = how != Travel.REPLAY
-    form, fallen = _form_of(point, posted, moved_from) if changes else (fresh_form(point), [])
+    form, fallen = _form_of(point, posted, moved_from)
+    if not changes:
+        # A replay takes no patch. What was typed comes back with another way.
+        carried = carried_form(point, form)
+        form = fresh_form(point)
+        form.mode, form.base = carried.mode, carried.base
+        fallen = []
     patch, problems = _sound_part(point, form)
     if (mended := _mended(point, form, problems, posted.get("mend", ""))) is not None:
         form = mended
@@ -213,7 +243,7 @@ def draft_of(
     boxes = allowables(point.graph, plan, names) if changes else []
     draft = GoOnDraft(
         point, how, form, answers, overlay, plan,
-        plan_told(point.graph, plan, visited=point.frontier.visited, ran=ran),
+        plan_told(point.graph, plan, asked=asked, visited=point.frontier.visited, ran=ran),
         boxes, rows, patch or None, sorted({*names} & {box.node for box in boxes}), problems, fallen=fallen,
     )  # fmt: skip
     _read_words(draft, posted)
@@ -271,7 +301,7 @@ def problem_of(graph: Compiled, error: CountersignError) -> Problem:
     part = graph.channels[channel].partition if channel in graph.channels else ""
     if part and not path.startswith(f"{part}."):
         path = f"{part}.{path or channel}"
-    value = json_text(facts["value"]) if "value" in facts else ""
+    value = plain_text(facts["value"]) if "value" in facts else ""
     mend = (facts["mend"],) if "mend" in facts else ()
     return Problem(path, str(facts.get("rule") or facts.get("reason") or error.message), value, mend, channel)
 
@@ -283,7 +313,7 @@ def _without(patch: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
         name = problem.channel or problem.path.removeprefix(f"{part}.").partition(".")[0].partition("[")[0]
         if isinstance(change, list):
             known = [op for op in change if isinstance(op, dict)]
-            left: Any = [op for op in known if not str(op.get("path", "")).startswith(f"/{name}")]
+            left: Any = [op for op in known if str(op.get("path", "")).split("/")[1:2] != [name]]
         elif isinstance(change, dict):
             left = {key: value for key, value in change.items() if key != name}
         else:
@@ -313,4 +343,4 @@ def _read_words(draft: GoOnDraft, posted: Mapping[str, str]) -> None:
     if len(draft.reason) > LONGEST_REASON:
         draft.problems.append(Problem("reason", f"A reason has at most {LONGEST_REASON:,} characters."))
     if draft.how == Travel.REWIND and not draft.reason and posted.get("do") in ("go", "paused"):
-        draft.problems.append(Problem("reason", "Say why: the reason stands in the log."))
+        draft.problems.append(Problem("reason", "Say why: the reason is kept in the log."))

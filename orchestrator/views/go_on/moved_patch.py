@@ -2,19 +2,18 @@
 Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints.core.diff import ADDED, REMOVED, Difference, differences, written
-from checkpoints.core.visible_json import json_text
+from checkpoints.core.diff import REMOVED, written
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.patch import PARTITIONS, apply, patched
 from orchestrator.runs.departure import Departure, State
 from orchestrator.views.go_on.patch_form import PatchForm, Problem, form_of_change, form_of_operations
+from orchestrator.views.go_on.state_changes import changed_places, operation_of
+from orchestrator.views.go_on.value_texts import plain_text
 
-MOST = 200
-"""Changes of a patch that are moved one by one; of a larger one the channels as wholes."""
 SHORT = 200
 """Characters of a value that are shown."""
 
@@ -35,49 +34,24 @@ def moved_patch(
     """
     after = {part: dict(point.going_on[part]) for part in PARTITIONS}
     fallen: list[Problem] = []
-    kept: list[dict[str, Any]] = []
-    for part, one in _changes(old.going_on, patched(old.going_on, patch)):
-        if leave_out == f"{part}.{written(one.path)}":
+    applied: list[dict[str, Any]] = []
+    large = False
+    folded = {one.path for one in form_of_change(point, after).folded}
+    for part, place in changed_places(old.going_on, patched(old.going_on, patch)):
+        path = f"{part}.{written(place.path)}"
+        if leave_out == path:
             continue
-        operation = _operation(one)
-        why = _why_not(point, after, part, one.path, operation)
+        operation = operation_of(place)
+        why = _why_not(point, after, part, place.path, operation)
         if why:
-            value = "" if one.kind == REMOVED else json_text(one.after)[:SHORT]
-            fallen.append(Problem(f"{part}.{written(one.path)}", why, value))
+            value = "" if place.kind == REMOVED else plain_text(place.after)[:SHORT]
+            fallen.append(Problem(path, why, value))
         else:
-            kept.append({**operation, "path": f"/{part}{operation['path']}"})
-    form = form_of_change(point, after)
-    folded = {one.path for one in form.folded}
-    large = any(".".join(operation["path"].split("/")[1:3]) in folded for operation in kept)
+            applied.append({**operation, "path": f"/{part}{operation['path']}"})
+            large = large or f"{part}.{place.path[0]}" in folded
     if mode == "ops" or large:
-        return MovedPatch(form_of_operations(point, kept), fallen)
-    form.mode = mode
-    return MovedPatch(form, fallen)
-
-
-def _changes(before: State, after: State) -> Iterator[tuple[str, Difference]]:
-    found = [(part, one) for part in PARTITIONS for one in differences(before[part], after[part])]
-    if len(found) > MOST:
-        names = {(part, str(one.path[0])): one for part, one in found}
-        found = [(part, _whole(before[part], after[part], name)) for part, name in names]
-    # The last item of a list goes first, so that the others keep their places.
-    yield from [pair for pair in found if pair[1].kind != REMOVED]
-    yield from [pair for pair in reversed(found) if pair[1].kind == REMOVED]
-
-
-def _whole(before: dict[str, Any], after: dict[str, Any], name: str) -> Difference:
-    kind = REMOVED if name not in after else ADDED
-    return Difference((name,), kind, before.get(name), after.get(name))
-
-
-def _operation(one: Difference) -> dict[str, Any]:
-    """A difference as an operation on its partition (RFC 6902). What was added to a list comes to its end."""
-    keys = [str(key).replace("~", "~0").replace("/", "~1") for key in one.path]
-    if one.kind == REMOVED:
-        return {"op": "remove", "path": "/" + "/".join(keys)}
-    if one.kind == ADDED and isinstance(one.path[-1], int):
-        keys[-1] = "-"
-    return {"op": "add" if one.kind == ADDED else "replace", "path": "/" + "/".join(keys), "value": one.after}
+        return MovedPatch(form_of_operations(point, after, applied), fallen)
+    return MovedPatch(form_of_change(point, after, mode=mode), fallen)
 
 
 def _why_not(point: Departure, after: State, part: str, path: tuple[str | int, ...], operation: Any) -> str:

@@ -1,11 +1,11 @@
 """The patch as it is typed: a form from the channels' types, the state as JSON, or operations. Pure.
 
-Whichever way it is typed, it becomes what the verbs take: {partition: operations or merge patch}. Large values are not
-sent to the browser, and are not touched by what comes back from it.
+There is one patch and three views of it; a page shows one of them. It is drawn over `base`, the patch of the time when
+it was drawn, which comes back with what was typed. Large values are not sent to the browser, and are not touched by
+what comes back from it.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from checkpoints.core.strict_json import NotStrict, parse_strict
-from checkpoints.core.visible_json import escaped, indented
+from checkpoints.core.visible_json import escaped, indented, json_text
 from orchestrator.engine import canonical
 from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.patch import PARTITIONS, patched
 from orchestrator.runs.departure import Departure, State
+from orchestrator.views.go_on.state_changes import patch_between
+from orchestrator.views.go_on.value_texts import plain_text
 
 MODES = ("form", "json", "ops")
 FOLDED = 8 * 1024
@@ -44,7 +46,7 @@ class Problem:
 
     @property
     def mended(self) -> str:
-        return json.dumps(self.mend[0], ensure_ascii=False) if self.mend else ""
+        return plain_text(self.mend[0]) if self.mend else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,10 @@ class Folded:
 
 @dataclass(slots=True)
 class PatchForm:
-    """What was typed, or what there is to type over; `patch` is what it comes to. `text` is the JSON that is typed,
-    `before` that of the point.
+    """What was typed, or what there is to type over; `patch` is what it comes to.
+
+    `mode` is the view. `text` is the JSON that is typed, `before` that of the point. `base` is the patch over which the
+    view is drawn, as JSON. `stays`: another view was chosen, but what was typed in this one cannot be read.
     """
 
     mode: str = "form"
@@ -67,8 +71,10 @@ class PatchForm:
     text: str = ""
     before: str = ""
     operations: str = "[]"
+    base: str = "[]"
     patch: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    stays: bool = False
 
     @property
     def locked(self) -> dict[str, str]:
@@ -77,46 +83,100 @@ class PatchForm:
 
 def fresh_form(point: Departure) -> PatchForm:
     """The form over the state at a point, with nothing changed."""
-    return _form_over(point, point.going_on)
+    return form_of_change(point, point.going_on)
 
 
-def _form_over(point: Departure, state: State) -> PatchForm:
-    shown = {part: dict[str, Any]() for part in PARTITIONS}
-    before = {part: dict[str, Any]() for part in PARTITIONS}
-    form = PatchForm()
+def form_of_change(point: Departure, after: State, *, mode: str = "form") -> PatchForm:
+    """The form as if this state had been typed over the point's."""
+    form = PatchForm(mode=mode)
+    form.patch = patch_between(point.going_on, after)
+    form.base = json_text(list(_operations(form.patch)))
+    form.operations = escaped(indented(list(_operations(form.patch))))
+    shown: State = {part: {} for part in PARTITIONS}
+    before: State = {part: {} for part in PARTITIONS}
     for name, channel in point.graph.channels.items():
-        old = point.going_on[channel.partition].get(name, channel.default)
+        part = channel.partition
+        old = point.going_on[part].get(name, channel.default)
         size = len(canonical.encode(old))
-        value = state[channel.partition].get(name, channel.default)
         if size > FOLDED:
-            form.folded.append(Folded(f"{channel.partition}.{name}", size))
-        else:
-            shown[channel.partition][name], before[channel.partition][name] = value, old
-            form.drawn[name] = _control(channel, value)
-    form.text, form.before = escaped(indented(shown)), escaped(indented(before))
+            form.folded.append(Folded(f"{part}.{name}", size))
+            continue
+        before[part][name] = old
+        shown[part][name] = after[part].get(name, channel.default)
+        form.drawn[name] = _control(channel, shown[part][name])
+    form.text = escaped(indented(shown))
+    form.before = escaped(indented(before))
+    return form
+
+
+def form_of_operations(point: Departure, after: State, operations: list[dict[str, Any]]) -> PatchForm:
+    """The form as if these operations on the whole state had been typed, which lead to `after`."""
+    form = form_of_change(point, after, mode="ops")
+    form.operations = escaped(indented(operations))
+    form.patch = _by_partition(operations)
     return form
 
 
 def _control(channel: Channel, value: Any) -> Control:
     definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
     label = controls.humanise(channel.name)
-    return controls.root(
-        {**channel.schema, "$defs": definitions}, prefix=f"s-{channel.name}", value=value, label=label, optional=True
-    )
+    schema = {**channel.schema, "$defs": definitions}
+    return controls.root(schema, prefix=f"s-{channel.name}", value=value, label=label, optional=True)
 
 
 def posted_form(point: Departure, posted: Mapping[str, str]) -> PatchForm:
-    """The form as it was posted."""
-    form = fresh_form(point)
-    form.text = posted.get("json", form.text)
-    form.operations = posted.get("ops", form.operations)
+    """The form as it was posted, in the view that was chosen. What cannot be read stays in the view where it was typed,
+    so that nothing typed is lost.
+    """
+    over, problems = _drawn_state(point, posted)
+    form = form_of_change(point, over)
     form.mode = posted["mode"] if posted.get("mode") in MODES else "form"
-    readers = {"form": _read_controls, "json": _read_state, "ops": _read_operations}
-    readers[form.mode](form, point, posted)
-    return form
+    form.problems = problems
+    after = _READERS[form.mode](form, point, over, posted)
+    if after is not None and form.mode != "ops":
+        form.patch = patch_between(point.going_on, after)
+    view = posted.get("view", form.mode)
+    if view == form.mode or view not in MODES:
+        return form
+    if after is None or form.problems:
+        form.stays = True
+        return form
+    return form_of_change(point, after, mode=view)
 
 
-def _read_controls(form: PatchForm, point: Departure, posted: Mapping[str, str]) -> None:
+def carried_form(point: Departure, form: PatchForm) -> PatchForm:
+    """The form over what was typed, in the same view, for a page that does not show it."""
+    try:
+        return form_of_change(point, patched(point.going_on, form.patch), mode=form.mode)
+    except InvalidValue:
+        return form
+
+
+def _drawn_state(point: Departure, posted: Mapping[str, str]) -> tuple[State, list[Problem]]:
+    """Return the state over which the page was drawn, and a problem where the page does not tell it."""
+    try:
+        operations = parse_strict(posted.get("base") or "[]")
+        return patched(point.going_on, _by_partition(operations)), []
+    except (NotStrict, InvalidValue):
+        rule = "The changes of this page cannot be read. Reset all to begin anew."
+        return {part: dict(point.going_on[part]) for part in PARTITIONS}, [Problem("patch", rule)]
+
+
+def _by_partition(operations: Any) -> dict[str, Any]:
+    """Return operations on the whole state, sorted by partition. Raises `InvalidValue`."""
+    form = PatchForm()
+    if not isinstance(operations, list):
+        raise InvalidValue("operations are a list")
+    for number, operation in enumerate(operations):
+        _add_operation(form, number, operation)
+    if form.problems:
+        raise InvalidValue(form.problems[0].rule)
+    return form.patch
+
+
+def _read_controls(form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]) -> State:
+    """Return the state with what was typed into fields; what is wrong with them goes to the form."""
+    after = {part: dict(over[part]) for part in PARTITIONS}
     for name, control in form.drawn.items():
         if f"d-{name}" not in posted:
             continue
@@ -124,15 +184,35 @@ def _read_controls(form: PatchForm, point: Departure, posted: Mapping[str, str])
         untouched = _untouched(control)
         sent = {one.name: posted[one.name].replace("\r\n", "\n") for one in control.walk() if one.name in posted}
         if sent == untouched:
-            continue  # an object that is not set has fields that nobody filled in
-        fresh = _control(channel, point.going_on[channel.partition].get(name, channel.default))
-        before, value = reading.read_form(fresh, untouched), reading.read_form(control, posted)
-        if wrong := reading.errors(control):
-            for one in wrong:
-                path = ".".join(filter(None, (channel.partition, name, one.path)))
-                form.problems.append(Problem(path, one.error, str(one.value or ""), channel=name))
-        elif not _same(value, before):
-            _set(form.patch, channel, value)
+            continue
+        fresh = _control(channel, over[channel.partition].get(name, channel.default))
+        before = reading.read_form(fresh, untouched)
+        value = reading.read_form(control, posted)
+        wrong = reading.errors(control)
+        for one in wrong:
+            path = ".".join(filter(None, (channel.partition, name, one.path)))
+            form.problems.append(Problem(path, one.error, str(one.value or ""), channel=name))
+        if not wrong and not _same(value, before) and _is_json(form, f"{channel.partition}.{name}", value, name):
+            _put_channel(after, channel, value)
+    return after
+
+
+def _is_json(form: PatchForm, path: str, value: Any, channel: str = "") -> bool:
+    """Return whether a state can hold a value; where it cannot, that is a problem of the form."""
+    try:
+        canonical.normalised(None if value is reading.ABSENT else value)
+    except InvalidValue as error:
+        form.problems.append(Problem(path, f"{error.message}.", channel=channel))
+        return False
+    return True
+
+
+def _put_channel(state: State, channel: Channel, value: Any) -> None:
+    """Set a channel; an absent value is its default again."""
+    if value is reading.ABSENT:
+        state[channel.partition].pop(channel.name, None)
+    else:
+        state[channel.partition][channel.name] = value
 
 
 def _untouched(control: Control) -> dict[str, str]:
@@ -168,34 +248,37 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def _set(patch: dict[str, Any], channel: Channel, value: Any) -> None:
-    """Put a whole value in the place of a channel's; an absent one is its default again."""
-    path = f"/{channel.name}"
-    operation = {"op": "add", "path": path, "value": value}
-    patch.setdefault(channel.partition, []).append(
-        {"op": "remove", "path": path} if value is reading.ABSENT else operation
-    )
-
-
-def _read_state(form: PatchForm, point: Departure, posted: Mapping[str, str]) -> None:
-    given = _parsed(form, "json", form.text)
-    if given is None:
-        return
-    if not isinstance(given, dict):
+def _read_state(form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]) -> State:
+    """Return the state that was typed as JSON; what is wrong with it goes to the form."""
+    after = {part: dict(over[part]) for part in PARTITIONS}
+    form.text = posted.get("json", form.text)
+    typed = _parsed(form, "json", form.text)
+    if form.problems:
+        return after
+    if not isinstance(typed, dict):
         form.problems.append(Problem("json", "A state is an object of partitions: it begins with { and ends with }."))
-        return
-    folded = {one.path for one in form.folded}
-    for part, values in given.items():
-        if part not in PARTITIONS or not isinstance(values, dict):
+        return after
+    for part, values in typed.items():
+        if part in PARTITIONS and isinstance(values, dict):
+            _read_partition(form, point, after, part, values)
+        else:
             form.problems.append(Problem(str(part), _why_locked(str(part))))
+    return after
+
+
+def _read_partition(form: PatchForm, point: Departure, after: State, part: str, values: dict[str, Any]) -> None:
+    """Put the channels of a partition that was typed into the state; one that is left out is at its default again."""
+    folded = {one.path for one in form.folded}
+    left_out = [name for name in after[part] if name not in values and f"{part}.{name}" not in folded]
+    for name in [*values, *left_out]:
+        channel = point.graph.channels.get(name)
+        if channel is None or channel.partition != part:
+            form.problems.append(Problem(f"{part}.{name}", f"{part} has no channel of this name."))
             continue
-        before = point.going_on[part]
-        for name in [*values, *(n for n in before if n not in values and f"{part}.{n}" not in folded)]:
-            channel = point.graph.channels.get(name)
-            if channel is None or channel.partition != part:
-                form.problems.append(Problem(f"{part}.{name}", f"{part} has no channel of this name."))
-            elif not _same(values.get(name, reading.ABSENT), before.get(name, reading.ABSENT)):
-                _set(form.patch, channel, values.get(name, reading.ABSENT))
+        value = values.get(name, reading.ABSENT)
+        # A channel that is not there is shown, and typed, as its default.
+        if not _same(after[part].get(name, channel.default), channel.default if name not in values else value):
+            _put_channel(after, channel, value)
 
 
 def _why_locked(part: str) -> str:
@@ -205,26 +288,45 @@ def _why_locked(part: str) -> str:
 
 
 def _parsed(form: PatchForm, where: str, text: str) -> Any:
+    """Return what was typed as JSON, None where a state could not hold it, which is a problem of the form."""
     try:
-        return parse_strict(text)
+        typed = parse_strict(text)
     except NotStrict as error:
         form.problems.append(Problem(where, f"This is no JSON: {error}."))
         return None
+    return typed if _is_json(form, where, typed) else None
 
 
-def _read_operations(form: PatchForm, point: Departure, posted: Mapping[str, str]) -> None:
-    given = _parsed(form, "operations", form.operations) if form.operations.strip() else []
-    if isinstance(given, dict):
-        for part, change in given.items():
-            if part in PARTITIONS:
-                form.patch[part] = change
-            else:
-                form.problems.append(Problem(str(part), _why_locked(str(part))))
-    elif isinstance(given, list):
-        for number, operation in enumerate(given):
+def _read_operations(form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]) -> State | None:
+    """Return the state after the operations that were typed, which are the whole patch and stay as they were typed;
+    None where they cannot be done. What is wrong with them is said by whoever lays the patch over the point.
+    """
+    form.operations = posted.get("ops", form.operations)
+    form.patch = {}
+    typed = _parsed(form, "operations", form.operations) if form.operations.strip() else []
+    if isinstance(typed, dict):
+        _add_merge_patch(form, typed)
+    elif isinstance(typed, list):
+        for number, operation in enumerate(typed):
             _add_operation(form, number, operation)
-    elif given is not None:
+    elif not form.problems:
         form.problems.append(Problem("operations", "Write a list of operations, or a merge patch, which is an object."))
+    try:
+        return patched(point.going_on, form.patch)
+    except InvalidValue:
+        return None
+
+
+def _add_merge_patch(form: PatchForm, typed: Mapping[str, Any]) -> None:
+    for part, change in typed.items():
+        if part in PARTITIONS:
+            form.patch[part] = change
+        else:
+            form.problems.append(Problem(str(part), _why_locked(str(part))))
+
+
+_Reader = Callable[[PatchForm, Departure, State, Mapping[str, str]], State | None]
+_READERS: dict[str, _Reader] = {"form": _read_controls, "json": _read_state, "ops": _read_operations}
 
 
 def _add_operation(form: PatchForm, number: int, operation: Any) -> None:
@@ -253,32 +355,11 @@ def mended_form(form: PatchForm, point: Departure, problem: Problem) -> PatchFor
     after = patched(point.going_on, form.patch)
     keys = _keys_of(problem, after)
     _put(after, keys, problem.mend[0])
-    found = form_of_change(point, after)
-    found.mode = form.mode
-    found.operations = escaped(indented(list(_operations(found.patch)))) if form.mode == "ops" else form.operations
+    mended = form_of_change(point, after, mode=form.mode)
     unread = [one for one in form.problems if one.channel in form.drawn and one.channel != problem.channel]
-    found.drawn |= {one.channel: form.drawn[one.channel] for one in unread}
-    found.problems = unread
-    return found
-
-
-def form_of_change(point: Departure, after: State) -> PatchForm:
-    """The form as if this state had been typed over the point's."""
-    found = _form_over(point, after)
-    for part in PARTITIONS:
-        for name in dict.fromkeys([*after[part], *point.going_on[part]]):
-            value = after[part].get(name, reading.ABSENT)
-            if not _same(value, point.going_on[part].get(name, reading.ABSENT)) and name in point.graph.channels:
-                _set(found.patch, point.graph.channels[name], value)
-    return found
-
-
-def form_of_operations(point: Departure, operations: list[dict[str, Any]]) -> PatchForm:
-    """The form as if these operations on the whole state had been typed."""
-    found = fresh_form(point)
-    found.mode, found.operations = "ops", escaped(indented(operations))
-    _read_operations(found, point, {})
-    return found
+    mended.drawn |= {one.channel: form.drawn[one.channel] for one in unread}
+    mended.problems = unread
+    return mended
 
 
 def _put(state: Any, keys: list[Any], value: Any) -> None:

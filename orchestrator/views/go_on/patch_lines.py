@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from checkpoints.core.diff import differences, written
+from checkpoints.core.diff import ADDED, REMOVED, Difference, differences, written
 from checkpoints.core.visible_json import json_text
 from orchestrator.engine.patch import PARTITIONS, patched
 from orchestrator.runs.departure import Departure, State
-from orchestrator.views.run_details import compact, shown_pair
+from orchestrator.views.go_on.value_texts import UNTYPED, plain_text, type_of
+from orchestrator.views.run_details import ONE_LINE, compact, shown_pair
 
 MOST_LINES = 100
 """Changed values that are shown."""
@@ -38,11 +39,27 @@ class Hit:
 def patch_lines(point: Departure, patch: Mapping[str, Any]) -> list[PatchLine]:
     """The values that a sound patch changes, by path; one more than are shown, where there are more."""
     after = patched(point.going_on, patch)
-    found = ((part, one) for part in PARTITIONS for one in differences(point.going_on[part], after[part]))
-    lines = (
-        PatchLine(f"{part}.{written(one.path)}", *shown_pair(one.kind, one.before, one.after)) for part, one in found
-    )
+    places = ((part, one) for part in PARTITIONS for one in differences(point.going_on[part], after[part]))
+    lines = (PatchLine(f"{part}.{written(place.path)}", *_pair(point, place)) for part, place in places)
     return list(islice(lines, MOST_LINES + 1))
+
+
+def _pair(point: Departure, place: Difference) -> tuple[str | None, str | None]:
+    """Return the old and the new value as texts; long ones, objects and lists from where they differ."""
+    if not (_is_plain(place.before) and _is_plain(place.after)):
+        return shown_pair(place.kind, place.before, place.after)
+    channel = point.graph.channels.get(str(place.path[0]))
+    kind = type_of(channel).at(place.path[1:]) if channel is not None else UNTYPED
+    before = None if place.kind == ADDED else plain_text(place.before, kind)
+    after = None if place.kind == REMOVED else plain_text(place.after, kind)
+    if before == after:
+        # Two values that differ never read the same: 4.5 and 4.50 as numbers, 7 and "7".
+        return shown_pair(place.kind, place.before, place.after)
+    return before, after
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list) and len(_text(value)) <= ONE_LINE
 
 
 def hits(state: State, word: str) -> list[Hit]:
@@ -51,7 +68,7 @@ def hits(state: State, word: str) -> list[Hit]:
     if not wanted:
         return []
     found = (
-        Hit(path, channel, compact(value))
+        Hit(path, channel, plain_text(value) if _is_plain(value) else compact(value))
         for path, channel, value in _leaves(state)
         if wanted in path.casefold() or wanted in _text(value).casefold()
     )

@@ -1,12 +1,14 @@
 """A plan as the page tells it: what is kept, what runs and how, in the graph's order, with one word each. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from checkpoints.models.run_line import Travel
+from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import READ
 from orchestrator.engine.held_patch import PATCH
+from orchestrator.runs.departure import HeldTask
 from orchestrator.runs.travel_plan import Plan
 
 LOOKS = {
@@ -38,11 +40,21 @@ class PlanLine:
         return LOOKS[self.word]
 
 
+@dataclass(frozen=True, slots=True)
+class PlanGroup:
+    """Lines under one heading, which may end with a node and what it does: "…, depending on what `ask` decides"."""
+
+    heading: str
+    lines: list[PlanLine]
+    node: str = ""
+    verb: str = ""
+
+
 @dataclass(slots=True)
 class PlanTold:
     """A plan in groups, counted."""
 
-    groups: list[tuple[str, list[PlanLine]]] = field(default_factory=list)
+    groups: list[PlanGroup] = field(default_factory=list)
     kept: int = 0
     again: int = 0
     stops: int = 0
@@ -60,52 +72,127 @@ class Allowable:
     ticked: bool
 
 
-def plan_told(graph: Compiled, plan: Plan, *, visited: Collection[str], ran: Collection[str]) -> PlanTold:
-    """The plan in words. `visited` are the nodes before the point, `ran` those that ran in the run so far."""
-    reach = {task.node: False for task in plan.may_run} | {task.node: True for task in plan.runs}
+def plan_told(
+    graph: Compiled,
+    plan: Plan,
+    *,
+    asked: Sequence[HeldTask] = (),
+    visited: Collection[str],
+    ran: Collection[str],
+) -> PlanTold:
+    """The plan in words. `asked` are the tasks that waited for people at the point, `visited` the nodes before it,
+    `ran` those that ran in the run so far.
+    """
+    reach = {*[task.node for task in plan.runs], *[task.node for task in plan.may_run]}
     reused = {task.node for task in plan.reused}
-    waiting = {task.node for task in plan.asks} - reach.keys()
+    waiting = {task.node for task in plan.asks} - reach
     done = [name for name in visited if name in graph.nodes and name not in waiting]
     kept = [PlanLine(name, graph.nodes[name].effect, "kept") for name in done]
     kept += [PlanLine(name, graph.nodes[name].effect, "reused") for name in sorted(reused, key=graph.order.__getitem__)]
-    ahead = [
-        *_asked(graph, plan),
-        *(_line(graph, plan, name, ran, sure=reach[name]) for name in graph.order if name in reach),
-    ]
+    first = _asked(graph, plan, asked)
+    ahead = [_line(graph, plan, name, ran) for name in graph.order if name in reach]
     never = [name for name in graph.order if name not in reach and name not in reused and name not in visited]
-    asked = {line.node for line in ahead if line.word == "asks people"}
-    skipped = [PlanLine(name, graph.nodes[name].effect, "skipped") for name in never if name not in asked]
+    waiting_lines = {line.node for line in first}
+    skipped = [PlanLine(name, graph.nodes[name].effect, "skipped") for name in never if name not in waiting_lines]
+    everything = [*first, *ahead]
     told = PlanTold(kept=len(kept))
-    named = {"Kept from before": kept, RUNS_IN[Travel(plan.travel)]: ahead, "Not reached from here": skipped}
-    told.groups = [(name, lines) for name, lines in named.items() if lines]
-    told.again, told.stops, told.asks = (_count(ahead, w) for w in ("happens again", "stops before", "asks people"))
+    told.groups = [
+        PlanGroup("Kept from before", kept),
+        *_groups_ahead(graph, plan, first, ahead, asked),
+        PlanGroup("Not reached from here", skipped),
+    ]
+    told.groups = [group for group in told.groups if group.lines]
+    told.again = _count(everything, "happens again")
+    told.stops = _count(everything, "stops before")
+    told.asks = _count(everything, "asks people")
     return told
+
+
+def _groups_ahead(
+    graph: Compiled, plan: Plan, first: list[PlanLine], ahead: list[PlanLine], asked: Sequence[HeldTask]
+) -> list[PlanGroup]:
+    """Return what runs for sure, and apart from it what depends on something that is not decided yet."""
+    sure = {task.node for task in plan.runs}
+    stops = {line.node for line in ahead if line.word == "stops before"}
+    deciders = _deciders(graph, sure, asked)
+    if not deciders and not plan.guarded:
+        # Nothing but the missing yes keeps the run from these nodes.
+        sure = sure | stops
+    certain = [*first, *[line for line in ahead if line.node in sure]]
+    uncertain = [line for line in ahead if line.node not in sure]
+    return [
+        PlanGroup(RUNS_IN[Travel(plan.travel)], certain),
+        _uncertain_group(plan, uncertain, deciders, stops),
+    ]
+
+
+def _uncertain_group(plan: Plan, lines: list[PlanLine], deciders: Sequence[str], stops: Collection[str]) -> PlanGroup:
+    if plan.guarded:
+        return PlanGroup("Only once the patch is signed", lines)
+    if len(deciders) == 1:
+        return PlanGroup("May run, depending on what", lines, node=deciders[0], verb="decides")
+    if not deciders and len(stops) == 1:
+        return PlanGroup("Only once you allow", lines, node=next(iter(stops)))
+    if not deciders and stops:
+        return PlanGroup("Only once you allow what it stops before", lines)
+    return PlanGroup("May run, depending on a decision not made yet", lines)
+
+
+def _deciders(graph: Compiled, sure: Collection[str], asked: Sequence[HeldTask]) -> list[str]:
+    """Return the nodes whose people or routers decide what follows, in the graph's order."""
+    waiting = {held.guard for held in asked}
+    return [name for name in graph.order if name in waiting or (name in sure and _decides(graph, name))]
+
+
+def _decides(graph: Compiled, name: str) -> bool:
+    node = graph.nodes[name]
+    routes = any(edge.source == name and (edge.kind != "edge" or edge.when) for edge in graph.edges)
+    return bool(node.gated or node.goto or routes or graph.has_error_edge(name))
 
 
 def _count(lines: Iterable[PlanLine], word: str) -> int:
     return sum(1 for line in lines if line.word == word)
 
 
-def _asked(graph: Compiled, plan: Plan) -> list[PlanLine]:
-    """What people are asked before anything runs: the patch, and what waited at the point."""
+def _asked(graph: Compiled, plan: Plan, asked: Sequence[HeldTask]) -> list[PlanLine]:
+    """Return what people are asked before anything runs: the patch, and what waited at the point."""
     reach = {task.node for task in (*plan.runs, *plan.may_run)}
-    found = {}
+    guards = {held.task: held.guard for held in asked}
+    patches = [task for task in plan.asks if task.node == PATCH and task not in guards]
+    guards |= dict(zip(patches, dict.fromkeys(plan.guarded.values()), strict=False))
+    lines: dict[Task, PlanLine] = {}
     for task in plan.asks:
-        if task.node not in reach or task.node == PATCH:
-            name = "the patch" if task.node == PATCH else task.node
-            why = plan.notes.get("asks", {}).get(str(task), "")
-            found[str(task)] = PlanLine(name, "human", "asks people", why[:1].upper() + why[1:] + ("." if why else ""))
-    return list(found.values())
+        if task.node in reach and task.node != PATCH:
+            continue
+        people = _people(graph, guards.get(task, task.node))
+        if task.node == PATCH:
+            lines[task] = PlanLine("the patch", "human", "asks people", f"{people} must sign the patch.")
+        else:
+            lines[task] = PlanLine(task.node, "human", "asks people", f"{people} must sign what it proposed.")
+    return list(lines.values())
 
 
-def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str], *, sure: bool) -> PlanLine:
+def _people(graph: Compiled, node: str) -> str:
+    """Return who signs at the gate of a node, as the beginning of a sentence."""
+    gate = graph.nodes[node].gate if node in graph.nodes else None
+    named = gate.reviewers if gate is not None and gate.reviewers is not None else graph.graph.reviewers
+    if gate is None or callable(named):
+        return "The reviewers"
+    names = " or ".join(sorted(_name_of_principal(str(principal)) for principal in named or []))
+    text = f"{gate.quorum} of {names}" if gate.quorum > 1 else names
+    return text[:1].upper() + text[1:]
+
+
+def _name_of_principal(principal: str) -> str:
+    kind, _, name = principal.partition(":")
+    return f"holders of {name}" if kind == "perm" else name.replace("_", " ") if kind == "group" else name
+
+
+def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str]) -> PlanLine:
     node = graph.nodes[name]
     effect = "human" if node.gated else node.effect
     word, more = _word(graph, plan, name, ran)
-    maybe = "" if sure or word == "stops before" else "May run: a router, a person or an error decides. "
-    if plan.guarded and not sure and word != "stops before":
-        maybe = "Only once the patch is signed. "
-    return PlanLine(name, effect, word, (maybe + more).strip())
+    return PlanLine(name, effect, word, more)
 
 
 def _word(graph: Compiled, plan: Plan, name: str, ran: Collection[str]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from approvals.models import Decision, Draft
 from approvals.views.group_form import opened_token
@@ -115,3 +116,22 @@ def test_queries_do_not_grow_with_the_writes_of_a_group(
                 assert client.get(reverse("review", args=[run.id])).status_code == 200
             counts.append(len(seen.captured_queries))
         assert counts[0] == counts[1]
+
+
+def test_several_groups_are_signed_at_once_and_what_then_happens_is_summed_up(people: People, browse: Browse) -> None:
+    with claims.registered(claims.two_likenesses("two_likenesses", 14)):
+        run = claims.paused("CLM-2", people.starter, graph="two_likenesses")
+        client = browse(people.reviewer)
+        page = client.get(reverse("review", args=[run.id])).context["page"]
+        body: dict[str, Any] = {}
+        for group in page.groups:
+            body |= posted(page, group, people.reviewer)
+        body["group"] = [group.id for group in page.groups]
+        assert len(body["group"]) == 2
+        kept = client.post(reverse("draft", args=[run.id]), body, headers={"X-Fragment": "1"})
+        assert kept.status_code == 200
+        assert "14 writes" in strip_tags(kept.content.decode())
+        assert kept.content.decode().count("<li>") < 6
+        body["number"] = str(int(page.number) + 1)
+        assert client.post(reverse("sign", args=[run.id]), body).status_code == 302
+        assert Decision.objects.count() == 14

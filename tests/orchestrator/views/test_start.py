@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
@@ -124,6 +124,36 @@ def test_the_same_key_opens_the_same_run_and_another_input_is_a_conflict(
     assert other.status_code == 409
     assert b"already ran with another input" in other.content
     assert Run.objects.count() == 1
+
+
+def test_another_input_under_a_key_that_is_taken_shows_what_differs(
+    claim_graph: None, people: People, browse: Browse
+) -> None:
+    client = browse(people.starter)
+    first = client.post(URL, {**GOOD, "key": "K"})
+    other = client.post(URL, {**GOOD, "key": "K", "i.amount": "12500"})
+    form = other.context["form"]
+    assert [(one.path, one.before, one.now) for one in form.differs] == [("amount", "4,512.50", "12,500")]
+    assert first.url in other.content.decode()
+
+
+def test_who_may_not_see_the_run_of_a_key_learns_nothing_of_it(
+    claim_graph: None, people: People, browse: Browse
+) -> None:
+    browse(people.starter).post(URL, {**GOOD, "key": "K"})
+    stranger = people.nobody
+    stranger.user_permissions.add(Permission.objects.get(codename="start_run"))
+    other = browse(stranger).post(URL, {**GOOD, "key": "K", "i.amount": "12500"})
+    assert other.status_code == 409
+    assert (other.context["form"].taken_by, other.context["form"].differs) == (None, [])
+
+
+def test_the_key_of_a_run_of_another_graph_names_that_graph(claim_graph: None, people: People, browse: Browse) -> None:
+    client = browse(people.starter)
+    client.post(URL, {**GOOD, "key": "K"})
+    other = client.post("/graphs/four_eyes/start/", {**GOOD, "key": "K"})
+    assert other.status_code == 409
+    assert "K is the key of a run of page_claim." in other.content.decode()
 
 
 def test_an_uploaded_file_becomes_a_reference(claim_graph: None, people: People, browse: Browse) -> None:

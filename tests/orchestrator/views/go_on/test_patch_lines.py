@@ -8,11 +8,29 @@ def test_each_value_that_changes_is_a_line_with_the_old_one_before_it() -> None:
     there = point(notes=["a"], payout={"amount": "1", "account": "DE1", "paid": False})
     patch = {"scratch": {"notes": ["a", "b"], "payout": {"account": "DE2"}}, "artifacts": {"letter": "dear"}}
     assert [(one.path, one.before, one.after) for one in patch_lines(there, patch)] == [
-        ("scratch.notes[1]", None, '"b"'),
-        ("scratch.payout.account", '"DE1"', '"DE2"'),
-        ("artifacts.letter", '""', '"dear"'),
+        ("scratch.notes[1]", None, "b"),
+        ("scratch.payout.account", "DE1", "DE2"),
+        ("artifacts.letter", "empty text", "dear"),
     ]
     assert patch_lines(there, {}) == []
+
+
+def test_money_reads_as_its_type_declares_it_and_quotes_stand_only_where_two_values_could_be_mistaken() -> None:
+    there = point(payout={"amount": "4512.50", "account": "DE1", "paid": False}, anything={"a": 1, "b": "x"}, text="y")
+    patch = {"scratch": {"payout": {"amount": "12512.50", "account": "12"}, "anything": {"a": "1", "b": " x"}}}
+    assert [(one.before, one.after) for one in patch_lines(there, patch)] == [
+        ("1", '"1"'),
+        ("x", '" x"'),
+        ("DE1", '"12"'),
+        ("4,512.50", "12,512.50"),
+    ]
+
+
+def test_two_values_that_differ_never_read_the_same() -> None:
+    there = point(anything={"a": None, "b": "not set"}, maybe=3)
+    patch = {"scratch": [{"op": "replace", "path": "/anything", "value": {"a": "not set", "b": None}}]}
+    for one in patch_lines(there, patch):
+        assert one.before != one.after
 
 
 def test_no_more_lines_and_hits_are_made_than_are_shown() -> None:

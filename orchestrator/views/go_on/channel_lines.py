@@ -1,0 +1,73 @@
+"""The channels of a state as lines of the form: name, short value, and the fields behind them. Pure."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from approvals.forms import controls
+from approvals.forms.controls import Control
+from orchestrator.runs.departure import Departure, State
+from orchestrator.views.go_on.patch_form import PatchForm
+from orchestrator.views.go_on.value_texts import summary, type_of
+
+OPENED_BY_SEARCH = 3
+"""Channels that a search opens; where it finds more, it only leaves their lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLine:
+    """One channel. `control` is None where its value is too large to be typed over; it then has its `size` in bytes.
+
+    `is_open`: its fields are shown. `is_left_out`: a search found nothing in it.
+    """
+
+    name: str
+    label: str
+    text: str = ""
+    control: Control | None = None
+    size: int = 0
+    is_changed: bool = False
+    is_open: bool = False
+    is_left_out: bool = False
+
+
+def channel_lines(
+    point: Departure, form: PatchForm, after: State, *, faulty: Collection[str], hits: Collection[str], searched: bool
+) -> list[ChannelLine]:
+    """Return a line for each channel, what changed or is `faulty` on top and open. `after` is the state with what is
+    sound of the patch; `hits` are the channels in which a word was found, where one is `searched`.
+    """
+    changed = _changed_channels(form)
+    open_by_search = hits if len(hits) <= OPENED_BY_SEARCH else ()
+    sizes = {folded.path: folded.size for folded in form.folded}
+    lines: list[ChannelLine] = []
+    for name, channel in point.graph.channels.items():
+        matters = name in changed or name in faulty
+        value = after[channel.partition].get(name, channel.default)
+        size = sizes.get(f"{channel.partition}.{name}", 0)
+        lines.append(
+            ChannelLine(
+                name,
+                controls.humanise(name),
+                text="" if size else summary(value, type_of(channel)),
+                control=form.drawn.get(name),
+                size=size,
+                is_changed=matters,
+                is_open=matters or name in open_by_search,
+                is_left_out=searched and not matters and name not in hits,
+            )
+        )
+    return sorted(lines, key=lambda line: not line.is_changed)
+
+
+def _changed_channels(form: PatchForm) -> set[str]:
+    """Return the channels that a patch names, in whichever way it was typed."""
+    names: set[str] = set()
+    for change in form.patch.values():
+        if isinstance(change, dict):
+            names.update(map(str, change))
+            continue
+        if not isinstance(change, list):
+            continue
+        paths = [str(operation.get("path", "")) for operation in change if isinstance(operation, dict)]
+        names.update(path.split("/")[1] for path in paths if path.startswith("/"))
+    return names

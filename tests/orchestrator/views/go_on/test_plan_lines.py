@@ -1,0 +1,67 @@
+"""A plan in words: once over each group what all of its lines share, and one word for each node."""
+
+from typing import Any
+from uuid import uuid4
+
+from checkpoints.models.run_line import Travel
+from orchestrator.engine import Task
+from orchestrator.engine.compile import compile
+from orchestrator.engine.held_patch import PATCH
+from orchestrator.runs.departure import HeldTask
+from orchestrator.runs.travel_plan import Plan
+from orchestrator.views.go_on.plan_lines import PlanTold, plan_told
+from tests.support.paid_claims import claim
+
+GRAPH = compile(claim("planned", quorum=2))
+
+
+def tasks(*names: str) -> tuple[Task, ...]:
+    return tuple(Task(name, 1, 0) for name in names)
+
+
+def told(*, asked: Any = (), visited: Any = (), **lists: Any) -> PlanTold:
+    plan = Plan(str(Travel.FORK), uuid4(), **lists)
+    return plan_told(GRAPH, plan, asked=asked, visited=visited, ran=())
+
+
+def headings(plan: PlanTold) -> list[str]:
+    return [" ".join(filter(None, (group.heading, group.node, group.verb))) for group in plan.groups]
+
+
+def words(plan: PlanTold) -> dict[str, str]:
+    return {line.node: line.word for group in plan.groups for line in group.lines}
+
+
+def test_what_depends_on_a_decision_stands_once_under_who_decides() -> None:
+    plan = told(runs=tasks("first", "ask"), may_run=tasks("pay", "refuse"), asks=tasks("ask"))
+    assert headings(plan) == ["Runs in the fork", "May run, depending on what ask decides"]
+    assert [line.node for line in plan.groups[1].lines] == ["pay", "refuse"]
+    assert not any("May run" in line.more for group in plan.groups for line in group.lines)
+
+
+def test_what_waited_at_the_point_is_asked_first_and_decides_the_rest() -> None:
+    (ask,) = tasks("ask")
+    held = HeldTask(ask, (), "ask")
+    plan = told(may_run=tasks("pay", "refuse"), asks=(ask,), asked=[held], visited=["first", "ask"])
+    assert headings(plan)[:2] == ["Kept from before", "Runs in the fork"]
+    assert plan.groups[1].lines[0].more == "2 of claims must sign what it proposed."
+    assert headings(plan)[2] == "May run, depending on what ask decides"
+
+
+def test_nothing_runs_before_a_patch_is_signed_and_who_signs_is_named() -> None:
+    plan = told(may_run=tasks("pay"), asks=tasks(PATCH), guarded={"total": "ask"}, visited=["first", "ask"])
+    assert headings(plan)[1:3] == ["Runs in the fork", "Only once the patch is signed"]
+    (line,) = plan.groups[1].lines
+    assert (line.node, line.word, line.more) == ("the patch", "asks people", "2 of claims must sign the patch.")
+
+
+def test_what_only_a_yes_is_missing_for_is_not_called_uncertain() -> None:
+    plan = told(may_run=tasks("pay"), effects_again=tasks("pay"), stops=("pay",), visited=["first", "ask"])
+    assert headings(plan) == ["Kept from before", "Runs in the fork", "Not reached from here"]
+    assert words(plan)["pay"] == "stops before"
+    assert plan.stops == 1
+
+
+def test_what_is_behind_a_stop_stands_under_the_yes_that_is_missing() -> None:
+    plan = told(may_run=tasks("pay", "refuse"), stops=("pay",), effects_again=tasks("pay"))
+    assert headings(plan) == ["Runs in the fork", "Only once you allow pay", "Not reached from here"]
