@@ -262,6 +262,18 @@ class LateResultAdmin(ReadOnlyRows):
     search_run = "run"
 
 
+@admin.register(models.RunMetadata)
+class RunMetadataAdmin(ReadOnlyRows):
+    list_display = ("run_id", "seq", "name", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.TaskFigure)
+class TaskFigureAdmin(ReadOnlyRows):
+    list_display = ("run_id", "task", "name", "millionths", "at")
+    search_fields = ("=run__key",)
+
+
 @admin.register(models.RunEvent)
 class RunEventAdmin(ReadOnlyRows):
     list_display = ("run_id", "seq", "type", "task", "actor", "at")

@@ -81,6 +81,7 @@ IN_BROWSER = ("-n", "2", "--dist=worksteal")
 MORE_PAGES = (
     "tests/browser/test_access.py",
     "tests/browser/test_compare.py",
+    "tests/browser/test_docs_walks.py",
     "tests/browser/test_json_editor.py",
     "tests/browser/test_late_answers.py",
     "tests/browser/test_stepping.py",

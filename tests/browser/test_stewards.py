@@ -254,7 +254,7 @@ def test_no_page_of_stewards_breaks_a_rule(theme: str, width: int, people: Peopl
     pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
     histories(people)
     rule = policy(GRAPH, keep_last=1, max_age_days={"failed": 90.0})
-    retention.hold(Run.objects.get(key="CLM-2").id, "a court asked", by=people.steward)
+    retention.hold(Run.objects.get(key="CLM-1").id, "a court asked", by=people.steward)
     job = retention.prune(policy("other"), by=people.steward)
     people.steward.is_staff = True
     people.steward.save()

@@ -53,6 +53,9 @@ def test_a_new_project_that_follows_the_page_and_the_tutorial_signs_a_review(tmp
     with (folder / "host" / "settings.py").open("a") as settings:
         settings.write('INSTALLED_APPS += ["expenses"]\n')
     tutorial.write_graphs(folder)
+    tutorial.write_tests(folder)
+    (test,) = tutorial.TEST
+    assert set(tutorial.said_of_tests()) <= set(_follow(test, python, folder).splitlines())
     _follow(["python", "manage.py", "makemigrations", "--check", "--dry-run"], python, folder)
     _follow(migrate, python, folder)
     _follow(beginning(tutorial.PEOPLE, "python", "manage.py", "createsuperuser"), python, folder, "--no-input")

@@ -9,8 +9,8 @@ from tests.house.visitor import Answer, Visitor
 from tests.house.words import blocks, script
 from tests.support.processes import until
 
-GRAPHS = blocks("tutorial.md", "python")[0]
-APP, PEOPLE, RUN, _TOKEN = (script(block).commands for block in blocks("tutorial.md"))
+GRAPHS, TESTS = blocks("tutorial.md", "python")
+APP, TEST, PEOPLE, RUN, _TOKEN = (script(block).commands for block in blocks("tutorial.md"))
 """The commands of its blocks, in their order."""
 ADMIN, PASSWORD = "admin", "a-door-of-oak-41"
 SUPERUSER = {
@@ -75,3 +75,14 @@ def write_graphs(folder: Path) -> None:
     (folder / "expenses").mkdir(exist_ok=True)
     (folder / "expenses" / "__init__.py").touch()
     (folder / "expenses" / "graphs.py").write_text(GRAPHS)
+
+
+def write_tests(folder: Path) -> None:
+    """`expenses/tests.py` as it stands in the tutorial, in the place of what `startapp` wrote."""
+    (folder / "expenses" / "tests.py").write_text(TESTS)
+
+
+def said_of_tests() -> list[str]:
+    """The lines that the tutorial shows of its test run."""
+    (block,) = blocks("tutorial.md", "console")
+    return block.splitlines()

@@ -1,10 +1,10 @@
 """A plan as the page tells it: what is kept, what runs and how, in the graph's order, with one word each. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from checkpoints.models.run_line import Travel
-from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.effect import READ
 from orchestrator.engine.held_patch import PATCH
@@ -88,9 +88,14 @@ def plan_told(
     waiting = {task.node for task in plan.asks} - reach
     done = [name for name in visited if name in graph.nodes and name not in waiting]
     kept = [PlanLine(name, graph.nodes[name].effect, "kept") for name in done]
-    kept += [PlanLine(name, graph.nodes[name].effect, "reused") for name in sorted(reused, key=graph.order.__getitem__)]
-    first = _asked(graph, plan, asked)
-    ahead = [_line(graph, plan, name, ran) for name in graph.order if name in reach]
+    taken = [_reused_line(graph, plan, name) for name in graph.order if name in reused and name not in reach]
+    if plan.travel != Travel.REPLAY:
+        # What the superstep had done already belongs to what was there; a replay takes it where it comes to it.
+        kept = [*kept, *taken]
+        taken = []
+    first = _asked(graph, plan)
+    running = [_line(graph, plan, name, ran) for name in graph.order if name in reach]
+    ahead = sorted([*taken, *running], key=lambda line: graph.order[line.node])
     never = [name for name in graph.order if name not in reach and name not in reused and name not in visited]
     waiting_lines = {line.node for line in first}
     skipped = [PlanLine(name, graph.nodes[name].effect, "skipped") for name in never if name not in waiting_lines]
@@ -112,7 +117,7 @@ def _groups_ahead(
     graph: Compiled, plan: Plan, first: list[PlanLine], ahead: list[PlanLine], asked: Sequence[HeldTask]
 ) -> list[PlanGroup]:
     """Return what runs for sure, and apart from it what depends on something that is not decided yet."""
-    sure = {task.node for task in plan.runs}
+    sure = {task.node for task in (*plan.runs, *plan.reused)}
     stops = {line.node for line in ahead if line.word == "stops before"}
     deciders = _deciders(graph, sure, asked)
     if not deciders and not plan.guarded:
@@ -127,6 +132,8 @@ def _groups_ahead(
 
 
 def _uncertain_group(plan: Plan, lines: list[PlanLine], deciders: Sequence[str], stops: Collection[str]) -> PlanGroup:
+    if plan.travel == Travel.REPLAY:
+        return PlanGroup("May run, where the recorded outcomes lead", lines)
     if plan.guarded:
         return PlanGroup("Only once the patch is signed", lines)
     if len(deciders) == 1:
@@ -154,38 +161,52 @@ def _count(lines: Iterable[PlanLine], word: str) -> int:
     return sum(1 for line in lines if line.word == word)
 
 
-def _asked(graph: Compiled, plan: Plan, asked: Sequence[HeldTask]) -> list[PlanLine]:
+def _asked(graph: Compiled, plan: Plan) -> list[PlanLine]:
     """Return what people are asked before anything runs: the patch, and what waited at the point."""
     reach = {task.node for task in (*plan.runs, *plan.may_run)}
-    guards = {held.task: held.guard for held in asked}
-    patches = [task for task in plan.asks if task.node == PATCH and task not in guards]
-    guards |= dict(zip(patches, dict.fromkeys(plan.guarded.values()), strict=False))
-    lines: dict[Task, PlanLine] = {}
+    lines: list[PlanLine] = []
     for task in plan.asks:
         if task.node in reach and task.node != PATCH:
             continue
-        people = _people(graph, guards.get(task, task.node))
+        people = _people(plan.notes.get("asks", {}).get(str(task), ""))
         if task.node == PATCH:
-            lines[task] = PlanLine("the patch", "human", "asks people", f"{people} must sign the patch.")
+            lines.append(PlanLine("the patch", "human", "asks people", f"{people} must sign the patch."))
         else:
-            lines[task] = PlanLine(task.node, "human", "asks people", f"{people} must sign what it proposed.")
-    return list(lines.values())
+            lines.append(PlanLine(task.node, "human", "asks people", f"{people} must sign what it proposed."))
+    return lines
 
 
-def _people(graph: Compiled, node: str) -> str:
-    """Return who signs at the gate of a node, as the beginning of a sentence."""
-    gate = graph.nodes[node].gate if node in graph.nodes else None
-    named = gate.reviewers if gate is not None and gate.reviewers is not None else graph.graph.reviewers
-    if gate is None or callable(named):
+_QUORUM = re.compile(r"(\d+) of them")
+
+
+def _people(why: str) -> str:
+    """Return whom a note of the plan names, as the beginning of a sentence."""
+    named = why.partition(" waits for ")[2].split(", ")
+    quorum = _QUORUM.fullmatch(named[-1])
+    principals = named[:-1] if quorum else named
+    if not all(":" in principal for principal in principals):
         return "The reviewers"
-    names = " or ".join(sorted(_name_of_principal(str(principal)) for principal in named or []))
-    text = f"{gate.quorum} of {names}" if gate.quorum > 1 else names
+    names = " or ".join(_name_of_principal(principal) for principal in principals)
+    text = f"{quorum[1]} of {names}" if quorum else names
     return text[:1].upper() + text[1:]
 
 
 def _name_of_principal(principal: str) -> str:
     kind, _, name = principal.partition(":")
-    return f"holders of {name}" if kind == "perm" else name.replace("_", " ") if kind == "group" else name
+    if kind == "perm":
+        return f"holders of {name}"
+    return name.replace("_", " ") if kind == "group" else name
+
+
+def _reused_line(graph: Compiled, plan: Plan, name: str) -> PlanLine:
+    """Return the line of a node whose recorded outcome is taken, with the reason that the plan gives."""
+    node = graph.nodes[name]
+    if plan.travel != Travel.REPLAY:
+        return PlanLine(name, node.effect, "reused")
+    notes = plan.notes.get("reused", {})
+    why = next((why for task, why in notes.items() if task.partition(":")[0] == name), "")
+    effect = "human" if node.gated else node.effect
+    return PlanLine(name, effect, "reused", f"{why[:1].upper()}{why[1:]}." if why else "")
 
 
 def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str]) -> PlanLine:

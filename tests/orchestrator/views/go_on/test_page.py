@@ -256,9 +256,10 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(people: cast.People,
         a_checkpoint(run, seq, scratch={"notes": ["x"]})
     with CaptureQueriesContext(connection) as longer:
         client.get(path)
-    # Four for the session, the person and his rights, four for the bar of the page. The plan itself reads four things:
-    # the checkpoint with run and state, its line, what was done and forked elsewhere, and the checkpoints around.
-    assert (len(page), len(fragment), len(longer)) == (4 + 4 + 4, 4 + 4, 4 + 4 + 4)
+    # Four for the session, the person and his rights, four for the bar of the page. The plan itself reads five things:
+    # the checkpoint with run and state, its line, how the run began, what was done and forked elsewhere, and the
+    # checkpoints around.
+    assert (len(page), len(fragment), len(longer)) == (4 + 5 + 4, 4 + 5, 4 + 5 + 4)
 
 
 def test_a_replay_that_cannot_know_where_a_task_went_says_so_and_makes_nothing(

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0016_seals_of_holds_pins_and_policies'),
+        ('checkpoints', '0017_metadata_and_figures'),
     ]
 
     operations = [

@@ -1,0 +1,56 @@
+"""A page of the documentation as somebody reads it in front of the console: what stands in *italics* is on the page."""
+
+import re
+from typing import Any
+
+from tests.house.commands import ROOT
+
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_ITALICS = re.compile(r"(?<![*\w])\*(?![*\s])([^*]+?)\*(?![*\w])")
+
+
+class DocsPage:
+    """The words of the console that a page of docs names, each of which a walk has to meet in the browser."""
+
+    def __init__(self, name: str) -> None:
+        text = _CODE.sub("", (ROOT / "docs" / name).read_text())
+        self.name = name
+        self.text = " ".join(text.split())
+        self.left = {" ".join(words.split()) for words in _ITALICS.findall(text)}
+        self.words = set(self.left)
+
+    def word(self, words: str) -> str:
+        """Return words of the page, which count as met from now on. They must stand in its docs."""
+        assert words in self.words, f"docs/{self.name} does not say *{words}*"
+        self.left.discard(words)
+        return words
+
+    def sees(self, page: Any, words: str, *, within: str = "body", shown: str = "") -> None:
+        """Wait until the words are visible on the page; `shown` is what stands there for a word with a variable."""
+        text = shown or self.word(words)
+        self.word(words)
+        page.locator(within).get_by_text(text).filter(visible=True).first.wait_for()
+
+    def press(self, page: Any, words: str, *, within: str = "body", shown: str = "") -> None:
+        """Press the link, button or line that is called so."""
+        text = shown or words
+        self.word(words)
+        pattern = re.compile(rf"^\s*{re.escape(text)}")
+        targets = page.locator(within).locator("a, button, summary, label, [role=tab]")
+        targets.filter(has_text=pattern, visible=True).first.click()
+
+    def fill(self, page: Any, words: str, value: str, *, within: str = "body") -> None:
+        """Write into the field that is called so."""
+        label = re.compile(rf"^\s*{re.escape(self.word(words))}\b")
+        page.locator(within).get_by_label(label).filter(visible=True).first.fill(value)
+
+    def says(self, sentence: str) -> str:
+        """Return a stretch of the docs that has no italics, such as a label in code. It must stand there."""
+        assert sentence in self.text, f"docs/{self.name} does not say {sentence!r}"
+        return sentence
+
+    def is_walked(self, *elsewhere: str) -> None:
+        """Assert that each word was met. `elsewhere` are words of the docs that name nothing on a page."""
+        for words in elsewhere:
+            self.word(words)
+        assert self.left == set(), f"docs/{self.name} names what this walk has not met"
