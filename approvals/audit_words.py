@@ -228,6 +228,14 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "history_pruned": ("History removed", _pruned),
     "run_removed": ("Run removed", lambda f: f"removed the run {f.get('key', '')}, which was {f.get('status', '')}"),
     "retention_policy_saved": ("Retention policy saved", lambda f: f"set the retention policy: {_policy(f)}"),
+    "retention_policy_confirmed": (
+        "Retention policy confirmed",
+        lambda f: f"confirmed the dry run of the retention policy: {_counted(f.get('checkpoints', 0), 'checkpoint')}",
+    ),
+    "retention_policy_refused": (
+        "Retention policy refused",
+        lambda f: f"did not run the retention policy ({_code(f)})",
+    ),
     "retention_policy_deleted": ("Retention policy deleted", lambda f: f"deleted the retention policy: {_policy(f)}"),
     "rows_sealed": ("Older rows sealed", lambda f: "sealed the holds, pins and policies of an older version, once"),
     "run_held": ("Legal hold put on", lambda f: "put the run under a legal hold"),

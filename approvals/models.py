@@ -157,6 +157,7 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
+    ADDED = ("checked",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -188,6 +189,10 @@ class Decision(Sealed):
     by_name = models.CharField(max_length=150, help_text="Empty for the system.", blank=True)
     at = models.DateTimeField()
     event_seq = models.PositiveBigIntegerField(help_text="Its number in the run's log.")
+    checked = models.JSONField(
+        null=True,
+        help_text="{reads: [channel]}: what the gate read to say that it needed nobody; empty where somebody decided.",
+    )
 
     objects = AppendOnly.as_manager()
 

@@ -37,6 +37,7 @@ from orchestrator.engine.errors import (
     StaleProposal,
     UnknownThing,
 )
+from orchestrator.engine.held_patch import PATCH
 from orchestrator.engine.verdicts import EXCLUDED, Given, Held, Standing, excludes, judge, outcome
 
 VERDICTS = ("approve", "reject", "edit")
@@ -204,9 +205,21 @@ def _note(act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any
 
 def _edited(act: Signing, row: PendingWrite, item: Item) -> PendingWrite:
     compiled = _installed(act.run, row)
+    _require_alone(row)
     value = _edited_value(compiled, row, item)
     shown = shown_after_edit(compiled, row, value)
     return pending_writes.edited(row, value=value, shown=shown, author=act.by.pk, at=act.at, protection=act.protection)
+
+
+def _require_alone(row: PendingWrite) -> None:
+    """Raise `InvalidValue` where another gate is asked about the same value of a patch: both must sign the same."""
+    if row.node != PATCH:
+        return
+    same = PendingWrite.objects.filter(run=row.run_id, line=row.line, node=PATCH, visit=row.visit, channel=row.channel)
+    if same.exclude(write=row.write).exists():
+        message = f"the people of another gate are asked about {row.channel} too, so it cannot be edited"
+        cure = "reject it, and patch the run anew"
+        raise InvalidValue(f"{message}; {cure}", path="value", write=str(row.write))
 
 
 def _renew_texts(act: Signing, asked: RequestState, state: Callable[[], State]) -> None:

@@ -4,14 +4,15 @@
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.auth import get_user_model
+from django.core.paginator import Paginator
 from django.db.models import BinaryField, Model, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -36,12 +37,83 @@ else:
     Base = admin.ModelAdmin  # generic in its stubs only
 
 
+MOST_COUNTED = 10_000
+"""Rows that a list counts and pages through; a search or a filter leads to the others."""
+
+
+class CappedPaginator(Paginator):  # type: ignore[type-arg]
+    """Pages of a list that may have millions of rows: no more than `MOST_COUNTED` are counted."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of rows, at most `MOST_COUNTED`."""
+        return min(self._counted, MOST_COUNTED)
+
+    @property
+    def is_capped(self) -> bool:
+        """Return whether there are more rows than are counted."""
+        return self._counted > MOST_COUNTED
+
+    @cached_property
+    def _counted(self) -> int:
+        rows: Any = self.object_list
+        return int(rows.order_by()[: MOST_COUNTED + 1].count())
+
+
+class GraphFilter(admin.SimpleListFilter):
+    """The rows of one graph. Its choices are the graphs that were registered here, not those of the rows."""
+
+    title = "graph"
+    parameter_name = "graph"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        names = models.GraphVersion.objects.order_by("name").values_list("name", flat=True).distinct()
+        return [(name, name) for name in names[:MOST_CHOICES]]
+
+    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
+        return queryset.filter(graph=self.value()) if self.value() else queryset
+
+
+class KindFilter(admin.SimpleListFilter):
+    """The rows of one kind. Its choices are the kinds of the newest rows."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        newest = model_admin.model._base_manager.order_by("-pk").values_list("kind", flat=True)[:LOOKED_AT]
+        return [(kind, kind.replace("_", " ")) for kind in sorted(set(newest))]
+
+    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
+        return queryset.filter(kind=self.value()) if self.value() else queryset
+
+
+MOST_CHOICES = 100
+LOOKED_AT = 1000
+"""Newest rows whose kinds a filter offers."""
+
+
+def _runs_named(words: str) -> "list[UUID]":
+    """Return the id of the run with this key or id, in a list; empty for none."""
+    try:
+        return [UUID(words)]
+    except ValueError:
+        return list(models.Run.objects.filter(key=words).values_list("id", flat=True))
+
+
 class ReadOnlyRows(Base):
     """Rows that nobody adds, changes or deletes here."""
 
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    """A facet would count the rows of each choice."""
+    paginator = CappedPaginator
+    ordering: ClassVar[tuple[str, ...]] = ("-pk",)
+    """The newest first, by the index that every table has."""
     list_per_page = 50
     actions: Any = None
+    search_run = ""
+    """The field that names a run, where rows are found by the key or the id of theirs."""
 
     def __init__(self, model: type[Any], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
@@ -66,6 +138,23 @@ class ReadOnlyRows(Base):
         """Not by payloads and seals: bytes are compared with no text; nor by numbers that no column can hold."""
         comparable = lookup.partition("__")[0] not in _binary(self.model) and can_be_held(str(value))
         return comparable and super().lookup_allowed(lookup, value, request)
+
+    def get_search_fields(self, request: HttpRequest) -> Any:
+        """Return the fields that a search looks into; a list that is searched by run alone has a search too."""
+        return super().get_search_fields(request) or ((self.search_run,) if self.search_run else ())
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: "QuerySet[Any]", search_term: str
+    ) -> "tuple[QuerySet[Any], bool]":
+        """Find rows by the whole key or id of their run, and by the other search fields. Only indexes are read."""
+        words = search_term.strip().replace("\x00", "")
+        if not words or not self.search_run:
+            return super().get_search_results(request, queryset, words)
+        by_run = queryset.filter(**{f"{self.search_run}__in": _runs_named(words)})
+        if not self.search_fields:
+            return by_run, False
+        others, is_joined = super().get_search_results(request, queryset, words)
+        return by_run | others, is_joined
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.shown
@@ -126,32 +215,13 @@ def _kept(row: models.Checkpoint, name: str) -> Any:
     return canonical.loads(data) if data else None
 
 
-@admin.register(models.Run)
-class RunAdmin(ReadOnlyRows):
-    list_display = ("key", "graph", "status", "at_node", "superstep", "created_at")
-    list_filter = ("status", "graph")
-    search_fields = ("key", "label")
-    actions = ("erase",)
-
-    def has_erase_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm("checkpoints.manage_retention"))
-
-    @admin.action(description="Erase values", permissions=["erase"])
-    def erase(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
-        """Lead to the page that says what would be erased, and where the run's key is typed: one run at a time."""
-        keys = list(queryset.values_list("id", flat=True)[:2])
-        if len(keys) == 1:
-            return redirect("erase", keys[0])
-        self.message_user(request, "Choose one run: each is looked at before it is erased.", messages.WARNING)
-        return None
-
-
 @admin.register(models.RemovedKey)
 class RemovedKeyAdmin(ReadOnlyRows):
     """Keys of runs that were removed: no run is started under them again."""
 
     list_display = ("key", "run", "at")
-    search_fields = ("^key", "=run")
+    search_run = "run"
+    search_fields = ("key__startswith",)
 
 
 @admin.register(models.ErasureRecord)
@@ -159,7 +229,7 @@ class ErasureRecordAdmin(ReadOnlyRows):
     """What was erased of runs, by whom, when and why."""
 
     list_display = ("run", "by_name", "at", "ended_at", "rows", "paths")
-    search_fields = ("=run",)
+    search_run = "run"
 
 
 @admin.register(models.ErasedRow)
@@ -167,20 +237,14 @@ class ErasedRowAdmin(ReadOnlyRows):
     """Rows of which something was erased, with their seals before and after."""
 
     list_display = ("record_id", "table", "row", "at")
-    search_fields = ("=run", "=row")
-
-
-@admin.register(models.Checkpoint)
-class CheckpointAdmin(ReadOnlyRows):
-    list_display = ("run_id", "seq", "superstep", "line", "source", "committed", "kept", "stored_size", "created_at")
-    list_filter = ("source", "graph")
-    search_fields = ("=run__key",)
+    search_run = "run"
+    search_fields = ("row__exact",)
 
 
 @admin.register(models.PendingWrite)
 class PendingWriteAdmin(ReadOnlyRows):
     list_display = ("run_id", "task", "position", "channel", "revision", "reason", "staged_at")
-    search_fields = ("=run__key",)
+    search_run = "run"
 
 
 @admin.register(models.TaskResult)
@@ -189,19 +253,31 @@ class TaskResultAdmin(ReadOnlyRows):
 
     list_display = ("run_id", "task", "attempt", "effect", "outcome", "intent_at", "result_at")
     list_filter = ("outcome", "effect")
-    search_fields = ("=run__key",)
+    search_run = "run"
 
 
 @admin.register(models.LateResult)
 class LateResultAdmin(ReadOnlyRows):
     list_display = ("run_id", "task", "attempt", "at")
+    search_run = "run"
+
+
+@admin.register(models.RunMetadata)
+class RunMetadataAdmin(ReadOnlyRows):
+    list_display = ("run_id", "seq", "name", "at")
+    search_fields = ("=run__key",)
+
+
+@admin.register(models.TaskFigure)
+class TaskFigureAdmin(ReadOnlyRows):
+    list_display = ("run_id", "task", "name", "millionths", "at")
     search_fields = ("=run__key",)
 
 
 @admin.register(models.RunEvent)
 class RunEventAdmin(ReadOnlyRows):
     list_display = ("run_id", "seq", "type", "task", "actor", "at")
-    search_fields = ("=run__key",)
+    search_run = "run"
 
 
 @admin.register(models.RunLine)
@@ -211,7 +287,7 @@ class RunLineAdmin(ReadOnlyRows):
     list_display = ("run_id", "number", "travel", "parent_line", "departure_run", "departure_seq", "by", "at")
     list_filter = ("travel",)
     list_select_related = ("by",)
-    search_fields = ("=run__key",)
+    search_run = "run"
 
 
 @admin.register(models.BundleImport)
@@ -220,7 +296,8 @@ class BundleImportAdmin(ReadOnlyRows):
 
     list_display = ("run_id", "origin_key", "signer_name", "exported_at", "by", "at")
     list_select_related = ("by",)
-    search_fields = ("=run__key", "=origin_key")
+    search_run = "run"
+    search_fields = ("origin_key__exact",)
 
 
 @admin.register(models.MemoryTrace)
@@ -229,7 +306,7 @@ class MemoryTraceAdmin(ReadOnlyRows):
 
     list_display = ("namespace", "key", "version", "strength", "deleted", "run", "node", "at", as_sealed)
     list_filter = ("deleted",)
-    search_fields = ("namespace", "key")
+    search_fields = ("namespace__exact", "key__startswith")
     actions = ()
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
@@ -255,7 +332,8 @@ class MemoryLandingAdmin(ReadOnlyRows):
     """What landed in memory."""
 
     list_display = ("run_id", "task", "n", "namespace", "key", "version", "deleted", "at")
-    search_fields = ("=run__key", "namespace", "key")
+    search_run = "run"
+    search_fields = ("namespace__exact", "key__exact")
 
 
 @admin.register(models.MemoryRecord)
@@ -263,7 +341,7 @@ class MemoryRecordAdmin(ReadOnlyRows):
     """What tasks read from memory."""
 
     list_display = ("run_id", "task", "n", "kind", "mode", "unrecorded", "at")
-    search_fields = ("=run__key",)
+    search_run = "run"
 
 
 @admin.register(models.GraphVersion)
@@ -285,7 +363,7 @@ class UploadReferenceAdmin(ReadOnlyRows):
 
     list_display = ("upload", "run")
     list_select_related = ("upload",)
-    search_fields = ("=run",)
+    search_run = "run"
 
 
 @admin.register(models.Worker)
@@ -297,14 +375,15 @@ class WorkerAdmin(ReadOnlyRows):
 @admin.register(models.Job)
 class JobAdmin(ReadOnlyRows):
     list_display = ("kind", "name", "status", "due_at", "attempts", "error_code", "created_at", "ended_at")
-    list_filter = ("status", "kind")
-    search_fields = ("name", "=run")
+    list_filter = ("status", KindFilter)
+    search_run = "run"
+    search_fields = ("name__exact",)
 
 
 @admin.register(models.AuditLine)
 class AuditLineAdmin(ReadOnlyRows):
     list_display = ("at", "actor_name", "kind", "run", "request")
-    list_filter = ("kind",)
+    list_filter = (KindFilter,)
     search_fields = ("run", "actor")
     search_help_text = "The id of a run, or the name of the account that acted."
 

@@ -18,14 +18,16 @@ from checkpoints import retention
 from checkpoints.models import Job, RetentionPolicy, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
-from checkpoints.retention import prune_job, rights
-from checkpoints.retention.dry_runs import DryRun
+from checkpoints.retention import policy_schedules, prune_job, rights
+from checkpoints.retention.dry_runs import DryRun, example_runs
 from checkpoints.retention.kept_points import REMOVED
 from checkpoints.retention.stock import AGES, stock
 from orchestrator.engine.errors import CountersignError, WrongStatus
 
 FOLDER = "admin/checkpoints/retentionpolicy"
 MOST_TYPED = 2**53
+BY_ITSELF = "by-itself"
+"""The name of the button that confirms a policy and removes nothing now."""
 
 
 def pages_of(site: admin.AdminSite) -> list[URLPattern]:
@@ -45,11 +47,21 @@ def may_look(user: Any) -> bool:
     return bool(user.has_perm(rights.PERMISSION) or user.has_perm("checkpoints.view_retentionpolicy"))
 
 
+class CountField(forms.IntegerField):
+    """A number that may be typed as pages show it, with separators."""
+
+    def to_python(self, value: Any) -> int | None:
+        """Return the number without its separators."""
+        text = str(value if value is not None else "")
+        number: int | None = super().to_python(text.replace(",", "").replace(" ", ""))
+        return number
+
+
 class Typed(forms.Form):
-    """What confirms a removal: the number of checkpoints that the dry run showed, typed once more."""
+    """The number of checkpoints that the dry run showed, typed once more, which confirms a removal."""
 
     seen = forms.IntegerField(min_value=0, max_value=MOST_TYPED, widget=forms.HiddenInput)
-    typed = forms.IntegerField(
+    typed = CountField(
         min_value=0,
         max_value=MOST_TYPED,
         label="Number of checkpoints",
@@ -60,7 +72,7 @@ class Typed(forms.Form):
         """Both numbers are the same."""
         given = super().clean() or {}
         if not self.errors and given["typed"] != given["seen"]:
-            self.add_error("typed", f"This is not the number: {given['seen']} checkpoints would be removed.")
+            self.add_error("typed", f"This is not the number: {given['seen']:,} checkpoints would be removed.")
         return given
 
 
@@ -85,8 +97,17 @@ def show_dry_run(request: HttpRequest, policy: int) -> HttpResponse:
         messages.error(request, f"The policy says nothing clear: {error.message}")
         return redirect("admin:checkpoints_retentionpolicy_change", row.pk)
     reasons = [{**one, "word": word} for word, one in found.reasons.items() if word not in REMOVED]
-    shown = {"policy": row, "found": found, "reasons": reasons, "may_act": _may_act(request)}
-    return _page(request, "dry_run", f"Dry run: {row.graph}", under_way=_under_way(row), **shown)
+    shown = {
+        "policy": row,
+        "found": found,
+        "reasons": reasons,
+        "examples": example_runs(row, found) if found.examples else [],
+        "schedule": retention.schedules_of([row])[row.graph],
+        "by_itself": BY_ITSELF,
+        "may_act": _may_act(request),
+        "under_way": _under_way(row),
+    }
+    return _page(request, "dry_run", f"Dry run: {row.graph}", **shown)
 
 
 @require_http_methods(["GET", "POST"])
@@ -100,15 +121,32 @@ def confirm(request: HttpRequest, policy: int) -> HttpResponse:
     form = Typed(request.POST or None, initial={"seen": found.counts["checkpoints"]})
     if form.is_valid():
         try:
-            job = retention.prune(row, by=request.user, confirmed=form.cleaned_data["seen"])
-            return redirect("admin:clean_up_job", job.id)
+            return _confirmed(request, row, form.cleaned_data["seen"])
         except WrongStatus as moved:
             messages.error(request, f"Nothing was removed. {moved.message}.")
             return redirect("admin:clean_up_dry_run", row.pk)
         except CountersignError as refused:
             form.add_error(None, refused.message)
+    shown = {
+        "policy": row,
+        "found": found,
+        "form": form,
+        "schedule": retention.schedules_of([row])[row.graph],
+        "by_itself": BY_ITSELF,
+    }
     status = 422 if form.is_bound else 200
-    return _page(request, "confirm", f"Remove history of {row.graph}?", status, policy=row, found=found, form=form)
+    return _page(request, "confirm", f"Remove history of {row.graph}?", status, **shown)
+
+
+def _confirmed(request: HttpRequest, policy: RetentionPolicy, seen: int) -> HttpResponse:
+    """Begin the removal, or only let the policy act from its next turn on. Either way its dry run has been seen."""
+    if request.POST.get("act") == BY_ITSELF:
+        retention.confirm_policy(policy, by=request.user, confirmed=seen)
+        messages.success(request, f"The policy of {policy.graph} is confirmed and acts by itself once a day.")
+        return redirect("admin:checkpoints_retentionpolicy_changelist")
+    job = retention.prune(policy, by=request.user, confirmed=seen)
+    policy_schedules.note_confirmed(policy, by=request.user, checkpoints=seen)
+    return redirect("admin:clean_up_job", job.id)
 
 
 @require_GET
@@ -146,7 +184,7 @@ def act_on_job(request: HttpRequest, job: UUID, act: str) -> HttpResponse:
     if not _may_act(request):
         raise PermissionDenied
     if not acts[act]():
-        messages.warning(request, "The job had ended, or was not paused: nothing was changed.")
+        messages.warning(request, "Nothing was changed: the job had ended or was not paused.")
     return redirect("admin:clean_up_job", job)
 
 
@@ -164,9 +202,14 @@ def _under_way(policy: RetentionPolicy) -> Job | None:
 
 
 def words_of(found: DryRun) -> str:
-    """A dry run in half a sentence."""
-    counts = found.counts
-    return f"{counts['checkpoints']} checkpoints and {counts['runs']} whole runs would be removed today"
+    """Return a dry run as half a sentence."""
+    points = _counted(found.counts["checkpoints"], "checkpoint")
+    runs = _counted(found.counts["runs"], "whole run")
+    return f"{points} and {runs} would be removed today"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def _page(request: HttpRequest, name: str, title: str, status: int = 200, /, **context: Any) -> HttpResponse:

@@ -2,14 +2,17 @@
 `checkpoints.manage_retention`.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.db.models.query import ModelIterable
+from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -17,8 +20,10 @@ from checkpoints import clean_up_pages, retention
 from checkpoints.core.status import Status
 from checkpoints.models import GraphVersion, RetentionPolicy, Run
 from checkpoints.retention import policies, rights
+from checkpoints.retention.policy_schedules import Schedule
 from checkpoints.retention.rule import MOST_DAYS, REMOVABLE
 from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frozen import frozen
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Any]
@@ -43,7 +48,7 @@ class PolicyForm(ModelForm):
 
     class Meta:
         model = RetentionPolicy
-        fields = ("graph", "keep_last", "archive")
+        fields = ("graph", "keep_last", "archive", "switched_off", "most_a_night")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -52,11 +57,25 @@ class PolicyForm(ModelForm):
                 self.initial[f"{prefix}_{status}"] = _plain(days)
         if "keep_last" in self.fields:
             self.fields["keep_last"].widget.attrs["min"] = 0
+        for prefix, _, statuses in COLUMNS:
+            for status in statuses:
+                self.fields[f"{prefix}_{status}"].widget.attrs["min"] = 0
         if "graph" in self.fields and (names := _graph_names()):
-            self.fields["graph"].help_text = f"By its name: {', '.join(names)}."
+            self.fields["graph"].help_text = f"The name of a graph: {', '.join(names)}."
+
+    def age_rows(self) -> "list[AgeRow]":
+        """Return the fields of days as a table has them, a row a status."""
+        return [
+            AgeRow(
+                _called(status).capitalize(),
+                self[f"age_{status}"],
+                self[f"whole_{status}"] if status in REMOVABLE else None,
+            )
+            for status in AGED
+        ]
 
     def clean(self) -> dict[str, Any]:
-        """As a policy keeps it: the days by status."""
+        """Return the content, and set the days by status as a policy keeps them."""
         given = super().clean() or {}
         for prefix, column, statuses in COLUMNS:
             days = {str(status): given.get(f"{prefix}_{status}") for status in statuses}
@@ -64,6 +83,15 @@ class PolicyForm(ModelForm):
         if (given.get("keep_last") or 0) < 0:
             self.add_error("keep_last", "This is a number from 0 on.")
         return given
+
+
+@frozen
+class AgeRow:
+    """The fields of one status. `whole_run` None: a run in that status can still go on."""
+
+    status: str
+    checkpoints: Any
+    whole_run: Any
 
 
 MOST_NAMED = 20
@@ -94,9 +122,10 @@ COLUMNS = (
     ("whole", "remove_runs_after_days", sorted(REMOVABLE)),
 )
 """Fields of the form: the beginning of their names, the column that they fill, and the statuses."""
+_LABELS = {"age": "Days until checkpoints are removed", "whole": "Days until the whole run is removed"}
 for _prefix, _column, _statuses in COLUMNS:
     for _status in _statuses:
-        PolicyForm.declared_fields[f"{_prefix}_{_status}"] = _days(f"{_called(_status).capitalize()}, days")
+        PolicyForm.declared_fields[f"{_prefix}_{_status}"] = _days(f"{_LABELS[_prefix]}, {_called(_status)}")
 
 
 def can_be_held(value: str) -> bool:
@@ -147,6 +176,23 @@ class ManagedRows(Base):
         return False
 
 
+class WithSchedules(ModelIterable):  # type: ignore[type-arg]
+    """Policies that know their schedules, which are read for all of them at once."""
+
+    def __iter__(self) -> Iterator[RetentionPolicy]:
+        rows = list(super().__iter__())
+        schedules = retention.schedules_of(rows)
+        for row in rows:
+            row.schedule = schedules[row.graph]
+            yield row
+
+
+def _schedule(row: RetentionPolicy) -> Schedule:
+    """Return the schedules of a policy: as its list read them, else read now."""
+    schedule: Schedule | None = getattr(row, "schedule", None)
+    return schedule if schedule is not None else retention.schedules_of([row])[row.graph]
+
+
 @admin.register(RetentionPolicy)
 class RetentionPolicyAdmin(ManagedRows):
     """How long the history of each graph is kept, and what that would remove today."""
@@ -154,23 +200,35 @@ class RetentionPolicyAdmin(ManagedRows):
     form = PolicyForm
     change_list_template = f"{clean_up_pages.FOLDER}/change_list.html"
     change_form_template = f"{clean_up_pages.FOLDER}/change_form.html"
-    list_display = ("graph", "keep_last", "ages", "whole_runs", "archived", "clean_up")
+    list_display = ("graph", "keep_last", "ages", "whole_runs", "last_turn", "next_turn", "clean_up")
     search_fields = ("graph",)
-    readonly_fields = ("removes_today", "ages", "whole_runs")
+    readonly_fields = ("removes_today", "ages", "whole_runs", "last_turn", "next_turn")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        ages = tuple(f"age_{status}" for status in AGED)
-        whole = tuple(f"whole_{status}" for status in COLUMNS[1][2])
+        rules: tuple[str, ...] = ("graph", "keep_last", "archive")
+        by_itself = ("switched_off", "most_a_night")
+        schedules = ("last_turn", "next_turn") if obj else ()
         if not self._manages(request):
-            ages, whole = ("ages",), ("whole_runs",)
+            rules += ("ages", "whole_runs", "removes_today")
         return (
-            (None, {"fields": ("graph", "keep_last", "archive", "removes_today")}),
-            (
-                "Checkpoints go when they are older than so many days, by the status of their run",
-                {"fields": ages, "description": "Give failures more days to keep them longer. Empty: no age."},
-            ),
-            ("Runs go as a whole so many days after they ended or stopped", {"fields": whole}),
+            (None, {"fields": rules}),
+            ("By itself", {"fields": (*by_itself, *schedules)}),
         )
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
+        """Return the policies; the schedules of those that a page shows are read once."""
+        rows: QuerySet[Any] = super().get_queryset(request)
+        rows._iterable_class = WithSchedules
+        return rows
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Show one button that saves, and what the rules would remove beside the button that counts."""
+        context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
+        if self._manages(request):
+            context["removes_today"] = self.removes_today(context["adminform"].form.instance)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form; where only a count was asked for, one that is not saved."""
@@ -189,6 +247,10 @@ class RetentionPolicyAdmin(ManagedRows):
         if not Run.objects.filter(graph=obj.graph).exists():
             messages.warning(request, f"There is no run of {obj.graph}: is this the name of the graph?")
         messages.info(request, f"{self.removes_today(obj)}.")
+        if retention.schedules_of([obj])[obj.graph].waits:
+            address = reverse("admin:clean_up_dry_run", args=[obj.pk])
+            sentence = 'It does not act by itself yet: <a href="{}">look at its dry run</a> and confirm it.'
+            messages.warning(request, format_html(sentence, address))
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete it, with a line in the audit log."""
@@ -203,12 +265,34 @@ class RetentionPolicyAdmin(ManagedRows):
     def removes_today(self, row: RetentionPolicy) -> str:
         """The count of a dry run, made now: of what is typed, where the form is shown again."""
         if not row.graph:
-            return "Type a graph and rules, and count."
+            return "Type a graph and its rules, then count."
         try:
             found = retention.dry_run(row)
         except CountersignError as error:
-            return f"The policy says nothing clear: {error.message}"
+            return f"These rules cannot be read: {error.message}"
         return f"{clean_up_pages.words_of(found)}, {filesizeformat(found.bytes)}".replace("\xa0", " ")
+
+    @admin.display(description="last clean-up")
+    def last_turn(self, row: RetentionPolicy) -> Any:
+        """When history was removed last, how much, and the page of that job where it is still there."""
+        schedule = _schedule(row)
+        if schedule.last_at is None:
+            return "never"
+        words = f"{date_format(schedule.last_at, 'Y-m-d H:i')}, {schedule.last_checkpoints:,} checkpoints"
+        if schedule.last_job is None:
+            return words
+        return format_html('<a href="{}">{}</a>', reverse("admin:clean_up_job", args=[schedule.last_job]), words)
+
+    @admin.display(description="next by itself")
+    def next_turn(self, row: RetentionPolicy) -> Any:
+        """When the policy acts next, or why it does not."""
+        schedule = _schedule(row)
+        if schedule.waits:
+            address = reverse("admin:clean_up_dry_run", args=[row.pk])
+            return format_html('<a href="{}">waits for you to confirm its dry run</a>', address)
+        if row.switched_off:
+            return "switched off"
+        return date_format(schedule.next_at, "Y-m-d H:i") if schedule.next_at else "when a worker is started"
 
     @admin.display(description="checkpoints go after")
     def ages(self, row: RetentionPolicy) -> str:
@@ -219,11 +303,6 @@ class RetentionPolicyAdmin(ManagedRows):
     def whole_runs(self, row: RetentionPolicy) -> str:
         """After how long runs of a status go."""
         return _said(row.remove_runs_after_days or {})
-
-    @admin.display(description="archive")
-    def archived(self, row: RetentionPolicy) -> str:
-        """Whether a bundle is written first."""
-        return "yes" if row.archive else "no"
 
     @admin.display(description="clean up")
     def clean_up(self, row: RetentionPolicy) -> SafeString:

@@ -19,7 +19,8 @@ _ROWS = (
     "checkpoints.view_memorylanding", "checkpoints.view_memoryrecord", "checkpoints.view_memorytrace",
     "checkpoints.view_pendingwrite", "checkpoints.view_pin", "checkpoints.view_removedkey",
     "checkpoints.view_retentionpolicy",
-    "checkpoints.view_runevent", "checkpoints.view_runline", "checkpoints.view_taskresult", "checkpoints.view_upload",
+    "checkpoints.view_runevent", "checkpoints.view_runline", "checkpoints.view_runmetadata",
+    "checkpoints.view_taskfigure", "checkpoints.view_taskresult", "checkpoints.view_upload",
     "checkpoints.view_worker", "approvals.view_approvalrequest", "approvals.view_decision", "approvals.view_receipt",
 )  # fmt: skip
 _MOVING = ("checkpoints.view_run", "checkpoints.start_run", "checkpoints.steer_run", "checkpoints.settle_task")

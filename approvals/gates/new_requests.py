@@ -4,7 +4,7 @@ Everything is computed before the transaction; `NewRequests.insert` only inserts
 are fixed here, once: what people are shown later is what is stored now.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gate import Show, plain_label, present
 from orchestrator.engine.held_patch import is_patch
 from orchestrator.engine.reduce import HeldWrite
-from orchestrator.engine.requests import principals_of, reads_proposal
+from orchestrator.engine.requests import reads_proposal, reviewers_on
 
 
 class Asker(Protocol):
@@ -47,6 +47,9 @@ class Asker(Protocol):
 class ReachedGate:
     """A gate reached by a task, and why it must be asked (the guard's reason, or its error); the hash of the task's
     input, and the checkpoint with the state that it read (None where no row is kept of that).
+
+    `guard` is the node whose gate it is, and `reads` are the channels that its check looked at; None where nobody wrote
+    them down. `reviewers` are named already where the gate was asked before and nothing may name others.
     """
 
     gate: Gate
@@ -54,15 +57,20 @@ class ReachedGate:
     all_or_nothing: bool = False
     input_hash: str = ""
     prepared_from: UUID | None = None
+    guard: str = ""
+    reads: Sequence[str] | None = ()
+    reviewers: Sequence[str] | None = None
 
 
-def patch_gate(gate: Gate, channels: Collection[str], why: str | None) -> ReachedGate:
-    """The gate that people are asked about values which somebody sets in channels that it guards. `why` says who."""
+def patch_gate(gate: Gate, channels: Collection[str], why: str | None, *, guard: str) -> ReachedGate:
+    """The gate of node `guard`, at which people are asked about values that somebody sets in channels that it guards.
+    `why` says who.
+    """
     # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
     gate = replace(gate, title=_patch_title(gate, channels), shows=sorted({*gate.shows, *channels}))
     # A fact that reads what the patch sets would tell the old value once somebody edits it.
     gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
-    return ReachedGate(gate, why, all_or_nothing=True)
+    return ReachedGate(gate, why, all_or_nothing=True, guard=guard)
 
 
 def _patch_title(gate: Gate, channels: Collection[str]) -> str:
@@ -102,7 +110,8 @@ class NewRequests:
 @frozen
 class Moment:
     """The commit that opens: the state after it, its superstep, the run's input, and when. `asked_on`: the state that
-    functions for reviewers are given, where it is another.
+    functions for reviewers are given, where it is another. `unsigned` returns the sentence on who changed what of these
+    channels without a signature, for functions that read them.
     """
 
     state: dict[str, dict[str, Any]]
@@ -110,6 +119,7 @@ class Moment:
     input: Any
     at: datetime
     asked_on: dict[str, dict[str, Any]] | None = None
+    unsigned: Callable[[Collection[str]], str] | None = None
 
 
 def prepare_requests(
@@ -150,7 +160,7 @@ def _open(
         prepared_from=gating.prepared_from,
         title=pack_json(shown["title"]),
         facts=pack_json(shown["facts"]),
-        why=pack_json(gating.why) if gating.why else b"",
+        why=pack_json(why) if (why := _why(gating, policy, moment)) else b"",
         policy=policy,
         policy_hash=policy_hash,
         quorum=policy["quorum"],
@@ -166,6 +176,14 @@ def _open(
     ids = [str(write_id(asker.id, asker.line, task, write.position)) for write in proposal]
     facts = {"request": str(request.id), "writes": ids}
     opening.events.append(NewEvent("request_opened", facts, node=task.node, task=str(task)))
+
+
+def _why(gating: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
+    """Why people are asked, and who changed what decided that it is them."""
+    why = gating.why or ""
+    changed = moment.unsigned(policy["reads"] or ()) if moment.unsigned is not None else ""
+    # A request that is staged anew may say so already.
+    return why if changed in why else f"{why}. {changed}".removeprefix(". ")
 
 
 def _stage(
@@ -202,8 +220,11 @@ def _stage(
 def policy_of(compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The policy that a request is opened under, JSON: a later deployment changes none of it."""
     gate = gating.gate
+    reviewers, reads = _reviewers(compiled, gating, state)
     return {
-        "reviewers": principals_of(compiled, gate, state),
+        "gate": gating.guard,
+        "reads": reads,
+        "reviewers": reviewers,
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
         "four_eyes": gate.four_eyes,
@@ -211,3 +232,15 @@ def policy_of(compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str
         "shows": sorted(gate.shows),
         "reason_required": sorted(name for name, show in gate.writes.items() if show.reason_required),
     }
+
+
+def _reviewers(
+    compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str, Any]]
+) -> tuple[list[str], list[str] | None]:
+    """Whom the gate asks, and which channels its functions read; None where nobody wrote all of these down."""
+    if gating.reviewers is not None:
+        return list(gating.reviewers), None if gating.reads is None else list(gating.reads)
+    reviewers = reviewers_on(compiled, gating.gate, state)
+    if gating.reads is None:
+        return reviewers.principals, None
+    return reviewers.principals, sorted({*gating.reads, *reviewers.reads})

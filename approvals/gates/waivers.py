@@ -2,7 +2,7 @@
 the commit that lets the writes flow, so it outlives the log of its run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any
@@ -26,10 +26,13 @@ LINE = "approval_not_needed"
 
 @frozen
 class Passed:
-    """What a task returned whose gate needed nobody, and the hash of what it saw."""
+    """What a task returned whose gate needed nobody, the hash of what it saw, and the channels that the gate read;
+    None where nobody wrote these down.
+    """
 
     output: Output
     input_hash: str
+    reads: Sequence[str] | None = None
 
 
 @frozen
@@ -67,7 +70,16 @@ def prepare_not_needed(
     before = {name: value for partition in ("scratch", "artifacts") for name, value in state[partition].items()}
     for offset, (task, one) in enumerate(passed.items()):
         rows = [
-            _decision(lease, task, position, write, before.get(write.channel), event_seq=first_seq + offset, at=at)
+            _decision(
+                lease,
+                task,
+                position,
+                write,
+                before.get(write.channel),
+                event_seq=first_seq + offset,
+                at=at,
+                checked=None if one.reads is None else {"reads": list(one.reads)},
+            )
             for position, write in enumerate(one.output.writes)
         ]
         seen = {"superstep": lease.superstep + 1, "input_hash": one.input_hash}
@@ -90,7 +102,15 @@ def payload_hash(payload: Any, protection: Protection) -> str:
 
 
 def _decision(
-    lease: Lease, task: Task, position: int, write: WriteValue, before: Any, *, event_seq: int, at: datetime
+    lease: Lease,
+    task: Task,
+    position: int,
+    write: WriteValue,
+    before: Any,
+    *,
+    event_seq: int,
+    at: datetime,
+    checked: Mapping[str, Any] | None,
 ) -> Decision:
     value = pack_json(write.value)
     return Decision(
@@ -111,4 +131,5 @@ def _decision(
         by_name="",
         at=at,
         event_seq=event_seq,
+        checked=checked,
     )

@@ -47,6 +47,9 @@ UNFINISHED = ".countersign-bundle-"
 A_DAY = 24 * 60 * 60
 File = str | PathLike[str] | BinaryIO
 
+LATER = ("metadata", "figure")
+"""Kinds of rows that earlier versions did not know."""
+
 
 @frozen
 class Exported:
@@ -165,7 +168,8 @@ def _written(run: Run, faults: Sequence[str], out: BinaryIO) -> Exported:
     for kind in ROWS[1:]:
         for seals in _seals(run, TABLES[kind]):
             writer.write("seals", of=kind, seals=seals)
-    writer.write("counts", counts=counts)
+    # A verifier of an earlier version knows nothing of these, and takes in a bundle that has none.
+    writer.write("counts", counts={kind: n for kind, n in counts.items() if n or kind not in LATER})
     last = writer.last
     writer.sign(private_key(), public_key())
     return Exported(run.id, writer.lines, last, out.tell(), tuple(faults))

@@ -83,4 +83,5 @@ CHECKPOINT: Shapes = {"nodes": [NODE], "changed": TEXTS, "snapshot": DOCUMENT}
 WRITE: Shapes = {"base": {"value": object, "shows": dict, "bound": bool, "version?": (int, NOTHING)}, "shown": dict}
 RESULT: Shapes = {"error": (ERROR, NOTHING), "settled_reason": str}
 MEMORY: Shapes = {"asked": _is_asked, "found": _is_found}
+METADATA: Shapes = {"value": (str, int, float, bool)}
 ERASURE: Shapes = {"paths": TEXTS, "inherited": [{"run": str, "key?": str, "how?": str}], "kept_files": TEXTS}

@@ -15,6 +15,8 @@ from checkpoints.models import (
     Run,
     RunEvent,
     RunLine,
+    RunMetadata,
+    TaskFigure,
     TaskResult,
 )  # fmt: skip
 from orchestrator.engine.frozen import frozen
@@ -44,6 +46,8 @@ TABLES: dict[str, BundledTable] = {
         BundledTable("late_result", LateResult, size=20, shapes=row_shapes.RESULT),
         BundledTable("landing", MemoryLanding),
         BundledTable("memory_record", MemoryRecord, size=20, shapes=row_shapes.MEMORY),
+        BundledTable("metadata", RunMetadata, shapes=row_shapes.METADATA),
+        BundledTable("figure", TaskFigure),
     )
 }
 """By kind. Their order in a bundle is that of `verifier.ROWS`."""

@@ -26,8 +26,8 @@ BODY, BEGIN = len(HEAD) + 64 + len(MIDDLE), "0" * 64
 SIGNED = rb'{"kind":"signature","lines":(\d+),"last":"(.{64})","key":"([0-9a-f]{64})","signature":"([0-9a-f]{128})"}'
 PRIME, EIGHTH = 2**255 - 19, 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 SMALL = {0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH}  # where points of small order lie: with one as a key anybody signs
-ROWS = ("run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "request",
-        "receipt", "decision")  # fmt: skip
+ROWS = ("run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "metadata",
+        "figure", "request", "receipt", "decision")  # fmt: skip
 KINDS, ONCE = ("manifest", *ROWS, "seals", "counts", "signature"), ("manifest", "run", "counts", "signature")
 DECIDED = {"decision_signed": False, "approval_not_needed": True}  # whether nobody was asked
 
@@ -150,6 +150,9 @@ class Contents:
         self.departures, self.erasures, self.decided = dict[str, str](), dict[str, str](), dict[int, bool]()
         self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
         self.requests, self.told, self.erased = set[str](), set[str](), frozenset[str]()
+        self.noted: dict[int, tuple[str, dict[str, int]]] = {}
+        self.metadata, self.figures = dict[int, dict[str, str]](), dict[int, dict[str, int]]()
+        self.notes_erased = False
 
     def read(self, file: BinaryIO, signed: tuple[str, int]) -> None:
         """Raises `Bad` for the first line that does not fit, or is not of what was `signed`."""
@@ -211,6 +214,10 @@ class Contents:
         self.event = (row["seq"], row["hash"])
         if row["type"] in DECIDED:
             self.decided[row["seq"]] = DECIDED[row["type"]]
+        if row["type"] in ("run_started", "checkpoint_noted") and not self.encrypted:
+            said = json.loads(row["payload"])
+            if said.get("metadata") or said.get("figures"):
+                self.noted[said.get("seq", -1)] = (said.get("metadata", ""), said.get("figures", {}))
         if row["type"] == "erased" and not self.encrypted:
             said = json.loads(row["payload"])
             _require(self.erasures.get(said["record"]) == said["rows_hash"], "the manifest lacks this erasure")
@@ -253,6 +260,29 @@ class Contents:
         value = "" if self.encrypted or "value" in self.erased else digest(row["value"])
         self.revisions.setdefault(row["write"], {})[row["hash"]] = (row["revision"], value)
 
+    def on_metadata(self, body: dict[str, Any]) -> None:
+        row = body["row"]
+        self.notes_erased = self.notes_erased or bool(self.erased)
+        self.metadata.setdefault(row["seq"], {})[row["name"]] = row["value"]
+
+    def on_figure(self, body: dict[str, Any]) -> None:
+        row = body["row"]
+        sums = self.figures.setdefault(row["seq"], {})
+        sums[row["name"]] = sums.get(row["name"], 0) + row["millionths"]
+
+    def _require_notes(self) -> None:
+        """Metadata and figures are those whose hashes and totals the log says, where it can be read."""
+        if self.encrypted:
+            return
+        for seq, (hash_, figures) in self.noted.items():
+            _require(self.figures.pop(seq, {}) == figures, "the log says other totals of the figures")
+            values = self.metadata.pop(seq, {})
+            text = ",".join(f"{json.dumps(name)}:{values[name]}" for name in sorted(values))
+            now = digest(f"{{{text}}}") if values else ""
+            _require(now == hash_ or self.notes_erased, "the log says another hash of the metadata")
+        events_removed = bool(self.removed["events"])
+        _require(events_removed or not (self.metadata or self.figures), "the log does not speak of these notes")
+
     def on_request(self, body: dict[str, Any]) -> None:
         self.requests.add(body["row"]["id"])
 
@@ -274,7 +304,9 @@ class Contents:
 
     def on_counts(self, body: dict[str, Any]) -> None:
         row, counts = self.row, self.counts
-        _require(body["counts"] == counts, "the rows are not as many as were written")
+        # Bundles of earlier versions do not count what these did not know.
+        _require({**dict.fromkeys(ROWS, 0), **body["counts"]} == counts, "the rows are not as many as were written")
+        self._require_notes()
         end = self._follow("events", *self.event, row["event_seq"] + 1)
         _require(end == (row["event_seq"], row["event_hash"]), "the log does not end where the run says")
         _require(self.point == (row["head_seq"], row["head_hash"], row["head"]), "the head is not the last checkpoint")

@@ -37,8 +37,14 @@ class Stage:
 
 def side_by_side(a: Sequence[Stage], b: Sequence[Stage]) -> list[tuple[int | None, int | None]]:
     """The positions of both, in order: a pair where the same visit of the same node made both; what stands between two
-    pairs side by side as it comes, None where one has nothing.
+    pairs side by side as it comes, None where one has nothing. Exchanging both sides exchanges the pairs.
     """
+    first, second = _marks_of(a), _marks_of(b)
+    if first == second:
+        return [(position, position) for position in range(len(a))]
+    if first > second:
+        # Of several ways to lay them the same must be taken, whichever side is named first.
+        return [(left, right) for right, left in side_by_side(b, a)]
     there: dict[tuple[str, str, int], int] = {}
     for position, stage in enumerate(b):
         for key in stage.marks():
@@ -52,6 +58,10 @@ def side_by_side(a: Sequence[Stage], b: Sequence[Stage]) -> list[tuple[int | Non
         rows.append((left, right))
         at_a, at_b = left + 1, right + 1
     return rows[:-1]
+
+
+def _marks_of(stages: Sequence[Stage]) -> list[list[tuple[str, str, int]]]:
+    return [sorted(stage.marks()) for stage in stages]
 
 
 def _rising(met: Sequence[int | None]) -> list[tuple[int, int]]:
@@ -126,12 +136,12 @@ def _of_patch(a: Cause, b: Cause) -> Reason | None:
 def _of_answer(a: Cause, b: Cause, known: Evidence) -> Reason | None:
     """People decided a gate in one run, and otherwise or not at all in the other."""
     settled = [one for one in (a, b) if one.stage is not None and one.stage.source == "settlement"]
-    visits = tuple(dict.fromkeys(visit for one in settled for visit in one.visits))
-    nodes = tuple(dict.fromkeys(node for node, _ in visits))
+    visits = {visit for one in settled for visit in one.visits}
+    nodes = tuple(sorted({node for node, _ in visits}))
     if not settled or not visits or any(known.other_proposals.get(visit) for visit in visits):
         return None
     in_a, in_b = (any(visit in answered for visit in visits) for answered in known.answered)
-    return Reason(ANSWER, nodes, "" if in_a and in_b else "a" if in_a else "b")
+    return Reason(ANSWER, nodes, "" if in_a == in_b else "a" if in_a else "b")
 
 
 def _of_path(a: Cause, b: Cause) -> Reason | None:
@@ -144,7 +154,7 @@ def _of_path(a: Cause, b: Cause) -> Reason | None:
 
 def _of_visit(a: Cause, b: Cause, known: Evidence) -> Reason:
     """The same visit set it in both runs, and to another value."""
-    shared = [visit for visit in a.visits if visit in b.visits]
+    shared = sorted(visit for visit in a.visits if visit in b.visits)
     nodes = tuple(dict.fromkeys(node for node, _ in shared))
     if others := tuple(dict.fromkeys(node for node, visit in shared if known.other_results.get((node, visit)))):
         return Reason(OUTSIDE, others)

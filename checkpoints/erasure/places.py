@@ -9,7 +9,16 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 
 from checkpoints.core.eraser import ERROR_TEXTS, Eraser
-from checkpoints.models import LateResult, MemoryRecord, MemoryTrace, PendingWrite, RunEvent, RunLine, TaskResult
+from checkpoints.models import (
+    LateResult,
+    MemoryRecord,
+    MemoryTrace,
+    PendingWrite,
+    RunEvent,
+    RunLine,
+    RunMetadata,
+    TaskResult,
+)
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.frozen import frozen
@@ -102,18 +111,24 @@ def _of_trace(row: MemoryTrace, eraser: Eraser) -> Values:
     return values | {"text": text_of(row.key, sealed_columns.unpack_json(values["content"]))}
 
 
+def _of_metadata(row: RunMetadata, eraser: Eraser) -> Values:
+    values = payload_left(row, "value", eraser.opaque)
+    return values | ({"text": ""} if values else {})
+
+
 def _of_line(row: RunLine, eraser: Eraser) -> Values:
     return payload_left(row, "patch", eraser.patch) | payload_left(row, "reason", eraser.texts)
 
 
 KEPT_FACTS = frozenset({
-    "accept_risk", "after", "attempt", "before", "bundle", "cancel_at", "change", "channel", "checkpoint",
-    "checkpoints", "code", "count", "decisions", "deleted", "departure", "departure_run", "departure_seq", "did",
-    "due_in_ms", "edge", "effect", "events", "first", "graph", "happened", "hash", "index", "input_hash", "kept",
-    "key", "last", "line", "made_on", "n", "namespace", "node", "nodes", "origin", "outcome", "patched", "reads",
-    "record", "request", "requests", "revision", "rows", "rows_hash", "snapshots", "source", "started_at",
-    "stopped_before", "stops", "superstep", "tasks", "ties", "travel", "type", "verdict", "version", "visit",
-    "waiting", "was", "write", "writes",
+    "accept_risk", "after", "attempt", "before", "bundle", "cancel_at", "change", "channel",
+    "checkpoint", "checkpoints", "code", "count", "decisions", "deleted", "departure",
+    "departure_run", "departure_seq", "did", "due_in_ms", "edge", "effect", "events", "figures",
+    "first", "graph", "happened", "hash", "index", "input_hash", "kept", "key", "last", "line",
+    "made_on", "metadata", "n", "namespace", "node", "nodes", "origin", "outcome", "patched",
+    "reads", "record", "request", "requests", "revision", "rows", "rows_hash", "seq", "snapshots",
+    "source", "started_at", "stopped_before", "stops", "superstep", "tasks", "ties", "travel",
+    "type", "verdict", "version", "visit", "waiting", "was", "write", "writes",
 })  # fmt: skip
 """What lines of a log say by id, name, number, time or hash. All else that they say may hold a value, and is erased."""
 STARTED = "run_started"
@@ -138,6 +153,7 @@ PLACES: list[Place] = [
     Place(TaskResult, lambda run: TaskResult.objects.filter(run=run), _of_result),
     Place(LateResult, lambda run: LateResult.objects.filter(run=run), _of_late_result),
     Place(MemoryRecord, lambda run: MemoryRecord.objects.filter(run=run), _of_record),
+    Place(RunMetadata, lambda run: RunMetadata.objects.filter(run=run), _of_metadata),
     Place(MemoryTrace, lambda run: MemoryTrace.objects.filter(run=run), _of_trace, shared=True),
     Place(RunLine, lambda run: RunLine.objects.filter(run=run), _of_line),
     Place(RunEvent, lambda run: RunEvent.objects.filter(run=run).exclude(type=STARTED), _of_event),

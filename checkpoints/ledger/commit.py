@@ -4,7 +4,7 @@ The runner and the verbs of floor 3 call them. Each is one transaction, or joins
 knows about people's decisions: the caller passes what else the commit must write as `inside`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -23,7 +23,7 @@ from checkpoints.db.clock import db_in, db_now
 from checkpoints.db.fenced_transaction import Rows
 from checkpoints.db.statements import Update
 from checkpoints.event_log import LogEnd, NewEvent
-from checkpoints.ledger import checkpoint_rows
+from checkpoints.ledger import checkpoint_rows, notes
 from checkpoints.ledger.checkpoint_rows import Head, NewCheckpoint, Payload, RunHeader
 from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Checkpoint, Run, RunEvent
@@ -33,6 +33,7 @@ from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import data_keys, run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import InvalidValue, StaleLease
 from orchestrator.engine.frozen import frozen
 
@@ -71,11 +72,19 @@ class RunUpdate:
     pins: bool = False
 
 
-def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor: str) -> Run:
+def create_run(
+    run: Run,
+    *,
+    payload: Payload,
+    input_json: dict[str, Any],
+    actor: str,
+    metadata: Mapping[str, Any] | None = None,
+    indexed: Collection[str] = (),
+) -> Run:
     """Insert a queued run: its row, its checkpoint 0, the first event of its log. One transaction.
 
-    `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where the key is taken, `InvalidValue`
-    where the input names a file that is not there any more.
+    `run` is unsaved, with what the caller knows of it; `indexed` names the metadata that stays readable. Raises
+    `IntegrityError` where the key is taken, `InvalidValue` where the input names a file that is not there any more.
     """
     with transaction.atomic():
         at = timezone.now()
@@ -85,15 +94,23 @@ def create_run(run: Run, *, payload: Payload, input_json: dict[str, Any], actor:
         header, new = RunHeader.of(run), uuid7()
         checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
         change = checkpoint_rows.full_delta(checkpoint, header.protection)
-        events, end = first_events(run, header, new, actor=actor, at=at, change=change.hash)
+        facts = {"change": change.hash, **metadata_facts(metadata or {}, header.protection)}
+        events, end = first_events(run, header, new, actor=actor, at=at, **facts)
         row, head = checkpoint_rows.first_row(header, new, checkpoint, change, end=end, at=at)
         insert_run(run, header, new, head.hash, end)
         if missing := uploads.note_references(run.id, input_json):
             raise InvalidValue(f"there is no uploaded file {missing[0]}", file=missing[0])
         row.save(force_insert=True)
+        of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
+        notes.insert_metadata(of_run, notes.OF_RUN, metadata or {}, at)
         event_log.insert_events(events)
         notify.notify_workers()
     return run
+
+
+def metadata_facts(metadata: Mapping[str, Any], protection: Protection) -> dict[str, Any]:
+    """What the first line of a run's log says of its metadata."""
+    return {"metadata": notes.metadata_hash(metadata, protection)} if metadata else {}
 
 
 def first_events(

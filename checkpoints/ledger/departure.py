@@ -4,7 +4,7 @@ Whoever goes back in time calls this, with everything computed. Each is one tran
 written of the point of departure is a link; its own rows stay as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,9 +18,9 @@ from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.db.clock import db_now
 from checkpoints.event_log import LogEnd, NewEvent
-from checkpoints.ledger import checkpoint_rows, locked_run
+from checkpoints.ledger import checkpoint_rows, locked_run, notes
 from checkpoints.ledger.checkpoint_rows import Delta, NewCheckpoint, RunHeader
-from checkpoints.ledger.commit import first_events, insert_run
+from checkpoints.ledger.commit import first_events, insert_run, metadata_facts
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.queue import notify
 from checkpoints.sealing import data_keys, run_row, sealed_rows
@@ -57,11 +57,20 @@ class NewLine:
 
 
 def create_departed_run(
-    run: Run, new: NewLine, *, status: str, input_json: Any, events: Sequence[NewEvent], inside: Inside
+    run: Run,
+    new: NewLine,
+    *,
+    status: str,
+    input_json: Any,
+    events: Sequence[NewEvent],
+    inside: Inside,
+    metadata: Mapping[str, Any] | None = None,
+    indexed: Collection[str] = (),
 ) -> Run:
     """Insert a run whose first checkpoint departs from one of another run: its row, line, checkpoint, log.
 
-    `run` is unsaved, with what the caller knows of it. Raises `IntegrityError` where its key is taken, `SaveFailed`.
+    `run` is unsaved, with what the caller knows of it, its metadata too. Raises `IntegrityError` where its
+    key is taken, `SaveFailed`.
     """
     with transaction.atomic():
         at = timezone.now()
@@ -72,6 +81,7 @@ def create_departed_run(
         change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
         actor = new.by.get_username() if new.by else ""
         more = {"change": change.hash, "origin": str(new.departure.id), **new.facts()}
+        more |= metadata_facts(metadata or {}, header.protection)
         lines, end = first_events(run, header, first, actor=actor, at=at, also=events, **more)
         row = _first_row(header, first, new, change, seq=new.behind.seq + 1 if new.behind else 0, end=end, at=at)
         run.head_seq = row.seq
@@ -79,6 +89,8 @@ def create_departed_run(
         uploads.note_references(run.id, input_json)
         row.save(force_insert=True)
         _insert_line(run, new, number=1, at=at)
+        of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
+        notes.insert_metadata(of_run, notes.OF_RUN, metadata or {}, at)
         event_log.insert_events(lines)
         inside()
         if status == Status.QUEUED:

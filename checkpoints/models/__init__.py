@@ -8,6 +8,7 @@ from checkpoints.models.graph_version import GraphVersion
 from checkpoints.models.job import Job
 from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
+from checkpoints.models.notes import RunMetadata, TaskFigure
 from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.retention_policy import RemovedKey, RetentionPolicy
 from checkpoints.models.run import Run, RunKey
@@ -39,6 +40,8 @@ __all__ = [
     "RunEvent",
     "RunKey",
     "RunLine",
+    "RunMetadata",
+    "TaskFigure",
     "TaskResult",
     "Upload",
     "UploadReference",

@@ -1,8 +1,12 @@
 """How long the checkpoints and runs of one graph are kept, and the keys of runs that were removed."""
 
+from django.core.validators import MinValueValidator
 from django.db import models
 
 from checkpoints.models.fields import Sealed
+
+MOST_A_NIGHT = 100_000
+"""Checkpoints that a policy removes by itself in a night, where it does not say how many."""
 
 
 class RetentionPolicy(Sealed):
@@ -14,10 +18,13 @@ class RetentionPolicy(Sealed):
     """
 
     IDENTITY = ("graph",)
+    ADDED = ("switched_off", "most_a_night")
 
     graph = models.CharField(max_length=200, unique=True)
     keep_last = models.IntegerField(
-        null=True, blank=True, help_text="Of each run so many newest checkpoints stay, whatever their age."
+        null=True,
+        blank=True,
+        help_text="Keeps this many of the newest checkpoints of each run, whatever their age.",
     )
     max_age_days = models.JSONField(
         default=dict, blank=True, help_text="{status: days}: checkpoints of runs in that status go when they are older."
@@ -26,6 +33,17 @@ class RetentionPolicy(Sealed):
         default=dict, blank=True, help_text="{status: days}: runs go as a whole so long after they came to that status."
     )
     archive = models.BooleanField(default=False, help_text="Write a bundle of a run before anything of it is removed.")
+    switched_off = models.BooleanField(
+        default=False,
+        help_text="Off: it acts once a day, if a steward has confirmed its dry run. On: it never acts by itself.",
+    )
+    most_a_night = models.IntegerField(
+        "most checkpoints a night",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=f"By itself it stops when it has removed so many. Empty: {MOST_A_NIGHT:,}.",
+    )
 
     class Meta:
         ordering = ["graph"]
@@ -33,6 +51,11 @@ class RetentionPolicy(Sealed):
 
     def __str__(self) -> str:
         return f"retention of {self.graph}"
+
+    @property
+    def limit(self) -> int:
+        """The most checkpoints that it removes by itself in a night."""
+        return self.most_a_night or MOST_A_NIGHT
 
 
 class RemovedKey(models.Model):

@@ -4,9 +4,10 @@ from checkpoints.retention.dry_runs import DryRun, dry_run
 from checkpoints.retention.erasure import begin_erasure, erase, plan_erasure
 from checkpoints.retention.holds import hold, is_held, pin, release_hold, unpin
 from checkpoints.retention.policies import delete_policy, save_policy
+from checkpoints.retention.policy_schedules import confirm_policy, schedules_of
 from checkpoints.retention.prune_job import prune
 
 __all__ = [
-    "DryRun", "begin_erasure", "delete_policy", "dry_run", "erase", "hold", "is_held", "pin", "plan_erasure", "prune",
-    "release_hold", "save_policy", "unpin",
+    "DryRun", "begin_erasure", "confirm_policy", "delete_policy", "dry_run", "erase", "hold", "is_held", "pin",
+    "plan_erasure", "prune", "release_hold", "save_policy", "schedules_of", "unpin",
 ]  # fmt: skip

@@ -78,6 +78,39 @@ def count(rule: Rule) -> DryRun:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RunExample:
+    """What would be removed of a run: its checkpoints from `first` to `last`, or the `whole` run."""
+
+    run: str
+    key: str
+    first: int
+    last: int
+    bytes: int
+    whole: bool
+
+
+def example_runs(policy: RetentionPolicy, found: DryRun) -> list[RunExample]:
+    """Return the runs of a dry run's examples, each with all that would be removed of it. One query."""
+    rule = rule_of(policy, now=found.now)
+    runs = {example["run"] for example in found.examples}
+    going = classified(rule).filter(run__in=runs, why__in=REMOVED)
+    rows = going.values("run_id", "run__key").annotate(
+        first=Min("seq"), last=Max("seq"), bytes=Sum("stored_size"), whole=Count("id", filter=Q(why=WITH_RUN))
+    )
+    return [
+        RunExample(
+            run=str(row["run_id"]),
+            key=row["run__key"],
+            first=row["first"],
+            last=row["last"],
+            bytes=row["bytes"],
+            whole=bool(row["whole"]),
+        )
+        for row in rows.order_by("run_id")
+    ]
+
+
 def _reason(why: str, row: Mapping[str, Any]) -> dict[str, Any]:
     return {"count": row["count"], "bytes": row["bytes"], "words": WORDS[why], "example": row["example"]}
 

@@ -8,7 +8,7 @@ from checkpoints import audit_log
 from checkpoints.models import RetentionPolicy
 from checkpoints.retention.rights import require_manager
 from checkpoints.sealing import sealed_rows
-from checkpoints.verification.kept_by_people import POLICY_FIELDS, policy_fault
+from checkpoints.verification.kept_by_people import ADDED_POLICY_FIELDS, POLICY_FIELDS, policy_fault
 from orchestrator.engine.errors import TamperedRow
 
 
@@ -51,4 +51,5 @@ def _tell_renamed(policy: RetentionPolicy, by: Any) -> None:
 
 
 def _tell(kind: str, policy: RetentionPolicy, by: Any) -> None:
-    audit_log.record(kind, actor=by, graph=policy.graph, **{name: getattr(policy, name) for name in POLICY_FIELDS})
+    names = (*POLICY_FIELDS, *ADDED_POLICY_FIELDS)
+    audit_log.record(kind, actor=by, graph=policy.graph, **{name: getattr(policy, name) for name in names})

@@ -39,6 +39,8 @@ from orchestrator.engine.errors import (
 )
 
 KIND = "prune_runs"
+HISTORY_PRUNED = "history_pruned"
+"""The kind of the audit line that ends a removal."""
 LOOKED_AT = 500
 """Runs of one look for what goes."""
 EVERY_SECONDS = 0.2
@@ -81,9 +83,12 @@ def prune(
     by: Any,
     now: datetime | None = None,
     confirmed: int | None = None,
+    most: int | None = None,
 ) -> Job:
     """Queue the removal of what a policy does not keep, as it stands now; `by` None is the system. Gives its job; where
     one for that graph is under way, that one.
+
+    `most`: it stops behind the piece with which it has removed so many checkpoints.
 
     `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus` where the count has moved by more
     than 1 % since, and where the removal under way is by an older policy. Raises `Forbidden` for whoever may not
@@ -97,7 +102,14 @@ def prune(
     expected = count(rule)
     if confirmed is not None:
         require_confirmed(expected, confirmed)
-    facts = {**facts_of(rule), "total": expected.counts["checkpoints"], "by": by.get_username() if by else ""}
+    total = expected.counts["checkpoints"]
+    limit = {} if most is None else {"most": most}
+    facts = {
+        **facts_of(rule),
+        **limit,
+        "total": total if most is None else min(total, most),
+        "by": by.get_username() if by else "",
+    }
     job = Job.objects.get(id=jobs.add_job(KIND, name=_name(rule.graph), **facts))
     if not rule_from(job.facts).says_the_same(rule):
         message = f"a removal for {rule.graph} by an older policy is under way; stop it, or wait until it ends"
@@ -134,7 +146,7 @@ def prune_job(lease: JobLease) -> Iterator[Step]:
                 told = time.monotonic()
     if not result.told:
         with transaction.atomic():
-            _tell(rule.graph, by, result)
+            _tell(rule.graph, by, result, job=lease.id, limit=_limit_reached(lease, result))
             result.told = True
             jobs.report(lease, result.step(total))
 
@@ -147,16 +159,24 @@ def stop(job_id: UUID, *, by: Any) -> bool:
         if not jobs.cancel_job(job_id):
             return False
         job = Job.objects.get(id=job_id)
-        _tell(job.facts["graph"], by, Pruned(**(job.progress.get("place") or {})), stopped=True)
+        result = Pruned(**(job.progress.get("place") or {}))
+        _tell(job.facts["graph"], by, result, job=job_id, stopped=True)
     return True
 
 
-def _tell(graph: str, by: Any, result: Pruned, *, stopped: bool = False) -> None:
+def _limit_reached(lease: JobLease, result: Pruned) -> int | None:
+    """Return the most checkpoints that a removal may take, where it has taken so many."""
+    most: int | None = lease.facts.get("most")
+    return most if most is not None and result.rows >= most else None
+
+
+def _tell(graph: str, by: Any, result: Pruned, *, job: UUID, stopped: bool = False, limit: int | None = None) -> None:
     facts: dict[str, Any] = {"graph": graph, "checkpoints": result.rows, "bytes": result.bytes}
     facts |= {"runs": result.runs, "skipped": result.skipped, "bad": result.bad}
     facts |= {"referred": result.referred} if result.referred else {}
     facts |= {"stopped": True} if stopped else {}
-    audit_log.record("history_pruned", actor=by, **facts)
+    facts |= {"limit": limit} if limit is not None else {}
+    audit_log.record(HISTORY_PRUNED, actor=by, job=str(job), **facts)
 
 
 def _removed(lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int) -> Iterator[None]:
@@ -171,9 +191,14 @@ def _removed(lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int) -
     work = _Work(rule, by, result, note)
     while ids := _next_runs(rule, result.last):
         for one, whole in _with_something(rule, ids):
-            yield from work.remove(one, whole=whole)
+            for _ in work.remove(one, whole=whole):
+                yield
+                if _limit_reached(lease, result) is not None:
+                    return
             result.last = str(one)
             yield
+            if _limit_reached(lease, result) is not None:
+                return
         result.last = str(ids[-1])
         yield
 

@@ -1,12 +1,16 @@
 """What there is to keep: runs, checkpoints and bytes of each graph, by age."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, F, Q, Sum
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
-from checkpoints.models import Checkpoint
+from checkpoints.models import Checkpoint, Job
+from checkpoints.models.job import LIVE
+from checkpoints.queue.jobs import JobLease, Step
 
 AGES = (7, 30, 90)
 """Days that divide the bytes."""
@@ -28,6 +32,25 @@ def stock(*, now: datetime | None = None) -> list[dict[str, Any]]:
         for row in rows
     ]
     return sorted(found, key=lambda one: (-int(one["bytes"]), str(one["graph"])))
+
+
+KIND = "measure_storage"
+"""The standing job that measures once a day, for pages that must not read every checkpoint."""
+
+
+def measure_storage(lease: JobLease) -> Iterator[Step]:
+    """Measure the stock and keep it in the row of the job."""
+    now = timezone.now()
+    facts = {"at": now.isoformat(), "rows": stock(now=now)}
+    Job.objects.filter(id=lease.id).update(facts=facts)
+    yield Step(len(facts["rows"]), note="graphs measured")
+
+
+def measured_stock() -> dict[str, Any]:
+    """Return {at, rows}: when the stock was measured last, and its rows as `stock` gives them. `at` None: never."""
+    facts = Job.objects.filter(kind=KIND, status__in=LIVE).values_list("facts", flat=True).first() or {}
+    at = parse_datetime(facts["at"]) if "at" in facts else None
+    return {"at": at, "rows": facts.get("rows", [])}
 
 
 def _between(begin: datetime | None, end: datetime | None) -> Q:

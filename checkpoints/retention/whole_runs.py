@@ -20,12 +20,15 @@ from checkpoints.models import (
     Run,
     RunEvent,
     RunLine,
+    RunMetadata,
+    TaskFigure,
     TaskResult,
     UploadReference,
 )
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.archive import Archived, require_archived
 from checkpoints.retention.kept_points import WITH_RUN, classified
+from checkpoints.retention.left_effects import leave_effects
 from checkpoints.retention.rule import Rule
 from checkpoints.retention.stretches import Inside, RemovedRows
 from checkpoints.sealing import data_keys
@@ -33,6 +36,7 @@ from checkpoints.verification.audit import REMOVED
 
 PARTS: list[Any] = [
     MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint, UploadReference,
+    RunMetadata, TaskFigure,
 ]  # fmt: skip
 """What hangs on a run; other floors add theirs when they are ready. Memory that it left belongs to the installation,
 and stays; files that nobody names any more are swept.
@@ -58,6 +62,7 @@ def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, 
         )
         elsewhere, removed = list(away) if found.pop("away") else [], RemovedRows(**found, runs=1)
         _tell(run, by, archived)
+        leave_effects(run)
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
         # Django would look in each table that may name a run; the database itself lets none go that is named.

@@ -20,6 +20,8 @@ from orchestrator.engine.frozen import frozen
 
 MEMORY = "memory"
 """The effect of what landed in memory."""
+LEFT_LINES = (0, -1)
+"""The lines on which a run has what forks of it did that were removed: of their nodes, and of their memory."""
 _FORK = ""
 """In the place of an effect, where a row tells of a fork."""
 
@@ -65,6 +67,8 @@ def effects_off(way: Way, *, fenced: bool = False) -> list[Effect]:
 def _done_by_own(way: Way, runs: Collection[UUID], on_way: Q, *, fenced: bool) -> tuple[list[Effect], list[UUID]]:
     """What these runs did and landed in memory off the way; and the runs that were forked from them."""
     elsewhere = TaskResult.objects.filter(run__in=runs).exclude(on_way, seq__isnull=False).order_by()
+    # What a fork did that was removed counts like what any other fork did.
+    elsewhere = elsewhere.exclude(Q(line__in=LEFT_LINES) & Q(_on_way(TaskResult, on_way, outcome=Outcome.DONE)))
     found: dict[tuple[UUID, int, str, Task], Effect] = {}
     nearest: list[UUID] = []
     unproven = False
@@ -118,17 +122,20 @@ def _done_by_others(way: Way, runs: Collection[UUID], on_way: Q) -> list[Effect]
     landed = MemoryLanding.objects.filter(run__in=runs).exclude(_on_way(MemoryLanding, on_way))
     acted = results.exclude(outcome=Outcome.NOT_DONE).values_list("node", "visit", "index", "effect", "outcome")
     found: dict[Task, Effect] = {}
+    left_in_memory: list[Effect] = []
     for node, visit, index, effect, outcome, _ in acted.annotate(first=Min("id")).order_by("first"):
         certain, task = outcome == Outcome.DONE, Task(node, visit, index)
         rolled_back = outcome == Outcome.FAILED and node in way.atomic
-        if not rolled_back and (certain or task not in found):
+        if effect == MEMORY:
+            left_in_memory.append(Effect(task, effect, certain=True))
+        elif not rolled_back and (certain or task not in found):
             found[task] = Effect(task, effect, certain=certain)
     for row in _said_not_done(results):
         task = Task(row.node, row.visit, row.index)
         # What is not proven may have happened. The fault is that run's alone, and who asks may not know of it.
         if task not in found and fault_of(row, protection_of(row.run)):
             found[task] = Effect(task, row.effect, certain=False)
-    return [*found.values(), *_tasks_in_memory(landed)]
+    return [*found.values(), *left_in_memory, *_tasks_in_memory(landed)]
 
 
 def _on_way(model: type[Any], way: Q, **more: Any) -> Exists:

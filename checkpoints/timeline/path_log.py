@@ -62,7 +62,7 @@ def blame(checkpoint_id: UUID | str, path: str, *, among: Among = None) -> Blame
         return _blame_of_input(at, wanted, among)
     for newer, older in _steps(at.run, spans_of(at.run_id, at.line, at.seq), wanted, among):
         if not is_same(_value(newer, wanted), _value(older, wanted)):
-            [setter] = setters_of(newer.run, [newer], wanted)
+            [setter] = setters_of(newer.run, [newer], wanted, among=among)
             return Blame(_with_run(newer), setter.node, setter.person)
     raise _never(wanted)
 
@@ -82,7 +82,7 @@ def history(
         return []
     spans = spans_of(run.id, run.line, last)
     found = list(islice(_differing(run, spans, wanted, among), most))
-    setters = setters_of(run, [newer for newer, _ in found], wanted)
+    setters = setters_of(run, [newer for newer, _ in found], wanted, among=among)
     pairs = zip(found, setters, strict=True)
     return [_change(newer, older, wanted, setter) for (newer, older), setter in pairs][::-1]
 

@@ -1,6 +1,6 @@
 """A run's checkpoints, the state at each and what changed, the results and held writes of then, and its log."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +25,7 @@ from checkpoints.models.task_result import Outcome
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.seal_fault import SealFault
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThing
 
@@ -295,7 +296,11 @@ def setting_entries(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:
-    """The writes that gates held at that checkpoint, each at its revision of then, by task and position."""
+    """The writes that gates held at that checkpoint, each at its revision of then, by task and position. The log tells
+    which revisions came later: the hosts that make them and that save checkpoints may disagree about the time.
+
+    Raises `TamperedRow`, `WrongKey`.
+    """
     payload = snapshot_of(checkpoint)
     visits = [key.rpartition(":")[0::2] for key in payload["frontier"].get("waiting", {})]
     visits += [task.rpartition(":")[0].rpartition(":")[0::2] for task in payload["open"].get("asked", [])]
@@ -305,10 +310,31 @@ def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:
     for node, visit in visits:
         wanted |= Q(node=node, visit=int(visit))
     then = PendingWrite.objects.filter(wanted, run=checkpoint.run_id, line=checkpoint.line)
+    rows = list(then.order_by(*_BY_ADDRESS, "revision"))
+    later = _revised_later(checkpoint, {row.task for row in rows if row.revision > 1})
     newest: dict[UUID, PendingWrite] = {}
-    for row in then.filter(staged_at__lte=checkpoint.created_at).order_by(*_BY_ADDRESS, "revision"):
-        newest[row.write] = row
+    for row in rows:
+        if row.revision < later.get(row.write, row.revision + 1):
+            newest[row.write] = row
     return list(newest.values())
+
+
+def _revised_later(checkpoint: Checkpoint, tasks: Collection[str]) -> dict[UUID, int]:
+    """The first revision that each write of these tasks was given behind a checkpoint. One query, none for no tasks."""
+    if not tasks:
+        return {}
+    lines_behind = RunEvent.objects.filter(run=checkpoint.run_id, seq__gt=checkpoint.event_seq, task__in=tasks)
+    first: dict[UUID, int] = {}
+    for line in lines_behind.filter(type__in=_REVISING).order_by("seq"):
+        sealed_rows.verify_row(line, protection_of(checkpoint.run))
+        facts = read_value(line, "payload")
+        if line.type != "decision_signed" or facts["verdict"] == "edit":
+            first.setdefault(UUID(facts["write"]), facts["revision"])
+    return first
+
+
+_REVISING = ("decision_signed", "write_rebased", "texts_changed")
+"""Lines of the log that may tell of another revision of a write."""
 
 
 def results_at(checkpoint: Checkpoint) -> "QuerySet[TaskResult]":

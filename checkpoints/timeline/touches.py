@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from checkpoints.core.state_paths import StatePath, changed_document, narrowed
+from checkpoints.core.state_paths import StatePath, changed_document, is_same, is_touched, narrowed, value_in
 from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import content_hash
 from checkpoints.models import Checkpoint, Run, RunEvent
@@ -34,13 +34,20 @@ _STEPPED = frozenset({Source.SUPERSTEP, Source.SETTLEMENT, Source.FAILURE})
 @frozen
 class Touch:
     """A checkpoint that may have set a channel: its row without payload, its run, its change, and of the document after
-    it the channel alone.
+    it the channel alone. `setting` is the place of the op in its change that last gave the path another value; None
+    where no op tells. Each superstep that left no row of its own has an op of its own.
     """
 
     row: Checkpoint
     run: Run
     change: list[Op]
     document: dict[str, Any]
+    setting: int | None = None
+
+    @property
+    def is_covered(self) -> bool:
+        """Return whether a superstep set the path that left no row of its own."""
+        return self.setting is not None and self.setting < len(self.change) - 1
 
 
 def touches_back(run: Run, spans: Spans, path: StatePath, *, among: Among) -> Iterator[Touch]:
@@ -145,10 +152,28 @@ def _valued(run: Run, batch: Sequence[Checkpoint], path: StatePath) -> list[Touc
     document = narrowed(reader.folded(_proven_parts(base, protection)), path)
     found = []
     for row, change in _changes_of(run, batch[::-1], base, protection):
-        if row.seq != base.seq:
-            document = changed_document(document, change, path)
-        found.append(Touch(row, run, change, document))
+        if row.seq == base.seq:
+            setting = _last_touching(change, path)
+        else:
+            document, setting = _applied(document, change, path)
+        found.append(Touch(row, run, change, document, setting))
     return found[::-1]
+
+
+def _applied(document: dict[str, Any], change: Sequence[Op], path: StatePath) -> tuple[dict[str, Any], int | None]:
+    """The document after a change, and the place of the op that last gave the path another value."""
+    setting = None
+    for place, op in enumerate(change):
+        before, document = document, changed_document(document, [op], path)
+        if not is_same(value_in(before, path), value_in(document, path)):
+            setting = place
+    return document, setting
+
+
+def _last_touching(change: Sequence[Op], path: StatePath) -> int | None:
+    """The place of the last op that says something of the path's channel, where the value before is not read."""
+    places = [place for place, op in enumerate(change) if op["op"] == "within" and is_touched(op, path)]
+    return places[-1] if places else None
 
 
 def _proven_parts(base: Checkpoint, protection: Protection) -> list[bytes]:

@@ -24,6 +24,7 @@ from checkpoints.verification.kept_by_people import kept_by_people
 from checkpoints.verification.lines import departures
 from checkpoints.verification.log import log
 from checkpoints.verification.memory import remembered
+from checkpoints.verification.notes import noted
 from checkpoints.verification.pending_writes import held_writes
 from checkpoints.verification.removed_history import removed_history
 from checkpoints.verification.run import brought_in, ended, run_row, stands
@@ -37,8 +38,8 @@ MOST_FAULTS = 100
 TRIES = 3
 
 EXAMINERS: list[Examiner] = [
-    run_row, erasures, brought_in, log, departures, timeline, journal, held_writes, remembered, stands, ended,
-    kept_by_people,
+    run_row, erasures, brought_in, log, departures, timeline, journal, held_writes, remembered, noted,
+    stands, ended, kept_by_people,
 ]  # fmt: skip
 """Who looks at the rows of a run, in order: the first fault found is the one that is named. Uploaded files follow."""
 

@@ -20,6 +20,8 @@ PINNED, UNPINNED = "checkpoint_pinned", "checkpoint_unpinned"
 SAVED, DELETED = "retention_policy_saved", "retention_policy_deleted"
 POLICY_FIELDS = ("keep_last", "max_age_days", "remove_runs_after_days", "archive")
 """What the audit log tells of a policy beside its graph."""
+ADDED_POLICY_FIELDS = {"switched_off": False, "most_a_night": None}
+"""What it tells of newer ones too, and what a line means that does not."""
 PAGE = 100
 
 
@@ -144,7 +146,7 @@ def _policy_fault(graph: str) -> Fault | None:
     told = _told(newest)
     if row is None and told is not None:
         return _fault(RetentionPolicy, None, graph, f"{table} {graph} is gone, though nobody deleted it")
-    if row is not None and told != {name: getattr(row, name) for name in POLICY_FIELDS}:
+    if row is not None and told != {name: getattr(row, name) for name in (*POLICY_FIELDS, *ADDED_POLICY_FIELDS)}:
         return _fault(RetentionPolicy, None, graph, f"{table} {graph} is another policy than the audit log tells of")
     return None
 
@@ -153,4 +155,5 @@ def _told(line: AuditLine | None) -> dict[str, Any] | None:
     """What a line says that a policy was; None where it was deleted, or never saved."""
     if line is None or line.kind == DELETED or not isinstance(line.facts, dict):
         return None
-    return {name: line.facts.get(name) for name in POLICY_FIELDS}
+    facts = {name: line.facts.get(name) for name in POLICY_FIELDS}
+    return facts | {name: line.facts.get(name, default) for name, default in ADDED_POLICY_FIELDS.items()}

@@ -28,6 +28,12 @@ STATUS = {
     Status.TAMPERED: Look("Tampered", "lock", "bad"),
 }
 
+STANDING = {
+    "not_started": Look("Not started", "dots", "off"),
+    "needs_yes": Look("Needs a yes", "pen", "wait"),
+}
+"""Of paused runs that ask nobody to sign, by what they wait for (`views.run_standings`)."""
+
 VERDICT = {
     "approve": Look("Approved", "check", "a"),
     "edit": Look("Edited", "pen", "e"),

@@ -26,6 +26,7 @@ OF_PAGE: dict[str, tuple[Shortcut, ...]] = {
     "runs": (
         (("J", "K"), "next, previous run"),
         (("↵",), "open it"),
+        (("X",), "select it"),
     ),
     "review": (
         (("J", "K"), "next, previous write"),

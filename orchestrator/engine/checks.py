@@ -93,9 +93,11 @@ def _faults_of_policies(graph: Definition) -> Iterator[str]:
         yield f"label={graph.label!r} is no text; write one such as label='Claim {{claim_id}}'"
     if not isinstance(graph.encrypted, bool):
         yield f"encrypted={graph.encrypted!r} is neither True nor False"
-    names = graph.secrets if isinstance(graph.secrets, list | tuple) else [None]
-    if not all(isinstance(name, str) and name for name in names):
-        yield f"secrets={graph.secrets!r} is no list of names"
+    for what in ("secrets", "indexed_metadata"):
+        listed = getattr(graph, what)
+        names = listed if isinstance(listed, list | tuple) else [None]
+        if not all(isinstance(name, str) and name for name in names):
+            yield f"{what}={listed!r} is no list of names"
 
 
 def faults_of_node(node: Node, known: Collection[str]) -> Iterator[str]:

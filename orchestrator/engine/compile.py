@@ -165,6 +165,11 @@ class Compiled:
         """The state as a node sees it (honouring its `reads`), or as a router does (None); a fresh instance."""
         return self.viewer(plain, node)()
 
+    def recorded_state(self, plain: State) -> tuple[BaseModel, set[str]]:
+        """Return the state as a router sees it, and the set to which each channel is added that is looked at."""
+        record: set[str] = set()
+        return state.viewer(self.channels, self.state_model, plain, reads=None, record=record)(), record
+
     def viewer(self, plain: State, node: str | None = None) -> Callable[[], BaseModel]:
         """What makes such instances of one state, again and again."""
         reads = self.nodes[node].reads if node else None

@@ -1,6 +1,7 @@
 """What a node is given beside the state. The executor and `play` make one per attempt; nodes only read and call it."""
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, NoReturn
 from uuid import UUID
@@ -11,6 +12,7 @@ from orchestrator.engine.frontier import ErrorInfo
 from orchestrator.engine.hints import nearest
 from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.engine.memory import Memory, Opens
+from orchestrator.engine.notes import Notes
 
 
 class Secrets(dict[str, str]):
@@ -47,6 +49,7 @@ class Context:
         report: Callable[[int, int, str], None] | None = None,
         checkpoint: Callable[[], None] | None = None,
         memory: Opens | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self.run_id = run_id
         self.key = key
@@ -64,6 +67,7 @@ class Context:
         self._report = report
         self._checkpoint = checkpoint
         self._memory = memory
+        self._notes = notes or Notes()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -104,6 +108,16 @@ class Context:
         """Ask that the superstep in hand be kept in the timeline."""
         if self._checkpoint:
             self._checkpoint()
+
+    def metadata(self, name: str, value: str | float | bool) -> None:
+        """Note a small value on the checkpoint that lists this task's result; the last of one name stays. Raises
+        `InvalidValue`.
+        """
+        self._notes.put(name, value)
+
+    def figure(self, name: str, number: int | Decimal) -> None:
+        """Add a number to a figure of this task, as tokens or cost. Raises `InvalidValue`."""
+        self._notes.add(name, number)
 
     @property
     def memory(self) -> Memory:

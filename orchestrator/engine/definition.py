@@ -52,6 +52,7 @@ class Definition:
     facts: Sequence[Fact] = ()
     encrypted: bool = False
     secrets: Sequence[str] = ()
+    indexed_metadata: Sequence[str] = ()
     on_save_error: str = "fail"
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
     max_supersteps: int = 1000
@@ -66,6 +67,8 @@ class Definition:
     def __post_init__(self) -> None:
         if not isinstance(self.secrets, str) and isinstance(self.secrets, Iterable):
             self.secrets = tuple(self.secrets)  # read more than once, whatever was given
+        if not isinstance(self.indexed_metadata, str) and isinstance(self.indexed_metadata, Iterable):
+            self.indexed_metadata = tuple(self.indexed_metadata)
 
     def must_be_open(self) -> None:
         """Refuse a change after registration."""

@@ -1,10 +1,11 @@
 """A patch of guarded channels: a gate's people must sign it, and until they did no node starts. Pure.
 
-It waits like a visit of a node `$patch` with one task a gate. What it sets takes the place of what was there, whatever
-the channel's reducer says. Where it is rejected the run is over; the tokens are gone.
+It waits like a visit of a node `$patch` with one task a gate, and is applied as a whole, once each gate has approved.
+What it sets takes the place of what was there, whatever the channel's reducer says. Where it is rejected the run is
+over; the tokens are gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from orchestrator.engine.effect import DIVERGED, REJECTED
@@ -45,6 +46,23 @@ def renumbered_patches(frontier: Frontier) -> Frontier:
 
 def _highest_held(frontier: Frontier) -> int:
     return max((visit for node, visit in map(visit_of, frontier.waiting) if node == PATCH), default=0)
+
+
+def undecided_patches(frontier: Frontier, decided: Collection[Task]) -> set[int]:
+    """Return the numbers of the patches that a gate is asked about beside those of these tasks."""
+    return {task.visit for task, part in _held_parts(frontier) if part.status == "gated" and task not in decided}
+
+
+def rejected_patches(frontier: Frontier) -> set[int]:
+    """Return the numbers of the patches that wait and that a gate has rejected."""
+    return {task.visit for task, part in _held_parts(frontier) if part.status == REJECTED}
+
+
+def _held_parts(frontier: Frontier) -> Iterator[tuple[Task, Part]]:
+    for key, parts in frontier.waiting.items():
+        node, visit = visit_of(key)
+        if node == PATCH:
+            yield from ((Task(PATCH, visit, index), part) for index, part in enumerate(parts))
 
 
 def hold_patch(frontier: Frontier, number: int, gates: int) -> Frontier:

@@ -85,7 +85,11 @@ class Node:
 
     def unknown_after(self, error: BaseException) -> bool:
         """Whether an attempt that ended with this error may have acted, so that only a person can tell."""
-        return not self.safe_again and not isinstance(error, (NotDone, *self.not_done))
+        return not self.safe_again and not self.says_not_done(error)
+
+    def says_not_done(self, error: BaseException) -> bool:
+        """Return whether this error says that nothing happened outside."""
+        return isinstance(error, (NotDone, *self.not_done))
 
 
 @dataclass(frozen=True, slots=True)

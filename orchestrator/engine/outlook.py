@@ -35,6 +35,11 @@ def foresee(compiled: Compiled, frontier: Frontier, *, stops: Collection[str] = 
     )
 
 
+def reached_behind(compiled: Compiled, nodes: Collection[str]) -> frozenset[str]:
+    """Return the nodes that these, once they have run, can lead to."""
+    return frozenset(compiled.reach.names(_behind(compiled, nodes)))
+
+
 def _begun(compiled: Compiled, frontier: Frontier) -> list[str]:
     """Where tokens and sends stand."""
     return [*[compiled.edge[id].target for id in frontier.tokens], *[target for target, _ in frontier.sends]]

@@ -38,13 +38,16 @@ class WriteValue:
 @frozen
 class Output:
     """A task's result. `goto` None: the node's own edges are taken. `sends`: (target, payload). `reads`: what it read
-    from memory, as {asked, found: [[namespace, key, version, strength]], mode}.
+    from memory, as {asked, found: [[namespace, key, version, strength]], mode}. `metadata` and `figures` (in
+    millionths) by name, as it noted them.
     """
 
     writes: tuple[WriteValue, ...] = ()
     goto: tuple[str, ...] | None = None
     sends: tuple[tuple[str, Json], ...] = ()
     reads: tuple[dict[str, Json], ...] = ()
+    metadata: tuple[tuple[str, Json], ...] = ()
+    figures: tuple[tuple[str, int], ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         plain: dict[str, Json] = {
@@ -52,7 +55,13 @@ class Output:
             "goto": None if self.goto is None else list(self.goto),
             "sends": [[target, payload] for target, payload in self.sends],
         }
-        return {**plain, "reads": list(self.reads)} if self.reads else plain
+        if self.reads:
+            plain["reads"] = list(self.reads)
+        if self.metadata:
+            plain["metadata"] = dict(self.metadata)
+        if self.figures:
+            plain["figures"] = dict(self.figures)
+        return plain
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Output":
@@ -61,6 +70,8 @@ class Output:
             None if kept["goto"] is None else tuple(kept["goto"]),
             tuple((target, payload) for target, payload in kept["sends"]),
             tuple(kept.get("reads", ())),
+            tuple(kept.get("metadata", {}).items()),
+            tuple(kept.get("figures", {}).items()),
         )
 
 

@@ -7,8 +7,9 @@ Retries come at once, timeouts do not count, and one decider stands for all revi
 import asyncio
 import inspect
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Protocol
 
 from orchestrator.engine import canonical
@@ -21,6 +22,7 @@ from orchestrator.engine.errors import BROKEN, CountersignError, InvalidValue, t
 from orchestrator.engine.identity import Task
 from orchestrator.engine.memory import Memory, Remembering
 from orchestrator.engine.node import Node
+from orchestrator.engine.notes import SCALE, Notes, figure_number
 from orchestrator.engine.output import require_proposal
 from orchestrator.engine.plan import (
     ErrorInfo,
@@ -53,12 +55,14 @@ class Superstep:
     pending_edges: list[str]
     skipped: list[str]
     waiting: list[Task]
+    metadata: dict[str, Json] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Played:
     """How it went. `status`: completed, paused, rejected, failed or unknown. `gates`: the requests that still wait.
-    `log`: what nodes logged, as (level, event, facts). `memory`: what is remembered, by (namespace, key).
+    `log`: what nodes logged, as (level, event, facts). `figures`: what tasks that ended added up to, by
+    name. `memory`: what is remembered, by (namespace, key).
     """
 
     status: str
@@ -67,6 +71,7 @@ class Played:
     supersteps: list[Superstep] = field(default_factory=list)
     error: ErrorInfo | None = None
     log: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    figures: dict[str, Decimal] = field(default_factory=dict)
     memory: dict[tuple[str, str], Trace] = field(default_factory=dict)
 
 
@@ -150,6 +155,7 @@ class _Player:
     def _superstep(self, planned: Planned) -> None:
         found = {start.task: self._result(start) for start in planned.starts}
         results = {task: result for task, result in found.items() if result is not None}
+        self._add_figures(results.values())
         step = None
         if len(results) == len(found):
             try:
@@ -162,9 +168,13 @@ class _Player:
             return self.reviewers.open(held, self._seen(held))
         self.reviewers.require_reviewers(step.held, step.state)
         self.number += 1
-        return self._commit(step, "superstep", tuple(start.task for start in planned.starts))
+        outputs = [result.output for result in results.values() if result.output]
+        metadata = {name: value for output in outputs for name, value in output.metadata}
+        return self._commit(step, "superstep", tuple(start.task for start in planned.starts), metadata)
 
-    def _commit(self, step: Step, source: str, tasks: tuple[Task, ...]) -> None:
+    def _commit(
+        self, step: Step, source: str, tasks: tuple[Task, ...], metadata: dict[str, Json] | None = None
+    ) -> None:
         self.state, self.frontier = step.state, step.frontier
         self.memory.land(step.memory, run=RUN, superstep=self.number)
         seen = self._seen(step.held)
@@ -179,8 +189,16 @@ class _Player:
                 pending_edges=pending_edges(self.frontier),
                 skipped=skipped(self.compiled, self.frontier),
                 waiting=waiting_tasks(self.compiled, self.frontier),
+                metadata=metadata or {},
             )
         )
+
+    def _add_figures(self, results: Iterable[Result]) -> None:
+        figures = self.played.figures
+        for output in [result.output for result in results if result.output]:
+            for name, millionths in output.figures:
+                total = int(figures.get(name, Decimal(0)) * SCALE) + millionths
+                figures[name] = figure_number(total)
 
     def _seen(self, held: Sequence[HeldWrite] = ()) -> State:
         """The state with what memory holds, as far as gates hold writes to it, or are about to."""
@@ -212,7 +230,7 @@ class _Player:
     def _gated(self, node: Node, output: Output) -> Result:
         if node.gate is None:
             return Result(output)
-        needed, _ = asks_people(self.compiled, node.gate, self.state, output)
+        needed = asks_people(self.compiled, node.gate, self.state, output).needed
         return Result(output, gated=needed, outcome=None if needed else APPROVED)
 
     def _tried(self, node: Node, start: Start) -> tuple[Output, ErrorInfo | None, str]:
@@ -230,6 +248,7 @@ class _Player:
 
     def _output(self, node: Node, start: Start, attempt: int) -> Output:
         memory = Memory(self.memory, mode=self.compiled.memory_mode(node.name), run=RUN, node=node.name)
+        notes = Notes()
         ctx = Context(
             run_id=RUN,
             key="play",
@@ -241,11 +260,12 @@ class _Player:
             error=start.error,
             open_log=lambda: self.log,
             memory=lambda: memory,
+            notes=notes,
         )
         returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
-        output = memory.onto(output_of(self.compiled, node.name, returned))
+        output = notes.onto(memory.onto(output_of(self.compiled, node.name, returned)))
         if not output.writes:
             require_proposal(node, start.task)
         return output

@@ -145,9 +145,12 @@ def settleable(
     back: list[Settled] = []
     now, written = state, frontier
     landed: set[str] = set()
+    before_patch: dict[int, State] = {}
     for one in settled:
         depends = _depends_on(compiled, one)
-        if depends & landed or any(_at(state, name) != _at(now, name) for name in depends if not is_memory(name)):
+        # The gates of a patch decide on one state: what one of them lets pass moves nothing for the others.
+        seen = before_patch.setdefault(one.task.visit, now) if is_patch(one.task) else now
+        if depends & landed or any(_at(state, name) != _at(seen, name) for name in depends if not is_memory(name)):
             back.append(one)
             continue
         apply.append(one)

@@ -16,6 +16,7 @@ from orchestrator.engine.effect import APPROVED, REJECTED
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.gate import PRINCIPALS, Gate, needs_approval, paths_of, present
+from orchestrator.engine.held_patch import is_patch, rejected_patches, undecided_patches
 from orchestrator.engine.identity import Task
 from orchestrator.engine.output import Output, WriteValue
 from orchestrator.engine.reduce import Settled, settleable
@@ -74,9 +75,19 @@ class WaitingRequest(Generic[R]):
         return [one for one in self.writes if self.standings[one.write].verdict == APPROVED]
 
 
-def asks_people(compiled: Compiled, gate: Gate, state: State, output: Output) -> tuple[bool, str | None]:
-    """Whether people must decide what a task proposed on this state, and why."""
-    return needs_approval(gate, compiled.state_for(state), compiled.proposal(output.writes))
+class Check(NamedTuple):
+    """The answer of a gate's `needs_approval`: whether people must decide, why, and the channels that it read."""
+
+    needed: bool
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def asks_people(compiled: Compiled, gate: Gate, state: State, output: Output) -> Check:
+    """Return whether people must decide what a task proposed on this state, and why."""
+    view, record = compiled.recorded_state(state)
+    needed, why = needs_approval(gate, view, compiled.proposal(output.writes))
+    return Check(needed, why, tuple(sorted(record)))
 
 
 def is_applied_as_one(compiled: Compiled, node: str, channels: Iterable[str]) -> bool:
@@ -89,11 +100,31 @@ def settle_requests(
 ) -> list[Settled]:
     """What those of these requests that are settled apply, in the order of their last decisions.
 
-    Left out is one whose base has moved, or is moved by an earlier one: it comes back.
+    Left out is one whose base has moved, or is moved by an earlier one: it comes back. A patch is applied as a
+    whole, in the place of its last decision, and not at all where a gate rejected it.
     """
-    ready = sorted((one for one in asked if one.outcome), key=lambda one: one.last_seq)
+    ready = [one for one in asked if one.outcome]
     current = [one for one in ready if not any(_is_moved(write, compiled, state) for write in one.approved)]
-    settled, _ = settleable(compiled, frontier, state, [as_settled(one) for one in current])
+    undecided = undecided_patches(frontier, [one.task for one in current])
+    whole = [one for one in current if not (is_patch(one.task) and one.task.visit in undecided)]
+    settled, _ = settleable(compiled, frontier, state, _in_order(whole, rejected_patches(frontier)))
+    return settled
+
+
+def _in_order(decided: Sequence[WaitingRequest[R]], rejected: set[int]) -> list[Settled]:
+    """What these requests apply, in the order of their last decisions; of patches that were rejected, also earlier by
+    one of their gates (`rejected`, by number), nothing.
+    """
+    patches = [one for one in decided if is_patch(one.task)]
+    rejected = rejected | {one.task.visit for one in patches if one.outcome == REJECTED}
+    last_seqs: dict[Task, int] = {}
+    for one in decided:
+        same = [other for other in patches if other.task.visit == one.task.visit] if is_patch(one.task) else [one]
+        last_seqs[one.task] = max(other.last_seq for other in same)
+    settled = []
+    for one in sorted(decided, key=lambda one: (last_seqs[one.task], one.last_seq)):
+        of_rejected = is_patch(one.task) and one.task.visit in rejected
+        settled.append(Settled(one.task, (), str(one.outcome), ()) if of_rejected else as_settled(one))
     return settled
 
 
@@ -148,23 +179,59 @@ def reads_proposal(gate: Gate, channels: set[str]) -> bool:
 
 def principals_of(compiled: Compiled, gate: Gate, state: State) -> list[str]:
     """Whom a gate asks, sorted. Raises `InvalidValue` where its function for reviewers fails or names nobody."""
-    named: Any = gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
+    return reviewers_on(compiled, gate, state).principals
+
+
+class Reviewers(NamedTuple):
+    """Whom a gate asks, sorted, and the channels that its function for reviewers read to say so."""
+
+    principals: list[str]
+    reads: tuple[str, ...]
+
+
+def reviewers_on(compiled: Compiled, gate: Gate, state: State) -> Reviewers:
+    """Return whom a gate asks on this state. Raises `InvalidValue` as `principals_of` does."""
+    named: Any = named_reviewers(compiled, gate)
+    view, record = compiled.recorded_state(state)
     if callable(named):
         try:
-            named = named(compiled.state_for(state))
+            named = named(view)
         except BROKEN as error:
             message = f"{_of_node(compiled, gate)}the reviewers function of a gate failed: {described(error)}"
             raise InvalidValue(message) from error
     try:
-        return _checked(named)
+        # A function may return a generator, which reads the state only now.
+        principals = _checked(named)
     except InvalidValue as error:
         raise InvalidValue(f"{_of_node(compiled, gate)}{error.message}", **error.facts) from error
+    return Reviewers(principals, tuple(sorted(record)))
 
 
 def _of_node(compiled: Compiled, gate: Gate) -> str:
     """Begin a sentence on a gate with its node."""
     names = [name for name, node in compiled.nodes.items() if node.gate is gate]
     return f"node {names[0]}: " if names else ""
+
+
+def named_reviewers(compiled: Compiled, gate: Gate) -> Any:
+    """Return the reviewers that a gate names, else those of its graph: a list, a function of the state, or None."""
+    return gate.reviewers if gate.reviewers is not None else compiled.graph.reviewers
+
+
+def covers(compiled: Compiled, gate: Gate, other: Gate) -> bool:
+    """Return whether whoever satisfies this gate satisfies the other one too: it asks the same people, or fewer, and
+    as many of them.
+    """
+    as_strict = gate.quorum >= other.quorum and gate.reject_quorum <= other.reject_quorum
+    as_strict = as_strict and (gate.four_eyes or not other.four_eyes)
+    return as_strict and _same_people(named_reviewers(compiled, gate), named_reviewers(compiled, other))
+
+
+def _same_people(mine: Any, others: Any) -> bool:
+    """Return whether all of my reviewers are among the others'; of functions, whether both are the same."""
+    if callable(mine) or callable(others):
+        return mine is others
+    return {*(mine or ())} <= {*(others or ())}
 
 
 def _checked(named: Any) -> list[str]:

@@ -143,14 +143,27 @@ def viewer(
     state: dict[str, dict[str, Json]],
     *,
     reads: tuple[str, ...] | None,
+    record: set[str] | None = None,
 ) -> Callable[[], BaseModel]:
-    """What makes the state as a node sees it: a fresh instance, of the channels in `reads` alone where it is given."""
+    """What makes the state as a node sees it: a fresh instance, of the channels in `reads` alone where it is given.
+    The names of the channels that are looked at are added to `record`; of a model that has to be read whole, all.
+    """
     known = {**state["scratch"], **state["artifacts"]}
     wanted = known if reads is None else {name: known[name] for name in reads}
     if can_be_viewed(model):
-        return partial(viewed, model, {k: partial(channels[k].load, v) for k, v in wanted.items() if k in channels})
+        loaders = {k: partial(channels[k].load, v) for k, v in wanted.items() if k in channels}
+        if record is not None:
+            loaders = {name: partial(_recorded, record, name, load) for name, load in loaders.items()}
+        return partial(viewed, model, loaders)
+    if record is not None:
+        record.update(name for name in wanted if name in channels)
     given = {k: v for k, v in wanted.items() if k in channels and not (v is None and channels[k].lax_none)}
     return partial(_whole, model, given, frozenset(() if reads is None else channels.keys() - set(reads)))
+
+
+def _recorded(record: set[str], name: str, load: Callable[[], Any]) -> Any:
+    record.add(name)
+    return load()
 
 
 def _whole(model: type[BaseModel], given: dict[str, Json], without: frozenset[str]) -> BaseModel:

@@ -25,6 +25,7 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.context import Context
 from orchestrator.engine.errors import CountersignError, TamperedUpload, text_of
 from orchestrator.engine.memory import Memory
+from orchestrator.engine.notes import Notes
 from orchestrator.engine.output import Output, output_of, require_proposal
 from orchestrator.engine.plan import Start
 from orchestrator.execution.heartbeat import Heartbeat
@@ -117,6 +118,7 @@ class Attempt:
     _raised: BaseException | None = None
     _given_up: bool = False
     _memory: Memory | None = None
+    _notes: Notes = field(default_factory=Notes)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -219,12 +221,11 @@ class Attempt:
         node = self.context.graph.nodes[self.task.node]
         self._raised = error
         self.error = _described(error)
+        nothing_happened = not self._given_up and node.says_not_done(error)
         if node.safe_again:
-            self.outcome = Outcome.FAILED
-        elif self._given_up or node.unknown_after(error):
-            self.outcome = Outcome.UNKNOWN
+            self.outcome = Outcome.NOT_DONE if node.idempotent and nothing_happened else Outcome.FAILED
         else:
-            self.outcome = Outcome.NOT_DONE
+            self.outcome = Outcome.NOT_DONE if nothing_happened else Outcome.UNKNOWN
 
     def _call(self) -> Output:
         if not self.context.graph.nodes[self.task.node].atomic:
@@ -256,12 +257,13 @@ class Attempt:
         state = context.view(node.name)
         # A try that was rolled back has wished for nothing.
         self._memory, self.asks_checkpoint = None, False
+        self._notes = Notes()
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             self.looped = True
             returned = asyncio.run(returned)
         output = _labelled(output_of(context.graph, node.name, returned, limit=context.conf.max_value_bytes))
-        output = self._memory.onto(output) if self._memory else output
+        output = self._notes.onto(self._memory.onto(output) if self._memory else output)
         if not output.writes:
             require_proposal(node, self.task)
         return _masked(output, context.conf.secrets) if context.conf.secrets else output
@@ -285,6 +287,7 @@ class Attempt:
             report=self._report,
             checkpoint=self._ask_checkpoint,
             memory=self._remember,
+            notes=self._notes,
         )
 
     def _report(self, done: int, total: int, note: str) -> None:
@@ -326,7 +329,14 @@ def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
     writes = (replace(write, value=mask(write.value), label=mask(write.label)) for write in output.writes)
     sends = ((target, mask(payload)) for target, payload in output.sends)
     reads = ({**read, "asked": mask(read["asked"])} for read in output.reads)
-    return replace(output, writes=tuple(writes), sends=tuple(sends), reads=tuple(reads))
+    metadata = ((name, mask(value)) for name, value in output.metadata)
+    return replace(
+        output,
+        writes=tuple(writes),
+        sends=tuple(sends),
+        reads=tuple(reads),
+        metadata=tuple(metadata),
+    )
 
 
 def _labelled(output: Output) -> Output:

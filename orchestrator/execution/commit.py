@@ -37,6 +37,7 @@ from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.memory import MemoryChanges, State
+from orchestrator.execution.notes import NewNotes, new_notes
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.session import PendingCommit, Session, SuperstepResult, retry_when_log_moved
 
@@ -85,6 +86,10 @@ def commit_superstep(session: Session, worked: SuperstepResult, *, wait: bool = 
         return made.head, it.run_update.status
 
     return _still_ours(session, retry_when_log_moved(lease, act))
+
+
+def _moment(session: Session, state: State, superstep: int, at: datetime) -> Moment:
+    return Moment(state, superstep, session.input, at, unsigned=session.who_chose_reviewers)
 
 
 def _prepared(session: Session, it: _Assembled) -> ledger.PreparedCommit:
@@ -138,7 +143,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     held = [write for write in step.held if write.task in reached]
     memory = _landed(session, step, held=held, outputs=outputs, at=at)
     state = _state_reviewers_see(session, step, memory, held)
-    opening = prepare_requests(lease, graph, reached, step.held, Moment(state, number, session.input, at))
+    opening = prepare_requests(lease, graph, reached, step.held, _moment(session, state, number, at))
     rebased = rebase_writes(session.open_requests(), graph, state, at=at, protection=lease.protection)
     entries = summary.node_entries(graph, kept)
     checkpoint = NewCheckpoint(
@@ -154,12 +159,14 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     new_tape = tape.extend(lease.tape, summary.tape_word(entries))
     run_update = RunUpdate(status, _place(session, step.frontier, after), new_tape)
     passed = _not_needed(session, worked, at)
+    noted = new_notes(session, kept, at)
     events = [*passed.events, *summary.unfinished_events(session.retried), *summary.task_events(kept), *memory.events]
     events += session.replay.events(kept) if session.replay is not None else []
-    events += [*opening.events, *rebased.events, *_status_events(session, status, step.frontier)]
+    events += [*opening.events, *rebased.events, *noted.events]
+    events += _status_events(session, status, step.frontier)
     journaled = any(graph.nodes[task.node].journaled for task in kept)
     listing = journal.list_update(lease, session.head.next_seq) if journaled else None
-    inside = _extra_writes(session, opening, rebased, memory, passed)
+    inside = _extra_writes(session, opening, rebased, memory, passed, noted)
     return _Assembled(checkpoint, run_update, events, listing, inside, after, len(passed.decisions))
 
 
@@ -169,7 +176,10 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     if session.replay is not None or not found:
         return NotNeeded(session.lease)
     starts = {start.task: start for start in worked.planned.starts}
-    passed = {task: Passed(output, worked.context.input_hash(starts[task])) for task, output in found.items()}
+    passed = {
+        task: Passed(output, worked.context.input_hash(starts[task]), worked.kept[task].reads)
+        for task, output in found.items()
+    }
     first = ledger.first_event_seq(session.lease)
     return prepare_not_needed(session.lease, passed, session.head.payload.state, first_seq=first, at=at)
 
@@ -287,6 +297,8 @@ def gates_to_ask(
         task: ReachedGate(
             gate,
             asked[task].why,
+            guard=asked[task].guard or task.node,
+            reads=asked[task].reads,
             all_or_nothing=_as_a_whole(session, task, asked[task]),
             input_hash=context.input_hash(starts[task]),
             prepared_from=head.id if head.is_stored else None,
@@ -355,9 +367,9 @@ def _payload(session: Session, step: Step, ran: list[tuple[str, int]], superstep
 
 
 def _extra_writes(
-    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges, passed: NotNeeded
+    session: Session, opening: NewRequests, rebased: Rebasing, memory: MemoryChanges, passed: NotNeeded, noted: NewNotes
 ) -> Callable[[], None] | None:
-    if not (opening.requests or rebased.rows or rebased.reopened or memory or passed.decisions):
+    if not (opening.requests or rebased.rows or rebased.reopened or memory or passed.decisions or noted):
         return None
     commit = Commit(session.head.next_seq, session.lease.superstep + 1, datetime.now(UTC))
 
@@ -366,6 +378,7 @@ def _extra_writes(
         passed.insert()
         rebased.insert()
         memory.insert(session.lease, commit)
+        noted.insert()
 
     return inside
 

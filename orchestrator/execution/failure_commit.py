@@ -24,6 +24,7 @@ from orchestrator.execution import summary
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.commit import gates_to_ask
 from orchestrator.execution.executor import TaskOutcome
+from orchestrator.execution.notes import new_notes
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
 from orchestrator.execution.session import Session, retry_when_log_moved
 from orchestrator.execution.stop_log import log_stop
@@ -79,16 +80,24 @@ def commit_open_superstep(
     def act() -> Head:
         payload, at = session.head.payload, datetime.now(UTC)
         seen = execution_memory.values_to_be_held(lease, graph, payload.state, held, at)
-        opening = prepare_requests(lease, graph, reached, held, Moment(seen, lease.superstep, session.input, at))
+        opening = prepare_requests(
+            lease,
+            graph,
+            reached,
+            held,
+            Moment(seen, lease.superstep, session.input, at, unsigned=session.who_chose_reviewers),
+        )
         entries = summary.open_node_entries(graph, kept, left)
         checkpoint = _failure(session, replace(payload, open=open_.to_json() | session.overlay_after()), entries)
         tried = summary.unfinished_events([*session.retried, *ended])
-        events = [*tried, *opening.events, *summary.stop_events(run_update)]
+        noted = new_notes(session, kept, at)
+        events = [*tried, *opening.events, *noted.events, *summary.stop_events(run_update)]
 
         def inside() -> None:
             opening.insert()
             journal.mark_tasks_unknown(lease, unknown)
             journal.list_done_results(lease, session.head.next_seq)
+            noted.insert()
 
         return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=inside)
 

@@ -23,8 +23,8 @@ from orchestrator.execution.secrets import writable
 class FinishedTask:
     """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
 
-    `guard` names the node whose gate holds it, where that is not its own. `diverged`: why a replay ends here, as {why,
-    path}.
+    `guard` names the node whose gate holds it, where that is not its own. `reads` are the channels that its check read;
+    None where nobody wrote them down. `diverged`: why a replay ends here, as {why, path}.
     """
 
     output: Output | None = None
@@ -36,6 +36,7 @@ class FinishedTask:
     attempt: int = 1
     ms: int = 0
     diverged: dict[str, Any] | None = None
+    reads: tuple[str, ...] | None = None
 
     def result(self) -> Result:
         """As the engine reduces it."""
@@ -63,6 +64,7 @@ class FinishedTask:
             "attempt": self.attempt,
             "ms": self.ms,
             **({} if self.diverged is None else {"diverged": self.diverged}),
+            **({} if self.reads is None else {"reads": list(self.reads)}),
         }
 
     @classmethod
@@ -70,7 +72,8 @@ class FinishedTask:
         output = Output.from_json(kept["output"]) if kept["output"] is not None else None
         error = ErrorInfo.from_json(kept["error"]) if kept["error"] is not None else None
         own = {name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")}
-        return cls(output, error, **own, diverged=kept.get("diverged"))
+        reads = None if kept.get("reads") is None else tuple(kept["reads"])
+        return cls(output, error, **own, diverged=kept.get("diverged"), reads=reads)
 
 
 @frozen

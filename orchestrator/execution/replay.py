@@ -124,7 +124,9 @@ class Replay:
         """What an attempt's row says of how its task ended; None where it does not."""
         if row.outcome == Outcome.DONE:
             output = Output.from_json(read_value(row, "output") or {})
-            return FinishedTask(output, attempt=row.attempt, ms=row.took_ms)
+            # Its figures are counted in the run in which it ran.
+            reused = replace(output, figures=())
+            return FinishedTask(reused, attempt=row.attempt, ms=row.took_ms)
         error = read_value(row, "error")
         if row.outcome in (Outcome.FAILED, Outcome.NOT_DONE) and error and self.graph.has_error_edge(row.node):
             return FinishedTask(error=ErrorInfo(row.node, error["type"], error["message"], row.attempt))

@@ -1,12 +1,14 @@
 """One run laid out for work, between the runner and its commits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from approvals.gates import settlement
 from approvals.gates.request_state import RequestState
+from approvals.gates.unsigned_changes import Changes, sentence_of, unsigned_changes
 from approvals.models import RequestStatus
+from checkpoints import lines
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head
@@ -16,7 +18,7 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch, is_patch_held
+from orchestrator.engine.held_patch import is_patch, is_patch_held, undecided_patches
 from orchestrator.engine.plan import Frontier, Planned, plan
 from orchestrator.engine.reduce import Step
 from orchestrator.engine.trace import Landing, is_memory
@@ -74,6 +76,21 @@ class Session:
     pending_commit: PendingCommit | None = None
     stops: frozenset[str] = frozenset()
     replay: Replay | None = None
+    _unsigned: Changes | None = None
+
+    def unsigned_change(self, reads: Collection[str], *, decides: str) -> str:
+        """Return the sentence on who changed what of these channels without a signature; empty where nobody did. It
+        reads once a slice, and only where a gate read something: nobody patches or settles what a worker holds.
+        """
+        if not reads or self.replay is not None:
+            return ""
+        if self._unsigned is None:
+            self._unsigned = unsigned_changes(lines.past(self.lease.id, self.lease.line))
+        return sentence_of(self._unsigned, reads, decides=decides)
+
+    def who_chose_reviewers(self, reads: Collection[str]) -> str:
+        """Return the sentence on who changed what decided whom a gate asks, as `unsigned_change` does."""
+        return self.unsigned_change(reads, decides="whom it asks")
 
     @property
     def frontier(self) -> Frontier:
@@ -117,13 +134,17 @@ class Session:
     def settled_gates(self, after: Frontier | None = None) -> list[RequestState]:
         """The settled gates that can be applied now, or on the frontier `after` the step in hand; not what would land
         again in memory without a yes. While a patch waits only patches are, for what was decided beside it and what
-        routers read is to be the state behind it; and while a superstep is in hand, which waits for patches too.
+        routers read is to be the state behind it; and while a superstep is in hand, which waits for patches
+        too. A patch is applied once each of its gates has decided.
         """
         settled = [one for one in self.open_requests() if one.request.status == RequestStatus.SETTLED]
         if not settled:
             return []
-        patches = is_patch_held(after) if after else self.in_hand or is_patch_held(self.frontier)
-        return [one for one in settled if (is_patch(one.task) or not patches) and self._may_land(one)]
+        frontier = after or self.frontier
+        patches = is_patch_held(frontier) or (after is None and self.in_hand)
+        undecided = undecided_patches(frontier, [one.task for one in settled])
+        whole = [one for one in settled if not (is_patch(one.task) and one.task.visit in undecided)]
+        return [one for one in whole if (is_patch(one.task) or not patches) and self._may_land(one)]
 
     def _may_land(self, one: RequestState) -> bool:
         return one.task.node not in self.stops or not any(is_memory(row.channel) for row in one.writes)

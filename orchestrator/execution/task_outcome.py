@@ -26,13 +26,24 @@ def _done(session: Session, task: Task, finish: TaskOutcome, output: Output) -> 
     guard = _guard(session, output) if finish.settled else None
     if guard:
         reason = "a person gave this output when settling what happened"
-        return FinishedTask(output, gated=True, why=reason, guard=guard, attempt=finish.attempt, ms=finish.ms)
+        return FinishedTask(output, gated=True, why=reason, guard=guard, attempt=finish.attempt, ms=finish.ms, reads=())
     if not node.gated or node.gate is None:
         return FinishedTask(output, attempt=finish.attempt, ms=finish.ms)
     # The guard runs once; its answer is stored with the request, or with the decision "not needed".
-    needed, why = asks_people(session.graph, node.gate, session.head.payload.state, output)
-    why = hide_secrets(writable(why)) if why else None
-    return FinishedTask(output, gated=needed, passed=not needed, why=why, attempt=finish.attempt, ms=finish.ms)
+    check = asks_people(session.graph, node.gate, session.head.payload.state, output)
+    why = hide_secrets(writable(check.why)) if check.why else None
+    # Nobody makes an approval unneeded by a value that he set himself.
+    unsigned = "" if check.needed else session.unsigned_change(check.reads, decides="that no approval is needed")
+    needed = check.needed or bool(unsigned)
+    return FinishedTask(
+        output,
+        gated=needed,
+        passed=not needed,
+        why=unsigned or why,
+        attempt=finish.attempt,
+        ms=finish.ms,
+        reads=check.reads,
+    )
 
 
 def _guard(session: Session, output: Output) -> str | None:

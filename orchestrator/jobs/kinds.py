@@ -18,7 +18,7 @@ from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.retention import prune_job, standing_jobs
+from checkpoints.retention import policy_schedules, prune_job, standing_jobs, stock
 from orchestrator.engine.errors import CountersignError, Forbidden, StaleLease, described
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
@@ -32,6 +32,8 @@ KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
     erasure.KIND: erasure.erase_job,
     bulk_fork.KIND: bulk_fork.fork_job,
+    policy_schedules.KIND: policy_schedules.run_policies,
+    stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,
     "rotate_keys": integrity.rotate_job,
     "sweep_access": old_access.access_that_ended,
@@ -49,6 +51,8 @@ MINUTE, DAY = 60.0, 86_400.0
 STANDING: dict[str, float] = {
     "anchor_heads": MINUTE,
     **dict.fromkeys(("sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"), DAY),
+    policy_schedules.KIND: DAY,
+    stock.KIND: DAY,
     **dict.fromkeys(("sweep_payloads", "sweep_uploads", "sweep_workers"), DAY),
 }
 """Jobs that every installation has one of, and the seconds between two of their turns."""

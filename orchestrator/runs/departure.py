@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from approvals.gates.guarded_channels import guard_of_each
+from approvals.gates.guarded_channels import guards_of_each
+from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
 from checkpoints.conf import conf
@@ -49,7 +50,8 @@ State = dict[str, dict[str, Any]]
 @frozen
 class HeldTask:
     """What people were asked of one task: its proposal, whose gate held it, and why; the hash of what the task read,
-    and the checkpoint with that state.
+    and the checkpoint with that state. `reads` is what the gate's functions read to say so; None where nobody wrote
+    that down. A patch that waits goes on to wait for the same `reviewers`.
     """
 
     task: Task
@@ -58,6 +60,8 @@ class HeldTask:
     why: str | None = None
     input_hash: str = ""
     prepared_from: UUID | None = None
+    reads: tuple[str, ...] | None = ()
+    reviewers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,30 @@ class Departure:
         limit = conf().max_value_bytes
         return bool(misread_channels(self.graph, self.steps, self.state, [(name, value)], limit=limit))
 
+    @cached_property
+    def unsigned_changes(self) -> Changes:
+        """Who changed which channels on the way to it without a signature. Three queries."""
+        return unsigned_changes(self.stretches)
+
+    @cached_property
+    def _imported(self) -> dict[UUID, bool]:
+        """Of the runs that it comes from and that are here, whether each came in as a bundle. One query, none where it
+        comes from no other run.
+        """
+        runs = {one.run for one in self.stretches}
+        if runs == {self.run.id}:
+            return {self.run.id: self.run.imported}
+        return dict(Run.objects.filter(id__in=runs).values_list("id", "imported"))
+
+    @property
+    def leads_to_import(self) -> bool:
+        """Return whether one of the runs that it comes from came in as a bundle, or is not here."""
+        return not self.has_whole_way or any(self._imported.values())
+
     @property
     def has_whole_way(self) -> bool:
-        """Whether all runs that it comes from are here. One query."""
-        runs = {one.run for one in self.stretches}
-        return Run.objects.filter(id__in=runs).count() == len(runs)
+        """Whether all runs that it comes from are here."""
+        return len(self._imported) == len({one.run for one in self.stretches})
 
     @property
     def state(self) -> State:
@@ -196,14 +219,14 @@ def refuse_erased(run: Run) -> None:
         raise Erased(message, run=str(run.id), record=str(run.erasure))
 
 
-def guards_at(point: Departure, names: Sequence[str]) -> dict[str, str]:
-    """Of those of these channels that are guarded the node whose gate does. Where not all of the way is here, as of
+def guards_at(point: Departure, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Of those of these channels that are guarded the nodes whose gates do. Where not all of the way is here, as of
     imported runs and their forks, nobody knows who wrote what on it, so each channel is guarded, if there is any gate.
     """
-    guarded = guard_of_each(point.stretches, point.graph, names)
+    guarded = guards_of_each(point.stretches, point.graph, names)
     gates = [node.name for node in point.graph.nodes.values() if node.gate]
     if names and gates and not point.has_whole_way:
-        return {name: guarded.get(name, gates[0]) for name in names}
+        return {name: guarded.get(name, (gates[0],)) for name in names}
     return guarded
 
 
@@ -266,8 +289,8 @@ def effects_elsewhere(point: Departure, *, fenced: bool = False) -> list[Effect]
 
 
 def effects_unknown_here(point: Departure) -> list[Effect]:
-    """Every write and external node of the graph of an imported run: what it did where it comes from, nobody here can
-    tell, so each needs a yes.
+    """Every write and external node of a graph whose run came in as a bundle, or comes from one that did: what it did
+    there nobody here can tell, so each needs a yes, whoever gave one to an earlier fork.
     """
     nodes = [node for node in point.graph.nodes.values() if node.effect in ("write", "external")]
     return [Effect(Task(node.name, 1, 0), node.effect, certain=False) for node in nodes]
@@ -311,10 +334,18 @@ def _require_whole(point: Departure, task: Task, request: ApprovalRequest | None
 
 
 def _held_task(point: Departure, task: Task, rows: Sequence[PendingWrite], request: ApprovalRequest) -> HeldTask:
-    guard = _guard(point, task, [row.channel for row in rows])
+    guard = _guard(point, task, request, [row.channel for row in rows])
     gate = point.graph.nodes[guard].gate or Gate()
     writes = tuple(_proposal(point, gate, task, row) for row in rows)
-    return HeldTask(task, writes, guard, *_origin(request))
+    reads = request.policy.get("reads")
+    return HeldTask(
+        task,
+        writes,
+        guard,
+        *_origin(request),
+        reads=None if reads is None else tuple(reads),
+        reviewers=tuple(request.policy["reviewers"]) if task.node == PATCH else None,
+    )
 
 
 def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> HeldWrite:
@@ -330,12 +361,17 @@ def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> He
     return fitted if made[0]["label"] == label else replace(fitted, label=label)
 
 
-def _guard(point: Departure, task: Task, channels: Sequence[str]) -> str:
-    """The node whose gate held a task: its own, else that which guards what it writes."""
+def _guard(point: Departure, task: Task, request: ApprovalRequest, channels: Sequence[str]) -> str:
+    """The node whose gate held a task: its own, else the one that its request names, else that which guards what it
+    writes.
+    """
     node = point.graph.nodes.get(task.node)
     if node is not None and node.gate:
         return task.node
-    found = set(guards_at(point, channels).values())
+    named = point.graph.nodes.get(request.policy.get("gate", ""))
+    if named is not None and named.gate:
+        return named.name
+    found = {guard for guards in guards_at(point, channels).values() for guard in guards}
     if len(found) != 1:
         message = f"{task} waits at this checkpoint for a gate that cannot be told; choose the checkpoint before it"
         raise WrongStatus(message, task=str(task), gates=sorted(found))

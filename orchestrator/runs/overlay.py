@@ -4,13 +4,15 @@ Validated as a whole before anything is written. A value in a guarded channel is
 its gate have signed it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from django.utils import timezone
 
 from approvals.gates.new_requests import Asker, Moment, NewRequests, ReachedGate, patch_gate, prepare_requests
+from approvals.gates.unsigned_changes import sentence_of
 from checkpoints import versions
 from checkpoints.conf import conf
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
@@ -22,7 +24,7 @@ from orchestrator.engine.migration import written_firsts
 from orchestrator.engine.patch import PARTITIONS, json_of, patched
 from orchestrator.engine.reduce import HeldWrite
 from orchestrator.engine.reducer import First
-from orchestrator.engine.requests import is_applied_as_one
+from orchestrator.engine.requests import is_applied_as_one, named_reviewers
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.adoption.state_change import guards_of_migration, without_guarded
 from orchestrator.runs.departure import Departure, HeldTask, State, guards_at
@@ -57,18 +59,50 @@ def lay_over(point: Departure, patch: Patch, *, by: str = "", asks: bool = True)
     if point.run.imported:
         before = _without_guarded(point, before)
     # Of an imported run also what a patch sets to the value with which a run begins.
-    olds = (before, fitted) if point.run.imported else (before,)
-    names = [n for part in PARTITIONS for n in after[part] if any(_differs(old, after, part, n) for old in olds)]
-    guarded = guards_at(point, names) | _guards_of_steps(point) if asks else {}
-    state = without_guarded(point.graph, before if point.run.imported else point.state, after, guarded)
-    gates, number = list(dict.fromkeys(guarded.values())), next_patch(renumbered_patches(point.frontier))
-    of_person = {n for n in names for part in PARTITIONS if n in after[part] and _differs(fitted, after, part, n)}
-    patched = {gate for name, gate in guarded.items() if name in of_person}
-    reasons = [f"{by or 'The system'} set this by a patch" if gate in patched else _reading(point) for gate in gates]
-    held = [_held(after, gate, guarded, Task(PATCH, number, n), reasons[n]) for n, gate in enumerate(gates)]
+    names = _changed(after, compared_with=(before, fitted) if point.run.imported else (before,))
+    guards = _guards(point, names) if asks else {}
+    state = without_guarded(point.graph, before if point.run.imported else point.state, after, guards)
+    held = _held_tasks(point, after, guards, of_person={*_changed(after, compared_with=(fitted,))} & {*names}, by=by)
     given = {part: {n: after[part][n] for n in names if n in after[part]} for part in PARTITIONS} if names else None
-    change = Change(tuple(sorted(names)), guarded, tuple(one.task for one in held))
-    return Overlay(state, change, tuple(held), given)
+    change = Change(
+        tuple(sorted(names)),
+        {channel: nodes[0] for channel, nodes in guards.items()},
+        tuple(one.task for one in held),
+        tuple(one.guard for one in held),
+    )
+    return Overlay(state, change, held, given)
+
+
+def _changed(after: State, *, compared_with: Sequence[State]) -> list[str]:
+    """The channels that one of these states has otherwise."""
+    return [
+        name
+        for part in PARTITIONS
+        for name in after[part]
+        if any(_differs(old, after, part, name) for old in compared_with)
+    ]
+
+
+def _guards(point: Departure, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Of those of these channels that are guarded the nodes whose gates people must sign at."""
+    guards = guards_at(point, names)
+    for channel, node in _guards_of_steps(point).items():
+        guards[channel] = (node, *(other for other in guards.get(channel, ()) if other != node))
+    return guards
+
+
+def _held_tasks(
+    point: Departure, after: State, guards: Mapping[str, Sequence[str]], *, of_person: set[str], by: str
+) -> tuple[HeldTask, ...]:
+    """What waits for signatures, one task a gate. Whoever patches is named, not who wrote what else changes."""
+    number = next_patch(renumbered_patches(point.frontier))
+    held = []
+    for index, gate in enumerate(dict.fromkeys(node for nodes in guards.values() for node in nodes)):
+        channels = [channel for channel, nodes in guards.items() if gate in nodes]
+        patched = not of_person.isdisjoint(channels)
+        reason = f"{by or 'The system'} set this by a patch" if patched else _reading(point)
+        held.append(_held(after, gate, channels, Task(PATCH, number, index), reason))
+    return tuple(held)
 
 
 def _without_guarded(point: Departure, state: State) -> State:
@@ -138,9 +172,8 @@ def _differs(before: State, after: State, part: str, name: str) -> bool:
     return canonical.encode(before[part].get(name)) != canonical.encode(after[part][name])
 
 
-def _held(after: State, gate: str, guarded: Mapping[str, str], task: Task, reason: str) -> HeldTask:
+def _held(after: State, gate: str, names: Sequence[str], task: Task, reason: str) -> HeldTask:
     values = {**after["scratch"], **after["artifacts"]}
-    names = [name for name, node in guarded.items() if node == gate]
     writes = [HeldWrite(task, n, name, values[name], f"Patch: {name}") for n, name in enumerate(names)]
     why = f"{reason}, so it needs the signatures that the gate of {gate} asks for"
     return HeldTask(task, tuple(writes), gate, why)
@@ -187,16 +220,31 @@ def stage_requests(point: Departure, overlay: Overlay, asked: Sequence[HeldTask]
     channels = execution_memory.held_channels([], held)
     state = execution_memory.memory_values(asker.protection, overlay.state, channels)
     # Whom a gate asks is not the patch's to say.
-    moment = Moment(state, point.checkpoint.superstep, point.input, timezone.now(), asked_on=point.state)
+    moment = Moment(
+        state,
+        point.checkpoint.superstep,
+        point.input,
+        timezone.now(),
+        asked_on=point.state,
+        unsigned=partial(_who_chose, point),
+    )
     reached = {one.task: _reached(point, one) for one in every}
     return prepare_requests(asker, point.graph, reached, held, moment)
+
+
+def _who_chose(point: Departure, reads: Collection[str]) -> str:
+    """Who changed what of these channels without a signature, which decided whom a gate asks."""
+    return sentence_of(point.unsigned_changes, reads, decides="whom it asks") if reads else ""
 
 
 def _reached(point: Departure, one: HeldTask) -> ReachedGate:
     gate: Gate = point.graph.nodes[one.guard].gate or Gate()
     if one.task.node == PATCH:
-        return patch_gate(gate, [write.channel for write in one.writes], one.why)
+        reached = patch_gate(gate, [write.channel for write in one.writes], one.why, guard=one.guard)
+        # Whom a function named when it was first held stays: what changed since is not to name others.
+        named = one.reviewers if callable(named_reviewers(point.graph, gate)) else None
+        return replace(reached, reviewers=named, reads=one.reads if named is not None else ())
     whole = one.guard != one.task.node
     channels = [write.channel for write in one.writes]
     whole = whole or is_applied_as_one(point.graph, one.task.node, channels)
-    return ReachedGate(gate, one.why, whole, one.input_hash, one.prepared_from)
+    return ReachedGate(gate, one.why, whole, one.input_hash, one.prepared_from, guard=one.guard, reads=one.reads)

@@ -20,7 +20,7 @@ from checkpoints.core.ids import unknown_thing, uuid7
 from checkpoints.core.run_key import LONGEST_KEY
 from checkpoints.core.status import ENDS, Status
 from checkpoints.event_log import NewEvent
-from checkpoints.ledger import departure, locked_run
+from checkpoints.ledger import departure, locked_run, notes
 from checkpoints.ledger.departure import NewLine
 from checkpoints.ledger.removed_keys import require_never_removed
 from checkpoints.models import Checkpoint, Run, RunEvent
@@ -117,7 +117,7 @@ def plan_departure(
     outside = travel != Travel.REPLAY
     stops = [node for node in own.stops if node != NOT_STARTED] if own and outside else []
     effects = effects_elsewhere(point, fenced=travel in (Travel.REWIND, Travel.RESUME)) if outside else []
-    if point.run.imported:
+    if outside and point.leads_to_import:
         effects += effects_unknown_here(point)
     return make_plan(
         point.graph,
@@ -360,6 +360,7 @@ def _forked(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], new: 
     """The fork's run, with its first checkpoint and what it asks."""
     note_version(point.graph)
     id, origin = place.id, point.run
+    metadata = notes.metadata_of(origin)
     opening = stage_requests(point, overlay, asked, NextLine(id, 1, point.graph.name, protection_of(origin)))
     # Forks that are made within a minute begin with the same digits; the whole id is always free.
     made = [f"{origin.key[: LONGEST_KEY - 1 - len(tail)]}~{tail}" for tail in (str(id)[:8], str(id))]
@@ -367,7 +368,14 @@ def _forked(point: Departure, overlay: Overlay, asked: Sequence[HeldTask], new: 
         run = _run_of(point, id, key, by=new.by)
         try:
             departed = departure.create_departed_run(
-                run, new, status=place.status, input_json=point.input, events=opening.events, inside=opening.insert
+                run,
+                new,
+                status=place.status,
+                input_json=point.input,
+                events=opening.events,
+                inside=opening.insert,
+                metadata=metadata,
+                indexed=point.graph.graph.indexed_metadata,
             )
             require_never_removed(place.key)
             return departed

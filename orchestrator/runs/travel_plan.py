@@ -17,8 +17,8 @@ from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch_held, without_patch
-from orchestrator.engine.outlook import Outlook, foresee
+from orchestrator.engine.held_patch import PATCH, is_patch_held, without_patch
+from orchestrator.engine.outlook import Outlook, foresee, reached_behind
 from orchestrator.engine.plan import plan as next_superstep
 from orchestrator.execution.open_superstep import OpenSuperstep
 from orchestrator.runs.departure import HeldTask
@@ -76,6 +76,8 @@ class Plan:
         return "\n".join(lines)
 
 
+RECORDED = "its recorded outcome is taken; where its input differs, this branch ends"
+"""Why a plan says that a replay reuses a task that it does not run."""
 LISTS = {
     "runs": "Runs",
     "may_run": "May run",
@@ -89,13 +91,14 @@ LISTS = {
 
 @frozen
 class Change:
-    """What a patch would change: `patched` channels; of them the `guarded` ones with the nodes of their gates; and the
-    `tasks` that stand for it, one a gate.
+    """What a patch would change: `patched` channels; of them the `guarded` ones, each with the node of the gate that
+    decides it; and the `tasks` that stand for it, one a gate, whose nodes are the `gates`.
     """
 
     patched: tuple[str, ...] = ()
     guarded: dict[str, str] = field(default_factory=dict)
     tasks: tuple[Task, ...] = ()
+    gates: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -118,11 +121,16 @@ def make_plan(
     maybe = _first_of_each([one for one in effects if not one.certain])
     before = ({one.task.node for one in effects} | {*stops}) - {*allowed}
     outlook = _outlook(graph, frontier, open_, before, patch_waits=bool(change.guarded) or is_patch_held(frontier))
+    starting = {start.task.node: start.task for start in next_superstep(graph, frontier).starts}
+    recorded: tuple[Task, ...] = ()
+    if travel == Travel.REPLAY:
+        ahead = [_next_task(frontier, starting, name) for name in _recorded(graph, outlook)]
+        recorded = (*sorted(task for task in frontier.gated() if task.node != PATCH), *ahead)
+        outlook = _without_recorded(graph, outlook)
     names = {*outlook.runs, *outlook.may_run}
     # What waits for people or has a result lands in memory when it is settled, or its superstep ends.
     landing = {one.task.node for one in asked} | {task.node for task in open_.results}
-    reused = tuple(open_.results)
-    starting = {start.task.node: start.task for start in next_superstep(graph, frontier).starts}
+    reused = (*open_.results, *recorded)
     tasks = {name: _next_task(frontier, starting, name) for name in names}
     return Plan(
         str(Travel(travel)),
@@ -136,8 +144,23 @@ def make_plan(
         patched=change.patched,
         guarded=dict(change.guarded),
         stops=tuple(sorted(before)),
-        notes=_notes(graph, change, asked, outlook, tasks, again=again, maybe=maybe, reused=reused),
+        notes=_notes(graph, change, asked, outlook, tasks, again=again, maybe=maybe, reused=reused, recorded=recorded),
     )
+
+
+def _recorded(graph: Compiled, outlook: Outlook) -> list[str]:
+    """The nodes of an outlook that a replay, which has no outside, does not run: their recorded outcome is taken."""
+    reached = {*outlook.runs, *outlook.may_run}
+    return [name for name, node in graph.nodes.items() if name in reached and (node.gated or node.journaled)]
+
+
+def _without_recorded(graph: Compiled, outlook: Outlook) -> Outlook:
+    """What of an outlook a replay runs. Behind an outcome that is taken nothing is certain: its input may differ."""
+    recorded = {*_recorded(graph, outlook)}
+    behind = reached_behind(graph, recorded)
+    sure = tuple(name for name in outlook.runs if name not in recorded | behind)
+    left = {*outlook.runs, *outlook.may_run} - recorded - {*sure}
+    return Outlook(sure, tuple(name for name in graph.nodes if name in left))
 
 
 def _first_of_each(effects: Iterable[Effect]) -> list[Effect]:
@@ -192,18 +215,17 @@ def _notes(
     again: Sequence[Effect],
     maybe: Sequence[Effect],
     reused: Sequence[Task],
+    recorded: Sequence[Task],
 ) -> dict[str, dict[str, str]]:
     waits = {str(one.task): f"its proposal waits for {_people(graph, one.guard)}" for one in asked}
-    names = dict.fromkeys(change.guarded.values())
-    waits |= {
-        str(task): f"the patch waits for {_people(graph, node)}" for task, node in zip(change.tasks, names, strict=True)
-    }
+    for task, node in zip(change.tasks, change.gates, strict=True):
+        waits[str(task)] = f"the patch waits for {_people(graph, node)}"
     gated = [name for name in (*outlook.runs, *outlook.may_run) if graph.nodes[name].gated]
     waits |= {str(tasks[name]): f"what it proposes waits for {_people(graph, name)}" for name in gated}
     return {
         "runs": {str(tasks[name]): graph.nodes[name].effect for name in outlook.runs},
         "may_run": {str(tasks[name]): graph.nodes[name].effect for name in outlook.may_run},
-        "reused": {str(task): "its recorded result is taken" for task in reused},
+        "reused": {str(task): RECORDED if task in recorded else "its recorded result is taken" for task in reused},
         "effects_again": {str(one.task): one.effect for one in again},
         "may_have_happened": {str(one.task): f"{one.effect}; nobody wrote down whether it happened" for one in maybe},
         "asks": waits,

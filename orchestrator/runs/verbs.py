@@ -48,6 +48,7 @@ from orchestrator.engine.errors import (
     WrongKey,
     WrongStatus,
 )
+from orchestrator.engine.notes import checked_metadata
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
 from orchestrator.runs import fork_adoption, labels, travel, travel_plan, unknown_outcomes, version_choice
@@ -74,21 +75,23 @@ def start(
     priority: int = 0,
     due_at: datetime | None = None,
     due_in: float = 0.0,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Run:
     """A run of the graph's current version, queued; a worker takes it. Joins the caller's transaction.
 
     The same key with the same graph and input gives the same run as it is, woken only where it wants a worker (and,
     with `resume_failed`, resumed where it failed). Among the runs that are due, those of a higher `priority` go first.
-    `due_at`, or `due_in` (seconds by the database's clock), lets it begin later.
+    `due_at`, or `due_in` (seconds by the database's clock), lets it begin later. `metadata` are small values by name
+    that lists show and find the run by; a run that is there already keeps its own.
 
-    Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority or time, naming the place),
+    Raises `UnknownThing` (no such graph), `InvalidValue` (input, key, priority, time or metadata, naming the place),
     `KeyConflict` (the key has another graph or input, or its run was removed by retention), `WrongKey` (the graph is
     encrypted, and there is no key), `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the settings
     do not know where its payloads go), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
     again = Again(resume_failed, restart, allow_effects)
-    return start_or_find(StartRequest(graph, input, key, by, on_behalf_of, again, queued))[0]
+    return start_or_find(StartRequest(graph, input, key, by, on_behalf_of, again, queued, metadata))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ class StartRequest:
     on_behalf_of: Any = None
     again: Again = Again()
     queued: Queued = Queued()
+    metadata: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for path, person in (("by", self.by), ("on_behalf_of", self.on_behalf_of)):
@@ -138,12 +142,20 @@ def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     compiled = registry.current(asked.graph)
     staged = compiled.stage_input(asked.input, limit=conf().max_value_bytes)
     uploads.check_refs(staged, by=asked.by)
+    metadata = checked_metadata(asked.metadata or {})
     run = _new(asked, compiled, staged)
     note_version(compiled)
     payload = Payload(compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json())
     try:
         with transaction.atomic():
-            opened = ledger.create_run(run, payload=payload, input_json=staged, actor=name_of(asked.by))
+            opened = ledger.create_run(
+                run,
+                payload=payload,
+                input_json=staged,
+                actor=name_of(asked.by),
+                metadata=metadata,
+                indexed=compiled.graph.indexed_metadata,
+            )
             require_never_removed(asked.key)
             require_secrets(compiled)  # a run that is there already is found all the same
     except IntegrityError:

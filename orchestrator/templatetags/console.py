@@ -96,9 +96,17 @@ def look(status: str) -> labels.Look:
 
 
 @register.filter
+def run_look(run: Any) -> labels.Look:
+    """How a run appears: by its status, or by what a paused one waits for where its `standing` was read."""
+    kind = getattr(getattr(run, "standing", None), "kind", "")
+    return labels.STANDING[kind] if kind else labels.STATUS[run.status]
+
+
+@register.filter
 def run_name(run: Any) -> str:
     """Return label and key of a run as one line of text, for titles and attributes."""
-    return run_names.run_name(run)
+    name: str = run_names.run_name(run)
+    return name
 
 
 @register.filter
@@ -277,7 +285,7 @@ def area_rows(value: Any) -> int:
 @register.inclusion_tag("orchestrator/_erased.html")
 def erased_note(run: Any) -> dict[str, Any]:
     """What was erased of a run, by whom and when; nothing for other runs. One query where something was."""
-    return {"records": ErasureRecord.objects.filter(run=run.id) if run and run.erasure else ()}
+    return {"records": ErasureRecord.objects.filter(run=run.id).select_related("by") if run and run.erasure else ()}
 
 
 @register.simple_tag
@@ -318,7 +326,16 @@ def reason(run: Any) -> str:
     done = (progress_of(run) if run.status == "running" else None) or {}
     if done.get("total"):
         return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()
-    return "waits for people" if run.status == "paused" else ""
+    return _standing_in_words(run)
+
+
+def _standing_in_words(run: Any) -> str:
+    standing = getattr(run, "standing", None)
+    if standing is None:
+        return "waits for people" if run.status == "paused" else ""
+    if standing.kind == "needs_yes":
+        return "did this before, waits for a yes"
+    return str(standing.asks or standing.origin)
 
 
 @register.filter

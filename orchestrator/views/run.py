@@ -35,6 +35,7 @@ from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.retention.pin import lasting_pin
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
+from orchestrator.views.run_standings import Standing
 from orchestrator.views.run_timeline import STOPPED, WHY, url
 
 Facts = dict[str, Any]
@@ -148,11 +149,25 @@ def _context(
         "has_role": permissions.has_role(request.user),
         **(asked := _for_person(run, request.user)),
         **_signed(run, request.user, asked=bool(asked["review_writes"])),
+        "origin": run_lineage.origin_of(request.user, run),
+        "inherited": run_lineage.inherited_columns(request.user, run) if not rows[-1].seq else [],
         "lineage": run_lineage.lineage_facts(request.user, run),
         "watched": run_paths.watched_path(request.user, run, at, request.GET.get("path", ""), tab=tab),
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
-    }
+    } | _ways_on(asked, at)
+
+
+def _ways_on(asked: Facts, at: Checkpoint) -> Facts:
+    """Return what of forking, replaying and rewinding is offered at a checkpoint of a run with this problem.
+
+    Nothing goes on from the broken part of a tampered run, and the run itself goes nowhere.
+    """
+    damage = asked["problem"].damage if asked["problem"] else None
+    if damage is None:
+        return {}
+    before = damage.seq is not None and at.seq < damage.seq
+    return {"may_fork": asked["may_fork"] and before, "may_steer": False, "tampered": True}
 
 
 def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
@@ -192,6 +207,9 @@ def _timeline(
 def _for_person(run: Run, user: Any) -> dict[str, Any]:
     """What the run asks, why it stopped, and which of the next steps are this person's."""
     asks = _asks(run, user)
+    standstill = run_lines.standstill_of(run, asks=bool(asks.writes))
+    kind = run_lines.standing_kind(standstill, asks=bool(asks.writes))
+    run.standing = Standing(kind=kind)  # type: ignore[attr-defined]
     may_settle = permissions.may(user, "settle_task") and not run.imported
     may_fork = permissions.may(user, "steer_run") and run.erasure is None
     may_steer = may_fork and not run.imported
@@ -200,7 +218,7 @@ def _for_person(run: Run, user: Any) -> dict[str, Any]:
         "may_export": permissions.may(user, "export_run"),
         "may_fork": may_fork,
         "problem": problem_of(run, asks=bool(asks.writes), may_steer=may_steer, may_settle=may_settle),
-        "standstill": run_lines.standstill_of(run, asks=bool(asks.writes)),
+        "standstill": standstill,
         "may_settle": may_settle,
         "may_steer": may_steer,
         "may_cancel": may_steer and can_be_cancelled(run),

@@ -307,7 +307,7 @@ def _words(kind: str, payload: dict[str, Any]) -> str:
     if kind in ("gate_applied", "request_settled"):
         return str(payload.get("outcome", ""))
     if kind == "approval_not_needed":
-        return "Not needed, decided by the system"
+        return "decided by the system"
     if kind == "decision_signed":
         return str(payload.get("verdict", ""))
     if kind == "cancel_requested":

@@ -64,6 +64,13 @@ def _tape(line: int, columns: list[Column], main: Sequence[Column]) -> Supersede
     return SupersededTape(line, left_at, range(before), columns, range(len(main) - before - len(columns)))
 
 
+def standing_kind(still: Standstill | None, *, asks: bool) -> str:
+    """Return how a paused run is called that asks nobody: "not_started", "needs_yes", or "" for any other."""
+    if still is None or asks:
+        return ""
+    return "needs_yes" if still.nodes else "not_started"
+
+
 def standstill_of(run: Run, *, asks: bool) -> Standstill | None:
     """Why the run rests; None where it does not, or only people are waited for. `asks`: it asks people something. One
     query, none for a run that never departed. Raises `TamperedRow` or `WrongKey` where its line is not as it was.

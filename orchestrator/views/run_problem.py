@@ -5,11 +5,12 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.core.status import STOPPED, Status
-from checkpoints.models import Run
+from checkpoints.models import Checkpoint, Run
 from checkpoints.versions import graph_for
 from orchestrator.engine.differences import BREAKING, Difference
 from orchestrator.runs.labels import display_error
 from orchestrator.runs.version_choice import is_stranded, ways_out
+from orchestrator.views.run_damage import Damage, damage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Problem:
     traceback: str = ""
     label: str = "Resume"
     fork: UUID | None = None
+    fork_label: str = "Fork it"
+    damage: Damage | None = None
     breaking: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
 
@@ -53,8 +56,34 @@ def problem_of(run: Run, *, asks: bool, may_steer: bool, may_settle: bool) -> Pr
         found = replace(found, title=_failed(run, error), todo=cure, traceback=trace)
     if run.status == Status.INCOMPATIBLE:
         return _incompatible(run, found, error, may_steer)
+    if run.status == Status.TAMPERED and not lacks_key:
+        return _tampered(run, found, may_steer)
     why_not = "" if may_steer else "Somebody with the right to steer runs can resume it."
     return replace(found, action="resume" if may_steer else "", why_not=why_not)
+
+
+def _tampered(run: Run, found: Problem, may: bool) -> Problem:
+    """Name the first checkpoint that does not verify. Resuming is offered only once the record verifies again."""
+    damage = damage_of(run)
+    if not damage.broken:
+        return replace(
+            found,
+            title="The record verifies again",
+            message="",
+            safe="The run is stopped; nothing was applied.",
+            todo="All of it is verified once more before it goes on.",
+            action="resume" if may else "",
+            why_not="" if may else "Somebody with the right to steer runs can resume it.",
+        )
+    message = damage.intact_in_words if damage.seq is not None else found.message
+    fork = damage.intact.id if damage.intact is not None and may else None
+    return replace(
+        found, title=damage.title, message=message, fork=fork, fork_label=_fork_label(damage.intact), damage=damage
+    )
+
+
+def _fork_label(intact: Checkpoint | None) -> str:
+    return "" if intact is None else f"Fork from {intact.seq:,}"
 
 
 def _left_behind(run: Run, may: bool) -> Problem | None:
@@ -142,14 +171,14 @@ _RESUMABLE: dict[str, Problem] = {
     ),
     Status.TAMPERED: Problem(
         "A record does not match what was written",
-        safe="The run stands still, and nothing was applied. Its history stays readable.",
-        todo="Restore the record from a backup, then resume the run: it is verified first. Find out who could write to "
-        "the database; manage.py verify_runs names every place that is not as it was written.",
+        safe="The run is stopped; nothing was applied. Its history stays readable.",
+        todo="Restore the record from a backup; this page then offers to resume the run. Find out who could write to "
+        "the database: manage.py verify_runs names every place that is not as it was written.",
         confirm="It goes on only if every record of it verifies.",
     ),
     "wrong_key": Problem(
         "A key is missing",
-        safe="The run stands still, and nothing was changed.",
+        safe="The run is stopped; nothing was changed.",
         todo="Put the key back into the settings, then resume the run: it is verified first.",
         confirm="It goes on only if every record of it verifies.",
     ),

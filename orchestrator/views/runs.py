@@ -1,7 +1,7 @@
 """The list of runs: tabs by status, filters, pages by key. Reads columns of the run's row only, never a checkpoint."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,10 +20,14 @@ from checkpoints.core.status import STOPPED, Status
 from checkpoints.models import Run
 from checkpoints.sealing import data_keys
 from orchestrator.engine import registry
+from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
+UNSTARTED = "unstarted"
+"""The tab of forks that were made and not started: paused, as those that ask people, and yet another thing."""
 TABS: list[tuple[str, str, frozenset[str]]] = [
     ("review", "Needs review", frozenset({Status.PAUSED})),
+    (UNSTARTED, "Not started", frozenset({Status.PAUSED})),
     ("running", "Running", frozenset({Status.RUNNING, Status.QUEUED})),
     ("waiting", "Waiting", frozenset({Status.WAITING})),
     ("stopped", "Stopped", STOPPED),
@@ -31,9 +35,18 @@ TABS: list[tuple[str, str, frozenset[str]]] = [
     ("rejected", "Rejected", frozenset({Status.REJECTED})),
     ("cancelled", "Cancelled", frozenset({Status.CANCELLED})),
 ]
+SPANS = {
+    "hour": ("last hour", timedelta(hours=1)),
+    "day": ("last 24 hours", timedelta(days=1)),
+    "week": ("last 7 days", timedelta(days=7)),
+    "month": ("last 30 days", timedelta(days=30)),
+}
+"""Word in the address -> its words on the page, and how long ago a run may have started."""
+FILTERS = ("status", "graph", "started", "q", "before")
+"""What the address of the list may say."""
 COLUMNS = (
-    "id", "key", "graph", "version", "label", "status", "head_seq", "event_seq", "at_node", "tape", "error_code",
-    "error", "progress", "imported", "created_at", "started_at", "ended_at",
+    "id", "key", "graph", "version", "label", "status", "line", "origin_checkpoint", "head_seq", "event_seq",
+    "at_node", "tape", "error_code", "error", "progress", "imported", "created_at", "started_at", "ended_at",
 )  # fmt: skip
 
 
@@ -42,20 +55,23 @@ COLUMNS = (
 def runs_page(request: HttpRequest) -> HttpResponse:
     """One page of the list."""
     runs = _filtered(request)
-    counts = {row["status"]: row["n"] for row in runs.order_by().values("status").annotate(n=Count("id"))}
+    counts = _counts(runs)
     tab = request.GET.get("status", "")
     wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
-    shown = runs.filter(status__in=wanted) if wanted else runs
+    shown = _of_tab(runs, tab, wanted)
     found = list(_before(shown, request.GET.get("before", "")).only(*COLUMNS)[: PAGE + 1])
     _know_keys_of(found)
+    read_standings(found[:PAGE], request.user)
     last = found[PAGE - 1] if len(found) > PAGE else None
     context = {
         "rows": found[:PAGE],
         "tabs": list(_tabs(request, tab, counts)),
         "tab": tab if wanted else "",
-        "total": sum(counts.get(s, 0) for s in wanted) if wanted else sum(counts.values()),
+        "total": counts[tab if wanted else ""],
         "graphs": _graphs(request.user),
         "graph": request.GET.get("graph", ""),
+        "spans": [(name, words) for name, (words, _) in SPANS.items()],
+        "started": request.GET.get("started", ""),
         "q": request.GET.get("q", "").strip(),
         "older": _query(request, before=f"{last.created_at.isoformat()}~{last.id}") if last else "",
         "newest": _query(request, before="") if request.GET.get("before") else "",
@@ -76,6 +92,7 @@ def runs_rows(request: HttpRequest) -> HttpResponse:
     wanted = list(_uuids(request.GET.getlist("id")[:PAGE]))
     runs = list(permissions.visible_among(request.user, Run.objects.filter(id__in=wanted)).only(*COLUMNS))
     _know_keys_of(runs)
+    read_standings(runs, request.user)
     return render(request, "orchestrator/_run_rows.html", {"rows": runs}, section="runs")
 
 
@@ -87,11 +104,32 @@ def runs_news(request: HttpRequest) -> JsonResponse:
     tab = request.GET.get("status", "")
     wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
     runs = _filtered(request)
-    runs = runs.filter(status__in=wanted) if wanted else runs
+    runs = _of_tab(runs, tab, wanted)
     # Ids of runs sort by time, so the index of the primary key answers.
     count = runs.order_by().filter(id__gt=since)[:100].count() if since else 0
     many = "100 or more" if count == 100 else str(count)
     return JsonResponse({"count": count, "text": f"{many} new run{'' if count == 1 else 's'}. Show them"})
+
+
+def _counts(runs: "QuerySet[Run]") -> dict[str, int]:
+    """Return how many runs each tab has, "" for all of them. Two queries."""
+    rows = runs.order_by().values("status").annotate(n=Count("id"))
+    of_status = {row["status"]: row["n"] for row in rows}
+    counts = {name: sum(of_status.get(status, 0) for status in statuses) for name, _, statuses in TABS}
+
+    # A fork that nobody has started is paused, and asks nobody.
+    counts[UNSTARTED] = runs.filter(not_started()).order_by().count() if of_status.get(Status.PAUSED) else 0
+    counts["review"] -= counts[UNSTARTED]
+    return counts | {"": sum(of_status.values())}
+
+
+def _of_tab(runs: "QuerySet[Run]", tab: str, statuses: frozenset[str] | None) -> "QuerySet[Run]":
+    if statuses is None:
+        return runs
+    if tab == UNSTARTED:
+        return runs.filter(not_started())
+    shown = runs.filter(status__in=statuses)
+    return shown.exclude(not_started()) if tab == "review" else shown
 
 
 def _know_keys_of(rows: list[Run]) -> None:
@@ -102,6 +140,9 @@ def _know_keys_of(rows: list[Run]) -> None:
 def _filtered(request: HttpRequest) -> "QuerySet[Run]":
     runs = permissions.visible_runs(request.user)
     graph, words = request.GET.get("graph", ""), request.GET.get("q", "").strip()[:200]
+    span = SPANS.get(request.GET.get("started", ""))
+    if span:
+        runs = runs.filter(created_at__gte=timezone.now() - span[1])
     if graph:
         runs = runs.filter(graph=graph)
     if words:
@@ -145,12 +186,13 @@ def _uuids(texts: Iterable[str]) -> Iterator[UUID]:
 
 
 def _query(request: HttpRequest, **changed: str) -> str:
-    kept = {name: request.GET.get(name, "") for name in ("status", "graph", "q", "before")} | changed
+    kept = {name: request.GET.get(name, "") for name in FILTERS} | changed
     return urlencode({name: value for name, value in kept.items() if value})
 
 
 def _tabs(request: HttpRequest, tab: str, counts: dict[str, int]) -> Iterable[dict[str, Any]]:
-    yield {"label": "All", "count": sum(counts.values()), "on": not tab, "query": _query(request, status="", before="")}
-    for name, label, statuses in TABS:
-        count = sum(counts.get(status, 0) for status in statuses)
-        yield {"label": label, "count": count, "on": name == tab, "query": _query(request, status=name, before="")}
+    for name, label in [("", "All"), *((name, label) for name, label, _ in TABS)]:
+        if name == UNSTARTED and not counts[name] and name != tab:
+            continue
+        query = _query(request, status=name, before="")
+        yield {"label": label, "count": counts[name], "on": name == tab, "query": query}

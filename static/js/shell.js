@@ -62,6 +62,7 @@ const shortcut = (event) => {
 
 document.addEventListener('click', (event) => {
   if (event.target.closest('[data-show-keys]')) showKeys();
+  if (event.target.closest('[data-close-keys]')) document.getElementById('keys').close();
   for (const menu of document.querySelectorAll('details.more[open]')) if (!menu.contains(event.target)) menu.open = false;
   const theme = event.target.closest('[data-theme-set]');
   if (theme) {

@@ -14,7 +14,7 @@ from django.utils import timezone
 from approvals import audit, reviews
 from approvals.audit import LineFilter
 from approvals.models import Decision
-from checkpoints import audit_log, retention
+from checkpoints import audit_chain, audit_log, retention
 from checkpoints.core.tombstone import TEXT
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing import sealed_rows
@@ -195,7 +195,7 @@ def test_a_page_far_down_and_two_filters_at_once_read_few_lines(long_log: None, 
             assert "Seq Scan" not in lines.explain()
         AuditLine.objects.filter(id__lte=AuditLine.objects.latest("id").id - 30).update(number=F("id"))
         cursor.execute("ANALYZE checkpoints_auditline")
-    new = AuditLine.objects.filter(number=None).order_by("id")[: audit_log.BATCH]
+    new = AuditLine.objects.filter(number=None).order_by("id")[: audit_chain.BATCH]
     assert len(new) == 30
     assert re.search("auditline_number|sqlite_autoindex", new.explain()), new.explain()
 

@@ -58,7 +58,7 @@ def test_stepping_changes_number_graph_diff_facts_events_and_url_together_at_100
     before, asked = shown(), []
     page.on("request", lambda request: asked.append(request.url))
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("h2:text-is('Graph at checkpoint 4213')")
+    page.wait_for_selector("h2:text-is('Graph at checkpoint 4,213')")
     page.wait_for_url("**at=4213")
     after = shown()
     assert [url for url in asked if "/runs/" in url] == [f"{window.site}/runs/{long.id}/?at=4213"]
@@ -195,3 +195,82 @@ def test_a_checkpoint_whose_row_was_altered_shows_tampered_with_the_first_bad_on
     assert "cannot be gone on from here" in page.inner_text("h1")
     page.click("[data-test=ways] a >> nth=0")
     assert "Go on from checkpoint 1" in page.inner_text("h1")
+
+
+def test_stepping_by_key_keeps_focus_on_the_checkpoint_shown_and_says_its_number(
+    long: Run, people: People, browse: Browse
+) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/?at=4212")
+    page = window.page
+    for list_, key, seq in ((".tape", "ArrowRight", "4213"), (".cplist", "ArrowDown", "4212")):
+        page.focus(f"{list_} [aria-current]")
+        page.keyboard.press(key)
+        page.wait_for_selector(f"input[name=at][value='{seq}']")
+        focus = page.evaluate("document.activeElement.id")
+        assert focus == page.get_attribute(f"{list_} [aria-current]", "id")
+        assert focus.endswith(f"-{seq}")
+        assert f"{int(seq):,} of 10,000" in page.inner_text("#announce")
+
+
+def test_shift_and_an_arrow_leap_10_checkpoints_and_the_page_keys_100(
+    long: Run, people: People, browse: Browse
+) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/?at=4212")
+    page = window.page
+    page.focus(".tape [aria-current]")
+    for key, seq in (
+        ("Shift+ArrowRight", "4222"),
+        ("Shift+ArrowLeft", "4212"),
+        ("PageDown", "4312"),
+        ("PageUp", "4212"),
+        ("End", "10000"),
+        ("Home", "0"),
+        ("PageUp", "0"),
+    ):
+        page.keyboard.press(key)
+        page.wait_for_selector(f"input[name=at][value='{seq}']")
+    assert page.evaluate("document.activeElement.closest('.tape') !== null")
+
+
+def test_letters_of_the_run_page_go_on_open_tabs_and_take_a_number(long: Run, people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/?at=4212")
+    page = window.page
+    page.keyboard.press("2")
+    page.wait_for_selector("[data-test=state]")
+    page.keyboard.press("o")
+    assert page.evaluate("document.activeElement.name") == "at"
+    page.focus("#main")
+    page.keyboard.press("f")
+    page.wait_for_url("**/go-on/**")
+
+
+def test_tape_and_list_are_listboxes_with_one_stop_for_tab_each(long: Run, people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/?at=4212")
+    page = window.page
+    for list_ in (".tape", ".cplist"):
+        options = page.locator(f"{list_}[role=listbox] [role=option]:not([aria-disabled])")
+        stops = page.locator(f"{list_} [role=option][tabindex='0']")
+        assert options.count() > 30
+        assert stops.count() == 1
+        assert stops.get_attribute("aria-selected") == "true"
+        assert options.first.get_attribute("aria-setsize") == "10001"
+
+
+def test_a_long_run_page_ends_where_its_content_ends(long: Run, people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/?at=100")
+    end = window.page.evaluate("document.querySelector('#trio').getBoundingClientRect().bottom + scrollY")
+    height = window.page.evaluate("document.documentElement.scrollHeight")
+    assert height - end <= 80
+
+
+def test_the_newest_checkpoint_reads_now_and_an_older_one_viewing(long: Run, people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    window.open(f"/runs/{long.id}/")
+    assert window.page.inner_text(".tape [aria-current] .flag") == "Now"
+    window.page.keyboard.press("ArrowLeft")
+    window.page.wait_for_selector(".tape [aria-current] .flag:text-is('Viewing 9,999')")

@@ -185,7 +185,7 @@ def test_values_are_erased_by_keyboard_and_what_keeps_them_comes_first(people: P
     assert [tabbed(page), tabbed(page)] == ["Keep everything", "Erase for ever"]
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/runs/{run.id}/")
-    assert "An erasure of this run is going on" in page.locator("[data-test=erased]").inner_text()
+    assert "Values of this run are being erased" in page.locator("[data-test=erased]").inner_text()
     assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
     page.reload()
     assert f"by {people.steward.get_full_name()}" in page.locator("[data-test=erased]").inner_text()

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from checkpoints import retention
+from checkpoints.clean_up_pages import Typed, words_of
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from checkpoints.retention import policy_schedules
+from checkpoints.retention.dry_runs import DryRun
 from orchestrator.jobs import kinds
 from tests.support import cast
-from tests.support.histories import policy, seqs
+from tests.support.histories import long_run, policy, seqs
 from tests.support.stewards import browser_of, run, steward, text
 
 __all__ = ["run", "steward"]
@@ -34,7 +38,7 @@ def test_three_pages_and_the_jobs_page_lead_from_a_policy_to_the_audit_log(run: 
     job = Job.objects.get(kind="prune_runs")
     address = reverse("admin:clean_up_job", args=[job.id])
     assert (answer.status_code, answer["Location"]) == (302, address)
-    assert "Waits for a worker" in text(steward.get(address))
+    assert "Waiting for a worker" in text(steward.get(address))
     assert kinds.advance(job.id).status == "done"
     page = text(steward.get(address))
     assert '<dd data-test="rows">3 of 3</dd>' in page
@@ -60,9 +64,56 @@ def test_where_the_count_moved_the_dry_run_is_offered_again(run: Run, steward: C
     assert (Job.objects.count(), len(seqs(run))) == (0, 5)
 
 
+def test_a_policy_is_confirmed_by_the_typed_number_and_removes_nothing_yet(run: Run, steward: Client) -> None:
+    rule = policy("short", keep_last=2)
+    confirm = reverse("admin:clean_up_confirm", args=[rule.pk])
+    for typed in ("2", ""):
+        assert steward.post(confirm, {"seen": "3", "typed": typed, "act": "by-itself"}).status_code == 422
+    assert not policy_schedules.is_confirmed(rule)
+    page = text(steward.post(confirm, {"seen": "3", "typed": "3", "act": "by-itself"}, follow=True))
+    assert "acts by itself once a day" in page
+    assert policy_schedules.is_confirmed(rule)
+    assert (Job.objects.filter(kind="prune_runs").count(), len(seqs(run))) == (0, 5)
+
+
+def test_a_policy_that_removes_nothing_today_is_confirmed_on_its_dry_run(run: Run, steward: Client) -> None:
+    rule = policy("short", keep_last=9)
+    page = text(steward.get(reverse("admin:clean_up_dry_run", args=[rule.pk])))
+    assert 'data-test="waits"' in page
+    assert 'data-test="let-act"' in page
+    sent = {"seen": "0", "typed": "0", "act": "by-itself"}
+    steward.post(reverse("admin:clean_up_confirm", args=[rule.pk]), sent)
+    page = text(steward.get(reverse("admin:clean_up_dry_run", args=[rule.pk])))
+    assert 'data-test="waits"' not in page
+
+
+def test_a_removal_by_the_typed_number_confirms_the_policy_too(run: Run, steward: Client) -> None:
+    rule = policy("short", keep_last=2)
+    steward.post(reverse("admin:clean_up_confirm", args=[rule.pk]), {"seen": "3", "typed": "3"})
+    assert policy_schedules.is_confirmed(rule)
+
+
+def test_the_examples_of_a_dry_run_are_a_row_a_run_and_what_stays_comes_first(run: Run, steward: Client) -> None:
+    other = long_run("short", "abcd")
+    page = text(steward.get(reverse("admin:clean_up_dry_run", args=[policy("short", keep_last=2).pk])))
+    examples = page.split('data-test="examples"')[1].split("</ul>")[0]
+    assert examples.count("<li>") == 2
+    assert all(f">{one.key}</a>:" in examples for one in (run, other))
+    assert examples.count("0 to 2") == 2
+    assert page.index("What stays, and why") < page.index("What goes") < page.index('data-test="go"')
+
+
+def test_numbers_have_separators_and_may_be_typed_with_them() -> None:
+    form = Typed({"seen": "12170", "typed": "12,170"})
+    assert form.is_valid()
+    assert words_of(DryRun("short", timezone.now(), {"checkpoints": 12170, "runs": 1, "kept": 0})) == (
+        "12,170 checkpoints and 1 whole run would be removed today"
+    )
+
+
 def test_a_removal_is_paused_goes_on_and_is_stopped(run: Run, steward: Client, people: cast.People) -> None:
     job = retention.prune(policy("short", keep_last=2), by=people.steward)
-    for act, status, says in (("pause", "done?", "Paused."), ("continue", "", "Waits for a worker")):
+    for act, status, says in (("pause", "done?", "Paused."), ("continue", "", "Waiting for a worker")):
         steward.post(reverse("admin:clean_up_act", args=[job.id, act]))
         assert says in text(steward.get(reverse("admin:clean_up_job", args=[job.id]))), status
         assert (kinds.advance(job.id).status == "queued") == (act == "pause")

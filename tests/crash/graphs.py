@@ -13,6 +13,7 @@ from orchestrator.engine import (
     START,
     Append,
     Artifact,
+    Command,
     Custom,
     First,
     Gate,
@@ -178,6 +179,28 @@ _note(fan_out, "join")
 fan_out.edge(START, "spread")
 _chain(fan_out, "leaf", "join", END)
 fan_out.edge("spread", END)
+
+noting = _graph("c_noting")
+
+
+@noting.node(effect="external", idempotent=True, sends=["count"])
+def ask(state: Notes, ctx: Any) -> Command:
+    ctx.metadata("model", "large")
+    ctx.figure("tokens", 1000)
+    return Command(update={"notes": ["asked"]}, send=[Send("count", n) for n in range(3)])
+
+
+@noting.node()
+def count(state: Notes, ctx: Any) -> dict[str, Any]:
+    ctx.metadata("last", ctx.payload)
+    ctx.figure("tokens", ctx.payload)
+    return {"total": ctx.payload}
+
+
+_note(noting, "join")
+noting.edge(START, "ask")
+_chain(noting, "count", "join", END)
+noting.edge("ask", END)
 
 effects = _graph("c_effects")
 

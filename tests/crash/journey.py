@@ -5,7 +5,17 @@ from typing import Any
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.ledger import pending_writes
-from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, PendingWrite, Run, RunEvent
+from checkpoints.models import (
+    Checkpoint,
+    MemoryLanding,
+    MemoryTrace,
+    PendingWrite,
+    Run,
+    RunEvent,
+    RunMetadata,
+    TaskFigure,
+)
+from checkpoints.models.notes import OF_RUN
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import canonical, registry
 from orchestrator.engine.frontier import Frontier
@@ -32,6 +42,7 @@ def journey(run: Run) -> dict[str, Any]:
         "skipped": skipped(registry.by_fingerprint(run.fingerprint), Frontier.from_json(frontier)),
         "outcomes": _outcomes(run),
         "memory": _landed(run),
+        "noted": _noted(run),
     }
 
 
@@ -45,6 +56,13 @@ def _pending(run: Run) -> list[Any]:
     newest = pending_writes.newest(PendingWrite.objects.filter(run=run))
     newest = newest.order_by("line", "node", "visit", "index", "position")
     return [[w.task, w.position, w.channel, read_value(w, "value"), w.revision] for w in newest]
+
+
+def _noted(run: Run) -> list[Any]:
+    """Metadata of the run and of its checkpoints, and each task's figures; at which checkpoint depends on failures."""
+    metadata = [[row.seq == OF_RUN, row.name, read_value(row, "value")] for row in RunMetadata.objects.filter(run=run)]
+    figures = [[row.task, row.name, row.millionths] for row in TaskFigure.objects.filter(run=run)]
+    return [sorted(metadata, key=str), sorted(figures)]
 
 
 def _landed(run: Run) -> list[Any]:

@@ -199,6 +199,7 @@ SCENARIOS = {
     "drain": Scenario("c_drain", counted={"paid": 1, "beside": 1}, settings={"GRACE_SECONDS": 0.05}),
     "memory": Scenario("c_remembering"),
     "memory in each mode and at a gate": Scenario("c_memory", _signs("approve", ("edit", {"content": 7}), "approve")),
+    "metadata and figures": Scenario("c_noting"),
     "effects": Scenario("c_effects", _settle, counted={"paid": 1, "letter": 1}, once=frozenset({"letter"})),
     "unknown": Scenario("c_unknown", _settle, counted={"posted": 1}, once=frozenset({"posted"})),
     "atomic": Scenario("c_atomic"),
@@ -234,7 +235,7 @@ def _act(scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: Use
     """Whatever is next: starting, a worker's claim and slice, or what people do. False: there is nothing left."""
     if run is None:
         given = {"folder": str(folder)} if scenario.input is None else scenario.input
-        runs.start(scenario.graph, given, key=key, by=by)
+        runs.start(scenario.graph, given, key=key, by=by, metadata={"customer": "ACME", "tries": 3})
         return True
     if run.status not in (Status.QUEUED, Status.RUNNING, Status.WAITING):
         return scenario.people(run, by)

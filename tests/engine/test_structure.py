@@ -138,6 +138,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Graph.facts": [({}, {"graph": {"facts": [Fact("X", "input.x")]}})],
     "Graph.encrypted": [({}, {"graph": {"encrypted": True}})],
     "Graph.payloads": [({}, {"graph": {"payloads": "files"}})],
+    "Graph.indexed_metadata": [({}, {"graph": {"indexed_metadata": ["customer"]}})],
     "Graph.secrets": [({}, {"graph": {"secrets": ["bank_token"]}})],
     "Graph.checkpoints": [({}, {"graph": {"checkpoints": word}}) for word in ("none", "explicit", Interval(3))],
     "Graph.snapshot": [({}, {"graph": {"snapshot": 3}})],

@@ -42,13 +42,14 @@ AUDIT = {
     *("group_deleted", "token_made", "token_revoked", "audit_exported"),
     *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
     *("history_pruned", "retention_policy_saved", "refused_pin", "refused_erase"),
+    *("retention_policy_confirmed", "retention_policy_deleted", "retention_policy_refused"),
     *("run_marked", "keys_changed"),
 }
 """Kinds of the lines of the audit log."""
 
 JOBS = {
     *("fork_runs", "prune_runs", "rotate_keys", "sweep_access", "sweep_bulk_forks", "sweep_jobs", "sweep_memory"),
-    *("sweep_payloads", "sweep_uploads", "sweep_workers", "verify_runs"),
+    *("sweep_payloads", "sweep_uploads", "sweep_workers", "verify_runs", "run_policies", "measure_storage"),
 }
 
 CODES = {

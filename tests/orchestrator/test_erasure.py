@@ -148,9 +148,11 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     fork = runs.fork(f"{run.key}:at-1", by=people.starter)
     stella, url = browse(people.steward), reverse("erase", args=[run.id])
     html = stella.get(url).content.decode()
-    assert re.search(r"<dt>checkpoints</dt><dd>\d+</dd>", html)
+    assert re.search(r"<dt>checkpoints</dt>\s*<dd>\d+</dd>", html)
     assert "checkpoints_" not in html
     assert str(fork.id) in html
+    assert re.search(r"Values in \d+ checkpoints, .*\d+ decisions?", html)
+    assert fork.key in html.split('data-test="inherited"')[1].split("</ul>")[0], "label and key"
     for typed in ("", "yes", run.key.upper() + "x"):
         assert stella.post(url, {"confirm": typed}).status_code == 422
     assert not ErasureRecord.objects.exists()
@@ -163,7 +165,7 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
     record = ErasureRecord.objects.get()
     assert (record.reason, record.ended_at) == ("asked to be forgotten", None)
     html = stella.get(answer.url).content.decode()
-    assert "An erasure of this run is going on" in html
+    assert "Values of this run are being erased" in html
     assert "This page says when it has ended" in html
     assert kinds.advance(Job.objects.get(kind="erase_run").id).error == ""
     assert "The values of this run were erased" in stella.get(answer.url).content.decode()
@@ -171,11 +173,11 @@ def test_the_page_names_what_would_go_and_wants_the_key_typed(run: Run, people: 
 
 def test_the_page_names_forks_that_a_store_made(run: Run, people: cast.People, browse: Browse) -> None:
     stella, url = browse(people.steward), reverse("erase", args=[run.id])
-    assert "No other run has values of it." in stella.get(url).content.decode()
+    assert "No other run has these values." in stella.get(url).content.decode()
     fork = CheckpointStore().fork(run.head or "")
     html = stella.get(url).content.decode()
-    assert f"<code>{fork.run}</code>, a fork that a store made and nobody has resumed" in html
-    assert "No other run has values of it." not in html
+    assert f"<code>{fork.run}</code>, a fork made by a store and never resumed" in html
+    assert "No other run has these values." not in html
     assert stella.post(url, {"confirm": run.key, "forks": "on"}).status_code == 302
     assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
     assert not Checkpoint.objects.filter(run=fork.run).exists()

@@ -27,7 +27,7 @@ def whole_story(people: cast.People, **fields: Any) -> Run:
     """A start, a gate with an edit, a failure, an unknown outcome with a late result, settling, the end."""
     people.reviewer.groups.add(Group.objects.get_or_create(name="claims")[0])
     given = {"number": "7", "person": marked("input"), "branch": marked("fact"), **fields}
-    run = runs.start("secret_claim", given, by=people.starter)
+    run = runs.start("secret_claim", given, by=people.starter, metadata={"about": marked("metadata")})
     assert runs.advance(run.id).status == Status.PAUSED
     _decide(run, people)
     broken.add("fragile")

@@ -48,7 +48,7 @@ GATE = Gate(
     reviewers=["group:claims"],
     title="Pay {input.person}: " + marked("title"),
     facts=[Fact("Person", "input.person")],
-    shows=["sent"],
+    shows=["letter"],
     writes={"payout": Show(label="the payout", reversible=marked("reversible")), "notes": Show(label="a note")},
 )
 
@@ -86,6 +86,8 @@ def _asking(made: Graph) -> None:
 
     @made.node(effect="read")
     def look(state: State, ctx: Any) -> dict[str, Any]:
+        ctx.metadata("found", marked("noted"))
+        ctx.figure("tokens", 12)
         return {"notes": [marked("state")]}
 
     @made.node(effect="human", gate=GATE)
@@ -111,4 +113,6 @@ def _acting(made: Graph) -> None:
 
     @made.node(effect="external", idempotent=True)
     def pay(state: State, ctx: Any) -> dict[str, Any]:
+        ctx.metadata("paid", marked("paid"))
+        ctx.figure("cost", 3)
         return {"notes": [marked("result")]}

@@ -3,9 +3,10 @@
 Only whoever may judge calls this, with the run's lease. What guarded channels would become is held for signatures.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.db.models import Q
@@ -16,6 +17,7 @@ from approvals.gates.new_requests import Moment, ReachedGate, patch_gate, prepar
 from approvals.gates.request_state import RequestState
 from approvals.gates.reviewed_channels import channels_under_review
 from approvals.gates.settlement import rebase_writes
+from approvals.gates.unsigned_changes import sentence_of, unsigned_changes
 from checkpoints import lines, versions
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
@@ -168,6 +170,7 @@ def _reached(target: Compiled, found: Judgement, change: StateChange) -> dict[Ta
             target.nodes[node].gate or Gate(),
             [one.channel for one in change.held if one.task == task],
             why.format(node),
+            guard=node,
         )
         for task, node in change.gates.items()
     }
@@ -175,7 +178,21 @@ def _reached(target: Compiled, found: Judgement, change: StateChange) -> dict[Ta
 
 def _moment(lease: Lease, given: Any, change: StateChange) -> Moment:
     # A function that says whom to ask is given values of the types that it knows.
-    return Moment(change.state, lease.superstep, given, datetime.now(UTC), asked_on=change.wanted)
+    return Moment(
+        change.state,
+        lease.superstep,
+        given,
+        datetime.now(UTC),
+        asked_on=change.wanted,
+        unsigned=partial(_who_chose, lease),
+    )
+
+
+def _who_chose(lease: Lease, reads: Collection[str]) -> str:
+    """Who changed what of these channels without a signature, which decided whom a gate asks."""
+    if not reads:
+        return ""
+    return sentence_of(unsigned_changes(lines.past(lease.id, lease.line)), reads, decides="whom it asks")
 
 
 def _facts(lease: Lease, target: Compiled, found: Judgement, change: StateChange) -> dict[str, Any]:

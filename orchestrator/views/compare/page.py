@@ -20,16 +20,17 @@ from checkpoints.models import Checkpoint, Run, TaskResult
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.task_result import Outcome
 from checkpoints.timeline import Alignment, RunDifference
+from orchestrator.display.run_names import run_name
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.views import run_details, run_lineage, run_timeline
 from orchestrator.views.compare.tabs import TABS, only_different, same_values, state_of_a
+from orchestrator.views.run_standings import read_kinds
 
 COLUMNS = 60
 """Checkpoints of a run that are drawn."""
 CHOICES = 8
 """Runs that are offered to compare with."""
 LETTERS = ("A", "B", "C")
-NUMBERS = {2: "Two", 3: "Three"}
 Facts = dict[str, Any]
 
 
@@ -100,6 +101,7 @@ def _offered(runs: "QuerySet[Run]") -> "QuerySet[Run]":
 
 def _context(request: HttpRequest, pairs: Sequence[Alignment]) -> Facts:
     runs = [pairs[0].runs[0], *(one.runs[1] for one in pairs)]
+    read_kinds(runs)
     here = {letter.lower(): str(run.id) for letter, run in zip(LETTERS, runs, strict=False)}
     tab, everything = request.GET.get("tab", ""), request.GET.get("all") == "1"
     query = {**here, **{name: request.GET[name] for name in ("at", "with_at") if request.GET.get(name)}}
@@ -107,7 +109,7 @@ def _context(request: HttpRequest, pairs: Sequence[Alignment]) -> Facts:
     swapped = {**here, "a": here["b"], "b": here["a"]}
     return {
         "sides": _sides(runs),
-        "title": f"{NUMBERS[len(runs)]} runs of {runs[0]}" if len({*map(str, runs)}) == 1 else _named(runs),
+        "title": _named(runs),
         "swap": f"{reverse('compare')}?{urlencode(swapped)}",
         "here": here,
         "tabs": [(told, address.to(tab=name), name == address.tab) for name, (told, _) in TABS.items()],
@@ -135,7 +137,7 @@ class _Address:
 
 
 def _named(runs: Sequence[Run]) -> str:
-    names = [str(run) for run in runs]
+    names = [run_name(run) for run in runs]
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 

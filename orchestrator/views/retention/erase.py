@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.text import get_text_list
 from django.views.decorators.http import require_http_methods
 
 from approvals.views.page import may_post, render, single_fields, visible_run
@@ -49,9 +50,30 @@ def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, mess
         # Of the whole run: a path that is refused is named above, and the rest of the page stands.
         context["plan"] = plan = retention.plan_erasure(run.id) if may else None
         context["counts"] = _in_words(plan.counts) if plan else ()
+        context["summary"] = _summary(plan.counts) if plan else ""
     except CountersignError as error:
         context["refused"] = f"{error.message}."
     return render(request, "orchestrator/erase.html", context, section="runs", status=status)
+
+
+THINGS = {
+    "checkpoint": ("checkpoints_checkpoint",),
+    "proposed write": ("checkpoints_pendingwrite",),
+    "decision": ("approvals_decision",),
+    "result": ("checkpoints_taskresult", "checkpoints_lateresult"),
+    "file": ("uploaded files",),
+}
+"""The places that a steward thinks of, and the tables and sweeps that a plan counts for each."""
+
+
+def _summary(counts: dict[str, int]) -> str:
+    """Return where the values are in a few words, as "11 checkpoints, 4 decisions and 1 file"."""
+    words = []
+    for thing, places in THINGS.items():
+        count = sum(counts.get(place, 0) for place in places)
+        if count:
+            words.append(f"{count:,} {thing}{'' if count == 1 else 's'}")
+    return get_text_list(words, "and") or "the run alone"
 
 
 def _in_words(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -29,16 +29,16 @@ def pin_page(request: HttpRequest, checkpoint: str) -> HttpResponse:
         return _shown(request, point, may, status=403 if request.method == "POST" else 200)
     act, reason = request.POST.get("do", ""), request.POST.get("reason", "").strip()
     if act not in (PIN, UNPIN):
-        return _shown(request, point, may, status=422, message="Say whether to pin or to unpin.")
+        return _shown(request, point, may, status=422, message="Choose pin or unpin.")
     if not reason:
-        return _shown(request, point, may, status=422, message="Say why.")
+        return _shown(request, point, may, status=422, message="Enter a reason.")
     try:
         # The pin that lies on it since the page was opened keeps its own words.
         done = _pin(point, request, reason) if act == PIN else retention.unpin(point.id, by=request.user, reason=reason)
     except REFUSALS as error:
         return _shown(request, point, may, status=422, message=f"{error.message}.")
     if not done:
-        messages.warning(request, f"Nothing was changed: it was {'pinned' if act == PIN else 'unpinned'} before.")
+        messages.warning(request, f"Nothing was changed: it was already {'pinned' if act == PIN else 'unpinned'}.")
     return redirect(f"{reverse('run', args=[point.run_id])}?at={point.seq}")
 
 

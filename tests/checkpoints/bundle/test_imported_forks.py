@@ -127,3 +127,13 @@ def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(peop
     assert [fault.code for fault in verify_run(fork.id)] == ["payload_lost"], (
         "of a run of this house the file is missed"
     )
+
+
+def test_a_fork_of_a_fork_of_an_imported_run_does_not_inherit_its_yes(tmp_path: Path, people: cast.People) -> None:
+    found = loaded(foreign(graphs.started(tmp_path)))
+    first = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
+    second = runs.fork(first.head, by=people.starter, start=False)
+    assert runs.plan(first.head).needs_yes == ["pay"]
+    assert runs.plan(second.head).needs_yes == ["pay"]
+    assert runs.plan(second.head, allow_effects=["pay"]).needs_yes == []
+    assert runs.plan(first.head, "rewind").needs_yes == ["pay"]

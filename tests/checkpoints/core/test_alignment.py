@@ -63,6 +63,11 @@ def test_a_run_beside_itself_has_no_gaps(a: list[Stage]) -> None:
     assert side_by_side(unique, unique) == [(n, n) for n in range(len(unique))]
 
 
+@given(STAGES, STAGES)
+def test_exchanging_both_runs_exchanges_the_pairs(a: list[Stage], b: list[Stage]) -> None:
+    assert side_by_side(a, b) == [(left, right) for right, left in side_by_side(b, a)]
+
+
 SCREEN = ("screen", 1)
 
 
@@ -116,6 +121,27 @@ def test_each_difference_has_the_nearest_reason_that_is_known(
     a: Cause, b: Cause, known: Evidence, wanted: Reason
 ) -> None:
     assert reason_of(a, b, known) == wanted
+
+
+CAUSES = st.one_of(
+    st.just(Cause()),
+    st.builds(
+        lambda visits, source: ran(8, *sorted(visits), source=source),
+        st.sets(st.tuples(st.sampled_from("abc"), st.just(1)), min_size=1),
+        st.sampled_from(["superstep", "settlement"]),
+    ),
+)
+ANSWERED = st.frozensets(st.tuples(st.sampled_from("abc"), st.just(1)))
+OTHER_RUN = {"a": "b", "b": "a", "": ""}
+
+
+@given(CAUSES, CAUSES, ANSWERED, ANSWERED)
+def test_exchanging_both_runs_exchanges_the_reason(
+    a: Cause, b: Cause, in_a: frozenset[Any], in_b: frozenset[Any]
+) -> None:
+    reason = reason_of(a, b, Evidence(answered=(in_a, in_b)))
+    mirrored = reason_of(b, a, Evidence(answered=(in_b, in_a)))
+    assert (mirrored.kind, {*mirrored.nodes}, mirrored.run) == (reason.kind, {*reason.nodes}, OTHER_RUN[reason.run])
 
 
 def test_each_reason_is_said_in_words_with_its_nodes_and_its_run() -> None:

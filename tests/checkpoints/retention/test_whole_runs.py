@@ -184,7 +184,7 @@ def test_a_run_that_a_row_of_another_app_names_stays_is_named_and_the_others_go(
     assert line.facts["referred"] == job.progress["place"]["referred"] == [str(made[1].id)]
     assert AuditLine.objects.filter(kind="run_removed").count() == 2
     page = text(browser_of(people.steward).get(reverse("admin:clean_up_job", args=[job.id])))
-    assert re.search(f"rows of other apps name them: <a href=[^>]*{made[1].id}[^>]*>{made[1].key}</a>", page)
+    assert re.search(rf"rows of other apps refer to them:\s*<a href=[^>]*{made[1].id}[^>]*>{made[1].key}</a>", page)
 
 
 @pytest.mark.parametrize("archive", [False, True], ids=["gone", "archived"])

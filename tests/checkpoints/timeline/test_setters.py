@@ -12,7 +12,7 @@ from checkpoints import timeline
 from checkpoints.core.alignment import Reason
 from checkpoints.models import Run
 from orchestrator import runs
-from orchestrator.engine import END, START, Append, Graph, registry
+from orchestrator.engine import END, START, Append, Graph, Merge, registry
 from tests.support import claims, forks
 from tests.support.cast import People
 from tests.support.long_runs import head_of
@@ -54,7 +54,7 @@ def test_several_signers_are_all_named_and_a_rejected_write_is_nobodys(people: P
         assert timeline.blame(head_of(run).id, "payout").checkpoint.seq == 0
 
 
-def test_a_patch_that_people_had_to_sign_names_who_signed_it(people: People) -> None:
+def test_a_patch_that_people_had_to_sign_names_who_patched_and_who_signed_it(people: People) -> None:
     with claims.registered(claims.graph_of()):
         origin = claims.paused("CLM-1", people.starter)
         fork = runs.advance(forks.forked(origin, 1, {"scratch": {"letter": "Dear Rita"}}, by=people.starter).id)
@@ -63,7 +63,7 @@ def test_a_patch_that_people_had_to_sign_names_who_signed_it(people: People) -> 
         fork = runs.advance(fork.id)
         blamed = timeline.blame(timeline.list_checkpoints(fork.id)[-2].id, "letter")
         assert (blamed.checkpoint.source, blamed.node, blamed.person) == (
-            "settlement", "$patch", people.reviewer.username,
+            "settlement", "$patch", f"{people.starter.username}, {people.reviewer.username}",
         )  # fmt: skip
         [difference] = [one for one in timeline.align(origin.id, fork.id).differences if one.path == "letter"]
         assert difference.reason == Reason("patch", (), "b")
@@ -118,3 +118,70 @@ def test_an_output_that_a_person_gave_names_that_person(people: People) -> None:
     runs.settle(run.id, "pay:1:0", happened=True, output={"paid": "late"}, by=people.starter, reason="the bank says so")
     blamed = timeline.blame(head_of(runs.advance(run.id)).id, "paid")
     assert (blamed.node, blamed.person) == ("pay, note", people.starter.username)
+
+
+class Boxes(BaseModel):
+    box: Annotated[dict[str, int], Merge] = {}
+    plain: str = ""
+    padding: str = ""
+
+
+def boxing(policy: str, *, padded: bool = True) -> Graph:
+    """first (sets box.x) -> second (external, sets box.y) and beside (external, sets nothing) -> third (sets box.z). Of
+    a state that is `padded` each change is kept; else the whole state is smaller.
+    """
+    state = type("PaddedBoxes", (Boxes,), {"padding": "x" * 5000, "__annotations__": {"padding": str}})
+    graph = Graph("boxing", input=Nothing, state=state if padded else Boxes, checkpoints=policy)
+    graph.node("first")(lambda state, ctx: {"box": {"x": 1}, "plain": "first"})
+    graph.node("second", effect="external", idempotent=True)(lambda state, ctx: {"box": {"y": 1}})
+    graph.node("beside", effect="external", idempotent=True)(lambda state, ctx: {})
+    graph.node("third")(lambda state, ctx: {"box": {"z": 1}})
+    graph.edge(START, "first")
+    for name in ("second", "beside"):
+        graph.edge("first", name)
+        graph.edge(name, "third")
+    graph.edge("third", END)
+    registry.replace(graph)
+    return graph
+
+
+@pytest.mark.parametrize("policy", ["every_node", "none"])
+@pytest.mark.parametrize(
+    ("path", "node"), [("box.x", "first"), ("box.y", "second"), ("box.z", "third"), ("plain", "first")]
+)
+def test_under_a_policy_that_replaces_rows_the_node_is_blamed_that_set_the_path(
+    policy: str, path: str, node: str
+) -> None:
+    run = runs.advance(runs.start(boxing(policy).name, {}).id)
+    assert timeline.blame(head_of(run).id, path).node == node
+
+
+def test_where_only_the_whole_state_was_kept_all_are_blamed_that_may_have_set_the_path() -> None:
+    run = runs.advance(runs.start(boxing("none", padded=False).name, {}).id)
+    assert timeline.blame(head_of(run).id, "box.x").node == "first, second, third"
+    assert timeline.blame(head_of(run).id, "plain").node == "first, third"
+
+
+def test_in_a_replay_those_are_blamed_who_signed_in_its_origin(people: People) -> None:
+    with claims.registered(claims.graph_of()):
+        origin = claims.paused("CLM-1", people.starter)
+        signed(origin, people.reviewer, "approve")
+        origin = runs.advance(origin.id)
+        initial = timeline.list_checkpoints(origin.id)[-1]
+        replay = runs.advance(runs.replay(initial.id).id)
+        for run in (origin, replay):
+            blamed = timeline.blame(head_of(run).id, "payout.amount")
+            assert (blamed.node, blamed.person) == ("propose", people.reviewer.username), run.key
+        seen = Run.objects.exclude(id=origin.id)
+        assert timeline.blame(head_of(replay).id, "payout.amount", among=seen).person == ""
+
+
+def test_a_patch_that_waited_at_the_point_of_a_fork_names_who_made_it(people: People) -> None:
+    with claims.registered(claims.graph_of()):
+        origin = claims.paused("CLM-1", people.starter)
+        first = runs.advance(forks.forked(origin, 1, {"scratch": {"letter": "Dear Rita"}}, by=people.starter).id)
+        second = runs.advance(forks.forked(first, 0, by=people.steward).id)
+        signed(second, people.reviewer, "approve")
+        second = runs.advance(second.id)
+        blamed = timeline.blame(timeline.list_checkpoints(second.id)[-2].id, "letter")
+        assert blamed.person == f"{people.starter.username}, {people.reviewer.username}"

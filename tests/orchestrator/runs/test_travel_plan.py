@@ -171,3 +171,48 @@ def test_the_effects_of_many_forks_that_ran_are_as_many_statements_and_rows_as_t
     assert much - little <= 3 * 32, "no more than the ids of the forks"
     monkeypatch.setattr(lines, "AT_ONCE", 2)
     assert [*found, runs.plan(f"{run.key}:at-2").effects_again] == [(Task("pay", 1, 0),)] * 3
+
+
+def test_what_an_idempotent_node_says_did_not_happen_stops_no_fork(people: cast.People) -> None:
+    made = graph("idempotent_not_done")
+
+    def pay(state: object, ctx: object) -> None:
+        raise NotDone("the bank is closed")
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    run = advanced(made)
+    assert (run.status, TaskResult.objects.get(run=run).outcome) == (Status.FAILED, "not_done")
+    plan = runs.plan(f"{run.key}:initial")
+    assert (plan.may_have_happened, plan.effects_again, plan.needs_yes) == ((), (), [])
+    assert runs.advance(runs.fork(f"{run.key}:initial", by=people.starter).id).status == Status.FAILED
+
+
+def test_an_error_of_an_idempotent_node_that_says_nothing_may_have_acted(people: cast.People) -> None:
+    made = graph("idempotent_broken")
+
+    def pay(state: object, ctx: object) -> None:
+        raise ValueError
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    run = advanced(made)
+    assert runs.plan(f"{run.key}:initial").may_have_happened == (Task("pay", 1, 0),)
+
+
+def test_the_plan_of_a_replay_runs_no_effect_and_reuses_what_was_recorded(people: cast.People) -> None:
+    run = paid("planned_replay", people)
+    plan = runs.plan(f"{run.key}:initial", "replay")
+    assert [task.node for task in plan.reused] == ["ask", "pay"]
+    assert [task.node for task in plan.runs] == ["first"]
+    assert [task.node for task in plan.may_run] == ["refuse"]
+    assert plan.notes["reused"]["pay:1:0"].startswith("its recorded outcome is taken")
+    assert (plan.effects_again, plan.may_have_happened, plan.asks) == ((), (), ())
+
+
+def test_the_plan_of_a_replay_reuses_the_answer_to_what_waits_at_its_point(people: cast.People) -> None:
+    run = paid("planned_waiting", people)
+    plan = runs.plan(f"{run.key}:at-2", "replay")
+    assert [task.node for task in plan.reused] == ["ask", "pay"]

@@ -11,6 +11,7 @@ from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
+from orchestrator.display.run_names import run_name
 from orchestrator.display.tape import tape_columns
 from orchestrator.runs.labels import needs_yes_of
 from tests.support import cast, run_actions
@@ -37,7 +38,7 @@ def test_both_lines_are_on_the_tape_and_the_superseded_one_is_readable(people: c
     run = rewound(people)
     client = browse(people.starter)
     html = client.get(f"/runs/{run.id}/").content.decode()
-    main, left = html.split('<nav class="tape')[1:3]
+    main, left = html.split('role="listbox"')[1:3]
     assert [f'?at={n}"' in main for n in (0, 1, 2, 3)] == [True, True, False, True]
     assert ('?at=2"' in left, 'aria-label="Superseded line 1, left after 1"' in left) == (True, True)
     text = words(client.get(f"/runs/{run.id}/?at=2&tab=writes"))
@@ -84,7 +85,7 @@ def test_a_fork_that_was_made_paused_is_started_from_its_page(people: cast.Peopl
     run = paid("not_started", people)
     made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
     client = browse(people.starter)
-    assert "Made, and not started" in words(client.get(f"/runs/{made.id}/"))
+    assert "Not started yet" in words(client.get(f"/runs/{made.id}/"))
     assert "Start it" in words(client.get(f"/runs/{made.id}/"))
     client.post(f"/runs/{made.id}/resume/")
     assert Run.objects.get(id=made.id).status == Status.QUEUED
@@ -107,7 +108,7 @@ def test_who_may_not_steer_gives_no_yes(people: cast.People, browse: Browse) -> 
     made = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
     client = browse(people.auditor)
     text = words(client.get(f"/runs/{made.id}/"))
-    assert "Somebody with the right to steer runs can say yes" in text
+    assert "Someone with the right to steer runs can say yes" in text
     assert client.post(f"/runs/{made.id}/resume/", {"allow-pay": "yes"}).status_code == 403
     assert AuditLine.objects.filter(kind="refused_resume", run=made.id).exists()
     assert Run.objects.get(id=made.id).status == Status.PAUSED
@@ -116,3 +117,34 @@ def test_who_may_not_steer_gives_no_yes(people: cast.People, browse: Browse) -> 
 def test_the_tape_of_a_run_that_went_back_says_where(people: cast.People) -> None:
     run = rewound(people)
     assert ("back",) in [column.blocks for column in tape_columns(run.tape, run.status)]
+
+
+def test_a_fork_shows_what_it_inherited_and_says_where_it_came_from(people: cast.People, browse: Browse) -> None:
+    run = paid("inherited", people)
+    made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
+    again = runs.fork(f"{made.key}:at-0", start=False, by=people.starter)
+    client = browse(people.starter)
+    html = client.get(f"/runs/{made.id}/").content.decode()
+    assert f"Fork of {run_name(run)} at 2" in words(client.get(f"/runs/{made.id}/"))
+    assert [f'/runs/{run.id}/?at={seq}"' in html for seq in (0, 1, 2)] == [True, True, True]
+    assert html.count('class="col kept"') == 3
+    html = client.get(f"/runs/{again.id}/").content.decode()
+    assert html.count('class="col kept"') == 4, "of a fork of a fork, what both have inherited"
+
+
+def test_a_fork_shows_nothing_of_an_origin_that_one_may_not_see(people: cast.People, browse: Browse) -> None:
+    run = paid("not_shown", people)
+    made = runs.fork(f"{run.key}:at-2", start=False, by=people.nobody)
+    html = browse(people.nobody).get(f"/runs/{made.id}/").content.decode()
+    assert 'class="col kept"' not in html
+    assert str(run.id) not in html
+
+
+def test_a_fork_that_was_made_paused_reads_not_started_on_its_page(people: cast.People, browse: Browse) -> None:
+    run = paid("page_unstarted", people)
+    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    html = browse(people.starter).get(f"/runs/{made.id}/").content.decode()
+    head = html.partition('id="run-head"')[2].partition('class="facts"')[0]
+    assert "Not started" in head
+    assert "Needs review" not in head
+    assert made.key in head

@@ -1,16 +1,21 @@
 """The list of runs: what is shown, to whom, and in how many queries."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from checkpoints import timeline
 from checkpoints.models import Run
+from orchestrator import runs
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.paid_claims import paid
 from tests.support.rows import a_run
 
 Browse = Callable[[User], Client]
@@ -120,6 +125,107 @@ def test_the_reasons_of_many_failed_runs_cost_no_further_query(
     for more in (1, 5):
         for number in range(more):
             claims.paused(f"CLM-{more}-{number}", people.starter)
+        with django_assert_max_num_queries(20) as seen:
+            client.get(reverse("runs"))
+        counts.append(len(seen.captured_queries))
+    assert counts[0] == counts[1]
+
+
+def listed(html: str, run: Run) -> str:
+    """The row of one run in the list."""
+    return html.partition(f'id="run-{run.id}"')[2].partition("</tr>")[0]
+
+
+def tabs_of(page: Any) -> dict[str, int]:
+    return {tab["label"]: tab["count"] for tab in page.context["tabs"]}
+
+
+def test_a_fork_that_was_made_paused_reads_not_started_and_has_a_tab_of_its_own(people: People, browse: Browse) -> None:
+    run = paid("listed_unstarted", people)
+    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    client = browse(people.starter)
+    page = client.get(reverse("runs"))
+    row = listed(page.content.decode(), made)
+    assert "Not started" in row
+    assert "Needs review" not in row
+    assert "waits for people" not in row
+    assert (tabs_of(page)["Not started"], tabs_of(page)["Needs review"]) == (1, 0)
+    of_tab = {tab: client.get(reverse("runs"), {"status": tab}).context for tab in ("unstarted", "review")}
+    assert [run.id for run in of_tab["unstarted"]["rows"]] == [made.id]
+    assert [run.id for run in of_tab["review"]["rows"]] == []
+    assert [of_tab[tab]["total"] for tab in of_tab] == [1, 0]
+
+
+def test_a_fork_that_was_made_paused_and_asks_people_needs_review(people: People, browse: Browse) -> None:
+    run = paid("listed_asks", people)
+    made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
+    page = browse(people.starter).get(reverse("runs"))
+    assert "Needs review" in listed(page.content.decode(), made)
+    assert tabs_of(page)["Needs review"] == 1
+
+
+def test_a_fork_of_a_fork_that_was_made_paused_reads_not_started_until_it_is_started(
+    people: People, browse: Browse
+) -> None:
+    run = paid("listed_twice", people)
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    made = runs.fork(timeline.get_checkpoint(f"{fork.key}:at-0").id, start=False, by=people.starter)
+    client = browse(people.starter)
+    assert "Not started" in listed(client.get(reverse("runs")).content.decode(), made)
+    runs.resume(made.id, by=people.starter)
+    assert "Not started" not in listed(client.get(reverse("runs")).content.decode(), made)
+
+
+def test_a_run_that_stopped_before_an_effect_is_not_said_to_wait_for_a_review(people: People, browse: Browse) -> None:
+    run = paid("listed_yes", people)
+    made = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
+    row = listed(browse(people.starter).get(reverse("runs")).content.decode(), made)
+    assert "Needs a yes" in row
+    assert "Needs review" not in row
+
+
+def test_the_list_says_where_a_fork_came_from_to_who_may_see_it(people: People, browse: Browse) -> None:
+    run = paid("listed_origin", people)
+    made = runs.fork(f"{run.key}:at-1", start=False, by=people.nobody)
+    words = f"Fork of {run.key} at 1"
+    assert words in listed(browse(people.starter).get(reverse("runs")).content.decode(), made)
+    row = listed(browse(people.nobody).get(reverse("runs")).content.decode(), made)
+    assert run.key not in row.replace(made.key, "")
+    assert "Fork" in row
+
+
+def test_a_paused_run_says_how_much_it_asks_and_of_whom(run: Run, people: People, browse: Browse) -> None:
+    row = listed(browse(people.starter).get(reverse("runs")).content.decode(), run)
+    assert "3 writes, reviewer" in row
+
+
+def test_two_runs_of_one_label_can_be_told_apart(people: People, browse: Browse) -> None:
+    same = [a_run(key=key, label="Claim 7, fork") for key in ("one-7", "two-7")]
+    html = browse(people.auditor).get(reverse("runs")).content.decode()
+    for run in same:
+        assert run.key in listed(html, run)
+
+
+def test_runs_are_filtered_by_when_they_started(people: People, browse: Browse) -> None:
+    old, new = a_run(), a_run()
+    for run, days in ((old, 3), (new, 0)):
+        Run.objects.filter(id=run.id).update(created_at=timezone.now() - timedelta(days=days))
+    client = browse(people.auditor)
+    shown = {span: client.get(reverse("runs"), {"started": span}).context["rows"] for span in ("day", "week", "never")}
+    assert [run.id for run in shown["day"]] == [new.id]
+    assert {run.id for run in shown["week"]} == {old.id, new.id}
+    assert {run.id for run in shown["never"]} == {old.id, new.id}
+
+
+def test_what_many_forks_and_paused_runs_say_costs_no_further_query(
+    people: People, browse: Browse, django_assert_max_num_queries: Any
+) -> None:
+    run = paid("listed_many", people)
+    client, counts = browse(people.starter), []
+    for more in (1, 6):
+        for _ in range(more):
+            runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+            runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
         with django_assert_max_num_queries(20) as seen:
             client.get(reverse("runs"))
         counts.append(len(seen.captured_queries))

@@ -114,8 +114,9 @@ def test_the_page_costs_the_same_with_more_checkpoints_and_more_runs(
             a_checkpoint(run, seq, scratch={"notes": ["x"]})
         forks.forked(run, 1, by=people.starter)
         # Four for the session, the person and his rights, four for the bar of the page. The comparison itself reads
-        # the runs, their lines, their checkpoints, the states that are compared, and the calls that were made.
-        with django_assert_max_num_queries(4 + 4 + 5) as seen:
+        # the runs, their lines, their checkpoints, the states that are compared, and the calls that were made; of a
+        # fork that is paused, whether it was started and whom it asks.
+        with django_assert_max_num_queries(4 + 4 + 5 + 2) as seen:
             assert page_of(client, a=run.id, b=fork.id).status_code == 200
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]

@@ -1,0 +1,83 @@
+"""Metadata and figures of a run: seals, and whether they are those whose hashes and totals its log says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from checkpoints.db.pages import pages
+from checkpoints.ledger.notes import NOTED, metadata_hash, totals
+from checkpoints.models import RunEvent, RunMetadata, TaskFigure
+from checkpoints.models.notes import OF_RUN
+from checkpoints.sealing import sealed_columns
+from checkpoints.verification.base import Fault, Subject
+from orchestrator.engine import canonical
+from orchestrator.engine.errors import CountersignError
+
+Values = dict[int, dict[str, Any]]
+"""By the number of the checkpoint, and name."""
+
+
+def noted(subject: Subject) -> Iterator[Fault]:
+    """Every row, then every line of the log that tells of some. A figure or an entry of metadata of which no line tells
+    is a fault, unless lines were removed.
+    """
+    metadata: Values = {}
+    figures: Values = {}
+    erased: set[int] = set()
+    yield from _metadata(subject, metadata, erased)
+    yield from _figures(subject, figures)
+    rows = RunEvent.objects.filter(run=subject.run.id, type__in=["run_started", NOTED])
+    for page in pages(rows, "seq"):
+        for line in page:
+            facts = _facts(subject, line)
+            seq = facts.get("seq", OF_RUN)
+            has, totals_there = metadata.pop(seq, {}), figures.pop(seq, {})
+            hash_ = metadata_hash(has, subject.protection)
+            if seq not in erased and hash_ != facts.get("metadata", ""):
+                yield subject.fault(subject.run, f"has other metadata at {_place(seq)} than its log says")
+            if totals_there != facts.get("figures", {}):
+                yield subject.fault(subject.run, f"has other figures at {_place(seq)} than its log says")
+    for seq in sorted({*metadata, *figures}):
+        if not subject.removed.events:
+            yield subject.fault(subject.run, f"has notes at {_place(seq)} of which its log does not tell")
+
+
+def _place(seq: int) -> str:
+    return "its start" if seq == OF_RUN else f"checkpoint {seq}"
+
+
+def _metadata(subject: Subject, values: Values, erased: set[int]) -> Iterator[Fault]:
+    for page in pages(RunMetadata.objects.filter(run=subject.run.id), "id"):
+        for row in page:
+            fault = subject.seal_of(row)
+            if fault is not None:
+                yield fault
+            if subject.erased.said_of(row) is not None:
+                erased.add(row.seq)
+            values.setdefault(row.seq, {})[row.name] = _value(row)
+
+
+def _value(row: RunMetadata) -> Any:
+    """The value; None where it cannot be read, which the seal has told."""
+    try:
+        return sealed_columns.read_value(row, "value")
+    except CountersignError:
+        return None
+
+
+def _figures(subject: Subject, values: Values) -> Iterator[Fault]:
+    for page in pages(TaskFigure.objects.filter(run=subject.run.id), "id"):
+        for row in page:
+            fault = subject.seal_of(row)
+            if fault is not None:
+                yield fault
+            values[row.seq] = totals([values.get(row.seq, {}), {row.name: row.millionths}])
+
+
+def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
+    """What a line tells; nothing where it cannot be read, which the log's own examiner has named."""
+    try:
+        data = subject.payload(line, "payload")
+    except CountersignError:
+        return {}
+    facts: dict[str, Any] = canonical.loads(data) if data else {}
+    return facts

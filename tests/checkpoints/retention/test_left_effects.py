@@ -1,0 +1,116 @@
+"""Effects outlive the rows of the run that caused them, as long as any of its family stays."""
+
+from typing import Any
+
+import pytest
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run, TaskResult
+from checkpoints.timeline.past_effects import LEFT_LINES
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, NotDone, Task
+from tests.support import cast
+from tests.support.histories import policy, pruned
+from tests.support.small_graphs import graph, registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAID: list[str] = []
+BROKEN: list[type[Exception]] = []
+
+
+def paying() -> None:
+    """check -> pay (external) -> keep (remembers)"""
+    made = graph("left")
+    made.node("check")(lambda state, ctx: {"notes": ["checked"]})
+
+    def pay(state: Any, ctx: Any) -> None:
+        if BROKEN:
+            raise BROKEN[0]
+        PAID.append(ctx.node)
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    made.node("keep")(lambda state, ctx: ctx.memory.put("k", "v", "space"))
+    for source, target in ((START, "check"), ("check", "pay"), ("pay", "keep"), ("keep", END)):
+        made.edge(source, target)
+    registered(made)
+
+
+@pytest.fixture(autouse=True)
+def origin() -> Run:
+    """A run that failed before it paid, so that it has done nothing itself."""
+    PAID.clear()
+    paying()
+    BROKEN[:] = [NotDone]
+    run = runs.advance(runs.start("left", {}).id)
+    BROKEN.clear()
+    assert (run.status, PAID) == (Status.FAILED, [])
+    return run
+
+
+def fork(at: Any, people: cast.People, **options: Any) -> Run:
+    return runs.advance(runs.fork(at, by=people.starter, **options).id)
+
+
+def removed(*gone: Run) -> None:
+    """Retention takes these runs out as a whole."""
+    pruned(policy("left", keep_last=None, remove_runs_after_days={"completed": 0}))
+    assert not Run.objects.filter(id__in=[run.id for run in gone]).exists()
+
+
+def effects(at: Any) -> set[str]:
+    return {f"{task} {word}" for task, word in noted(at).items()}
+
+
+def noted(at: Any) -> dict[str, str]:
+    return runs.plan(at).notes["effects_again"]
+
+
+def test_the_effects_of_a_fork_that_was_removed_are_listed_by_the_next_one(origin: Run, people: cast.People) -> None:
+    first = fork(f"{origin.key}:step-1", people)
+    assert (first.status, PAID) == (Status.COMPLETED, ["pay"])
+    before = effects(f"{origin.key}:step-1")
+    removed(first)
+    assert before == effects(f"{origin.key}:step-1") == {"pay:1:0 external", "keep:1:0 memory"}
+    second = fork(f"{origin.key}:step-1", people)
+    assert (second.status, second.at_node, PAID) == (Status.PAUSED, "pay", ["pay"])
+    assert verify_run(origin.id) == []
+
+
+def test_the_effects_of_a_fork_of_a_fork_are_left_with_each_that_stays(origin: Run, people: cast.People) -> None:
+    first = fork(f"{origin.key}:step-1", people)
+    last = fork(f"{first.key}:initial", people, allow_effects=["pay", "keep"])
+    assert (last.status, PAID) == (Status.COMPLETED, ["pay", "pay"])
+    removed(last)
+    removed(first)
+    assert runs.plan(f"{origin.key}:step-1").effects_again[0] == Task("pay", 1, 0)
+    left = TaskResult.objects.filter(run=origin.id, line__in=LEFT_LINES)
+    assert sorted(left.values_list("effect", flat=True)) == ["external", "memory"]
+
+
+def test_what_a_sibling_did_that_was_removed_is_listed_in_a_fork_that_stays(origin: Run, people: cast.People) -> None:
+    stays = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
+    gone = fork(f"{origin.key}:step-1", people)
+    assert PAID == ["pay"]
+    removed(gone)
+    assert "pay:1:0 external" in effects(stays.head)
+
+
+def test_what_the_way_has_done_itself_is_not_listed_for_what_a_fork_did_that_was_removed(
+    origin: Run, people: cast.People
+) -> None:
+    gone = fork(f"{origin.key}:step-1", people)
+    removed(gone)
+    paid = runs.advance(runs.resume(origin.id, by=people.starter).id)
+    assert paid.status == Status.COMPLETED
+    assert runs.plan(f"{origin.key}:step-2").effects_again == (Task("keep", 1, 0),)
+
+
+def test_a_run_that_left_nothing_behind_leaves_no_effects(origin: Run, people: cast.People) -> None:
+    BROKEN[:] = [NotDone]
+    first = fork(f"{origin.key}:step-1", people)
+    policy_ = policy("left", keep_last=None, remove_runs_after_days={"failed": 0})
+    pruned(policy_)
+    assert not Run.objects.filter(id=first.id).exists()
+    assert not TaskResult.objects.filter(line__in=LEFT_LINES).exists()
