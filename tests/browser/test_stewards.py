@@ -271,9 +271,6 @@ def test_no_page_of_stewards_breaks_a_rule(theme: str, width: int, people: Peopl
         window.open(place)
         if wrong := violations(window.page) + sideways(window.page, width):
             found[place] = wrong
-    import json
-    import pathlib
-
     assert found == {}
 
 
