@@ -29,7 +29,7 @@ pytestmark = [
 PAID: list[str] = []
 
 
-class Desk(BaseModel):
+class Counter(BaseModel):
     lead: str = "rita"
 
 
@@ -37,7 +37,7 @@ class Transfer(BaseModel):
     account: str = ""
     payee: str = "Ines"
     team: str = "rita"
-    desk: Desk = Desk()
+    counter: Counter = Counter()
     risk: int = 9
     noted: str = ""
 
@@ -46,8 +46,8 @@ def by_team(state: Transfer) -> list[str]:
     return [f"user:{state.model_dump()['team']}"]
 
 
-def by_desk(state: Transfer) -> list[str]:
-    return [f"user:{getattr(state, 'desk').lead}"]  # noqa: B009
+def by_counter(state: Transfer) -> list[str]:
+    return [f"user:{getattr(state, 'counter').lead}"]  # noqa: B009
 
 
 def is_risky(state: Transfer, proposal: Any) -> bool:
@@ -60,7 +60,7 @@ def transfer() -> Graph:
     made.node("begin")(lambda state, ctx: {"noted": "begun"})
     first = Gate(reviewers=by_team, writes={"account": Show()}, shows=["payee"])
     made.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
-    second = Gate(reviewers=by_desk, needs_approval=is_risky, writes={"noted": Show()})
+    second = Gate(reviewers=by_counter, needs_approval=is_risky, writes={"noted": Show()})
     made.node("check", effect="human", gate=second)(lambda state, ctx: {"noted": "checked"})
 
     def pay(state: Transfer, ctx: Any) -> None:
@@ -80,7 +80,7 @@ PATCHES: list[dict[str, Any]] = [
     {"account": "OLIVE"},
     {"payee": "OLIVE"},
     {"team": "olive"},
-    {"desk": {"lead": "olive"}},
+    {"counter": {"lead": "olive"}},
     {"risk": 0},
     {"noted": "x"},
 ]
