@@ -84,7 +84,9 @@ def _opened(changes: Iterable[Change]) -> Iterator[Change]:
 def _leaves(change: Change, levels: int) -> Iterator[Change]:
     value = change.before if change.kind == REMOVED else change.after
     is_new = change.before is None
-    opens = isinstance(value, dict) and value and not is_tombstone(value) and levels > 0
+    # A new item of a list is one value: its place says nothing without the rest of it.
+    is_item = change.path.endswith("]")
+    opens = isinstance(value, dict) and value and not is_item and not is_tombstone(value) and levels > 0
     if not opens or not (is_new or change.kind == REMOVED):
         yield change
         return

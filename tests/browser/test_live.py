@@ -45,6 +45,9 @@ class Wire:
         self.open.append(socket)
 
     def _pass_on(self, socket: Any, text: str) -> None:
+        # The server's side of a socket that was cut may go on for a while; the page hears nothing of it.
+        if socket not in self.open:
+            return
         if "/ws/runs/" in socket.url:
             self.lines.append(json.loads(text))
         socket.send(text)

@@ -114,8 +114,8 @@ def test_the_page_costs_the_same_with_more_checkpoints_and_more_runs(
             a_checkpoint(run, seq, scratch={"notes": ["x"]})
         forks.forked(run, 1, by=people.starter)
         # Four for the session, the person and his rights, four for the bar of the page. The comparison itself reads
-        # the runs, their lines, their checkpoints, the states that are compared, and the calls and decisions that were made; of a
-        # fork that is paused, whether it was started and whom it asks.
+        # the runs, their lines, their checkpoints, the states that are compared, the calls and the decisions that were
+        # made; of a fork that is paused, whether it was started and whom it asks.
         with django_assert_max_num_queries(4 + 4 + 6 + 2) as seen:
             assert page_of(client, a=run.id, b=fork.id).status_code == 200
         counts.append(len(seen.captured_queries))
@@ -220,5 +220,5 @@ def test_the_comparison_can_be_taken_along_as_json(run: Run, fork: Run, people: 
 
 def test_decisions_are_those_that_people_made_in_each_run(run: Run, fork: Run, people: People, browse: Browse) -> None:
     claims.decide_all(run, by=people.reviewer)
-    sides = page_of(browse(people.starter), a=run.id, b=fork.id)["sides"]
+    sides = page_of(browse(people.starter), a=run.id, b=fork.id).context["page"]["sides"]
     assert [side["decisions"] for side in sides] == [3, 0]
