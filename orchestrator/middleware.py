@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import DateTimeField, GenericIPAddressField
+from django.db import DataError, NotSupportedError
 from django.forms import Field, MultipleHiddenInput
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
@@ -20,13 +20,12 @@ from orchestrator.views.errors import bad_request, unavailable
 _OUR_PACKAGES = frozenset({"orchestrator", "approvals", "checkpoints"})
 _INLINE = re.compile(r"^.+-\d+-")
 """What the fields of an inline begin with: its prefix and the number of its row."""
-_UNSENT: tuple[tuple[type[Exception], Any], ...] = (
-    (ValueError, GenericIPAddressField),
-    (OverflowError, DateTimeField),
-)
-"""What a driver raises instead of sending a value of a column: what is no address on PostgreSQL, and on SQLite a time
-that no year holds in its own zone.
+_INCOMPARABLE = (ValueError, TypeError, OverflowError, DataError, NotSupportedError)
+"""Errors of Django, a driver or a database for a value that a column cannot be compared with: no such year, no
+address, a number beyond each integer, a lookup that this database has not.
 """
+_UNREADABLE_LOOKUPS = ("__range", "__regex", "__iregex")
+"""The admin reads no pair from an address, and a pattern may be none, or take the database for hours."""
 
 
 class Outages:
@@ -94,7 +93,8 @@ class Acting:
 
 class AdminForms:
     """400 for a form of the Django admin that says a thing twice, naming it: else the last would count; and for an
-    address that asks for an object by a field without a name, over which the admin stumbles.
+    address that asks for an object by a field without a name, or compares a column with what it cannot hold, over
+    which the admin stumbles.
 
     Lists may come several times: the ticked rows of a list, many-to-many fields, and fields with a widget for several.
     """
@@ -111,21 +111,33 @@ class AdminForms:
             return None
         if "" in (request.GET.get("_to_field"), request.POST.get("_to_field")):
             return bad_request(request, ValueError("no field is called nothing"))
+        if _has_unreadable_lookup(request):
+            return bad_request(request, ValueError("no range and no pattern is read from an address"))
         if request.method != "POST":
             return None
         lists = _lists_of(getattr(view, "model_admin", None))
         return answer_to_repeated(request, {name for name in request.POST if _INLINE.sub("", name) in lists})
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """400 for a list that is narrowed by a value that the driver does not send. None for a defect."""
-        kinds = tuple(kind for raised, kind in _UNSENT if isinstance(error, raised))
-        if not kinds or request.resolver_match is None:
+        """Return 400 for a list filtered by a value that its column cannot be compared with; None for a defect."""
+        if not isinstance(error, _INCOMPARABLE) or request.resolver_match is None:
             return None
         model_admin = getattr(request.resolver_match.func, "model_admin", None)
-        columns = model_admin.model._meta.concrete_fields if model_admin is not None else ()
-        unsent = {field.name for field in columns if isinstance(field, kinds)}
-        asked = {name.partition("__")[0] for name in request.GET}
-        return bad_request(request, error) if asked & unsent else None
+        return bad_request(request, error) if _filtered_columns(request, model_admin) else None
+
+
+def _filtered_columns(request: HttpRequest, model_admin: Any) -> set[str]:
+    """Return the columns of this `ModelAdmin` that the address compares with something."""
+    if model_admin is None:
+        return set()
+    columns = {field.name for field in model_admin.model._meta.concrete_fields}
+    columns |= {field.attname for field in model_admin.model._meta.concrete_fields}
+    return columns & {name.partition("__")[0] for name in request.GET}
+
+
+def _has_unreadable_lookup(request: HttpRequest) -> bool:
+    """Return whether a parameter compares by a range or a pattern."""
+    return any(name.endswith(_UNREADABLE_LOOKUPS) for name in request.GET)
 
 
 def _lists_of(model_admin: Any) -> set[str]:

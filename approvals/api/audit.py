@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals import audit
-from approvals.api.base import Query, SealedOut, page_schema, paginate, person, read_body
+from approvals.api.base import Query, SealedOut, describe, page_schema, paginate, person, read_body
 from approvals.api.serializers import DecisionLine
 from approvals.audit import LineFilter
 from approvals.audit_words import sentence_of
@@ -80,7 +80,7 @@ class AuditLines(APIView):
     for who sees all runs; else the caller's own. What a job writes every minute is left out unless it is asked for.
     """
 
-    @extend_schema(operation_id="audit_list", parameters=[AuditQuery], responses=page_schema(AuditOut))
+    @describe(operation_id="audit_list", parameters=[AuditQuery], responses=page_schema(AuditOut))
     def get(self, request: Request) -> Response:
         given = read_body(AuditQuery, request.query_params)
         names = {"by": "who", "run": "run", "graph": "graph", "kind": "kind", "since": "since", "to": "until"}
@@ -92,7 +92,7 @@ class AuditLines(APIView):
 class OneAuditLine(APIView):
     """One line, with the decisions behind it. Unknown to who may not see it, or its run."""
 
-    @extend_schema(operation_id="audit_retrieve", responses=AuditLineOut)
+    @describe(operation_id="audit_retrieve", responses=AuditLineOut)
     def get(self, request: Request, number: int) -> Response:
         if number > HIGHEST:
             raise UnknownThing(f"there is no audit line {number}", number=str(number)[:20])

@@ -3,12 +3,13 @@
 Serializers and views of approvals and orchestrator build on it. It knows no endpoint.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
@@ -36,8 +37,104 @@ class Body(serializers.Serializer[Any]):
 class Query(Body):
     """The query of a list. Paging's own parameters are known to each."""
 
-    cursor = serializers.CharField(required=False)
-    page_size = serializers.IntegerField(required=False, min_value=1)
+    cursor = serializers.CharField(required=False, help_text="Where the page begins: taken from `next` or `previous`.")
+    page_size = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        help_text="Rows in a page: 50 unless set, 200 at most; of a log 200 and 1000.",
+    )
+
+
+class ProblemOut(serializers.Serializer[Any]):
+    """A refusal as problem details (RFC 9457). Further members are facts of this code."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    code = serializers.CharField(help_text="The name of the error, for programs.")
+    detail = serializers.CharField()
+
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+REFUSALS = {
+    400: "Parameters or a body that cannot be read.",
+    401: "No session, and no valid token.",
+    403: "Not allowed to this person or token.",
+    404: "Unknown, or not visible to the caller.",
+    406: "No media type that this address answers with.",
+    409: "The state of what is named does not allow this, or its rows do not verify.",
+    410: "The values were erased.",
+    429: "Too many requests; `Retry-After` has the seconds to wait.",
+    503: "The database or the place of payloads does not serve now.",
+}
+REFUSALS_OF_POSTS = {
+    411: "The body has no Content-Length.",
+    413: "The body is too large.",
+    415: "The body has another media type.",
+    422: "A value is not acceptable, or an Idempotency-Key came with another body.",
+}
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 200},
+    OpenApiParameter.HEADER,
+    description="The same key within seven days gives the first answer again.",
+)
+
+
+class EndpointSchema(AutoSchema):
+    """An operation as OpenAPI, with the refusals that each can answer and the key of a repeated POST."""
+
+    def get_override_parameters(self) -> list[Any]:
+        inherited = super().get_override_parameters()
+        return [*inherited, IDEMPOTENCY_KEY] if self.method == "POST" else inherited
+
+    def _get_response_bodies(self, direction: Any = "response") -> Any:
+        """Add the problems to the answers that the endpoint declares."""
+        library: Any = super()
+        responses: dict[str, Any] = library._get_response_bodies(direction)
+        refusals = REFUSALS | REFUSALS_OF_POSTS if self.method == "POST" else REFUSALS
+        for status, description in refusals.items():
+            media_types = [PROBLEM_MEDIA_TYPE]
+            problem = library._get_response_for_code(ProblemOut, str(status), media_types, direction)
+            responses[str(status)] = problem | {"description": description}
+        return responses
+
+
+def describe(*, parameters: Iterable[Any] = (), **description: Any) -> Callable[[Any], Any]:
+    """Describe a method of a view for OpenAPI; `parameters` are also all that its query may have.
+
+    The description does not depend on `DEFAULT_SCHEMA_CLASS` of the project that includes this API.
+    """
+
+    def decorate(method: Any) -> Any:
+        declared = list(parameters)
+        # The library builds on a schema that is there already, else on the class that the project's settings name.
+        method.kwargs = {"schema": EndpointSchema}
+        method.query_parameters = declared
+        return extend_schema(parameters=declared, **description)(method)
+
+    return decorate
+
+
+def require_declared_query(method: Any, query: Mapping[str, Any]) -> None:
+    """Raise DRF's `ValidationError` naming each parameter that a described method does not declare."""
+    declared = getattr(method, "query_parameters", None)
+    if declared is None:
+        return
+    names: set[str] = set()
+    for parameter in declared:
+        names |= _names_in_query(parameter)
+    unknown = sorted(set(query) - names)
+    if unknown:
+        refusals = {name: ["There is no such parameter."] for name in unknown}
+        raise serializers.ValidationError(refusals)
+
+
+def _names_in_query(parameter: Any) -> set[str]:
+    """Return the names that a declared parameter, or a serializer of several, has in the query."""
+    if not isinstance(parameter, OpenApiParameter):
+        return set(parameter().fields)
+    return {parameter.name} if parameter.location == OpenApiParameter.QUERY else set()
 
 
 def person(request: Request) -> Any:

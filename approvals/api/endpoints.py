@@ -8,13 +8,12 @@ from uuid import UUID
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals import inbox, permissions, reviews
-from approvals.api.base import page_schema, paginate, person, read_body
+from approvals.api.base import Query, describe, page_schema, paginate, person, read_body
 from approvals.api.serializers import DecisionLine, DecisionsBody, ReceiptOut, RequestLine, RequestOut, RequestsQuery
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision
@@ -33,7 +32,7 @@ def visible_request(user: Any, request_id: UUID) -> ApprovalRequest:
 class Requests(APIView):
     """Approval requests of the runs that the caller may see; with `waiting=me` the open ones that name him."""
 
-    @extend_schema(operation_id="requests_list", parameters=[RequestsQuery], responses=page_schema(RequestLine))
+    @describe(operation_id="requests_list", parameters=[RequestsQuery], responses=page_schema(RequestLine))
     def get(self, request: Request) -> Response:
         wanted = read_body(RequestsQuery, request.query_params)
         mine = "waiting" in wanted
@@ -48,7 +47,7 @@ class Requests(APIView):
 class OneRequest(APIView):
     """One request: what is asked, each write with its current value and its verdicts so far."""
 
-    @extend_schema(responses=RequestOut)
+    @describe(responses=RequestOut)
     def get(self, request: Request, request_id: UUID) -> Response:
         found = visible_request(person(request), request_id)
         return Response(RequestOut(found, context={"request": request}).data)
@@ -59,7 +58,7 @@ class RequestDecisions(APIView):
 
     scopes = {"POST": "decide"}
 
-    @extend_schema(request=DecisionsBody, responses=ReceiptOut)
+    @describe(request=DecisionsBody, responses=ReceiptOut)
     def post(self, request: Request, request_id: UUID) -> Response:
         posted = read_body(DecisionsBody, request.data)["decisions"]
         visible_request(person(request), request_id)
@@ -71,7 +70,7 @@ class Signatures(APIView):
 
     scopes = {"POST": "decide"}
 
-    @extend_schema(request=DecisionsBody, responses=ReceiptOut)
+    @describe(request=DecisionsBody, responses=ReceiptOut)
     def post(self, request: Request, run: str) -> Response:
         posted = read_body(DecisionsBody, request.data)["decisions"]
         run_id = permissions.visible_run(person(request), run).id
@@ -81,8 +80,9 @@ class Signatures(APIView):
 class RunDecisions(APIView):
     """The decisions made in a run, in the order of its log."""
 
-    @extend_schema(responses=page_schema(DecisionLine))
+    @describe(parameters=[Query], responses=page_schema(DecisionLine))
     def get(self, request: Request, run: str) -> Response:
+        read_body(Query, request.query_params)
         found = permissions.visible_run(person(request), run)
         rows = Decision.objects.filter(run=found.id)
         return paginate(request, rows, DecisionLine, by=("event_seq", "id"), protection=protection_of(found))
@@ -93,13 +93,13 @@ class DecisionReceipt(APIView):
 
     scopes = {"GET": "export", "HEAD": "export"}
 
-    @extend_schema(responses=OpenApiTypes.OBJECT)
+    @describe(responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, decision: UUID) -> HttpResponse:
         file = export_receipt(decision, by=person(request))
         named = {"Content-Disposition": f'attachment; filename="receipt-{decision}.json"'}
         return HttpResponse(file, content_type="application/json", headers=named)
 
-    @extend_schema(exclude=True)
+    @describe(exclude=True)
     def head(self, request: Request, decision: UUID) -> HttpResponse:
         """Whether one may; nothing is exported."""
         find_exportable(decision, by=person(request))

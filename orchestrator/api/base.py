@@ -7,13 +7,13 @@ nothing here, and ours change nothing there.
 from collections.abc import Callable
 from typing import Any
 
-from drf_spectacular.openapi import AutoSchema
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from approvals.api.base import EndpointSchema, require_declared_query
 from orchestrator.api import parsing, problems
 from orchestrator.api.auth import HasScope, TokenAuthentication
 from orchestrator.api.idempotency import idempotent
@@ -28,12 +28,15 @@ class Api(APIView):
     renderer_classes = [JSONRenderer]
     throttle_classes = []
     versioning_class = None
-    schema = AutoSchema()
+    schema = EndpointSchema()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse a body that announces itself as too large before anybody reads it."""
+        """Refuse a body that announces itself as too large before anybody reads it, and unknown parameters."""
         parsing.check_length(request.META, most=self.most_bytes())
         super().initial(request, *args, **kwargs)
+        # A HEAD takes the parameters of its GET.
+        name = "get" if request.method == "HEAD" else str(request.method).lower()
+        require_declared_query(getattr(self, name, None), request.query_params)
 
     def most_bytes(self) -> int:
         """The largest body that this endpoint reads."""

@@ -49,12 +49,17 @@ class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
 
 
 class ResultOut(SealedOut, serializers.ModelSerializer[TaskResult]):
-    """A recorded result that counted at that point."""
+    """A recorded result that counted at that point, with what its node returned; null where that cannot be read."""
+
+    output = serializers.SerializerMethodField()
 
     class Meta:
         model = TaskResult
-        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at", "fault"]
+        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at", "output", "fault"]
         read_only_fields = fields
+
+    def get_output(self, result: TaskResult) -> Any:
+        return self.value_or_none(result, "output")
 
 
 class ApprovalOut(SealedOut, serializers.ModelSerializer[Decision]):

@@ -1,11 +1,10 @@
 """Endpoints of one checkpoint: what it holds, its state, and what differs from another."""
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import person, read_body
+from approvals.api.base import describe, person, read_body
 from approvals.permissions import visible_checkpoint
 from checkpoints import timeline
 from orchestrator.api.checkpoint_out import CheckpointOut
@@ -15,7 +14,7 @@ from orchestrator.api.serializers import DiffOut, DiffQuery, StateOut
 class OneCheckpoint(APIView):
     """One checkpoint, by id or alias."""
 
-    @extend_schema(responses=CheckpointOut)
+    @describe(responses=CheckpointOut)
     def get(self, request: Request, checkpoint: str) -> Response:
         return Response(CheckpointOut(visible_checkpoint(person(request), checkpoint)).data)
 
@@ -23,7 +22,7 @@ class OneCheckpoint(APIView):
 class CheckpointState(APIView):
     """The state at a checkpoint."""
 
-    @extend_schema(responses=StateOut)
+    @describe(responses=StateOut)
     def get(self, request: Request, checkpoint: str) -> Response:
         return Response(timeline.state_at(visible_checkpoint(person(request), checkpoint).id))
 
@@ -31,7 +30,7 @@ class CheckpointState(APIView):
 class CheckpointDiff(APIView):
     """What differs in the state at a checkpoint against its parent, or against any other."""
 
-    @extend_schema(parameters=[DiffQuery], responses=DiffOut)
+    @describe(parameters=[DiffQuery], responses=DiffOut)
     def get(self, request: Request, checkpoint: str) -> Response:
         against = read_body(DiffQuery, request.query_params).get("against")
         here = visible_checkpoint(person(request), checkpoint)

@@ -1,11 +1,11 @@
 """Endpoints that ask of a run where its values come from, where it comes from, and how another one differs."""
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import person, read_body
+from approvals.api.base import describe, person, read_body
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import timeline
 from checkpoints.core.ids import unknown_thing
@@ -26,7 +26,7 @@ from orchestrator.api.comparison_out import (
 class RunBlame(APIView):
     """The checkpoint, node and person that set a path of the state last."""
 
-    @extend_schema(parameters=[BlameQuery], responses=BlameOut)
+    @describe(parameters=[BlameQuery], responses=BlameOut)
     def get(self, request: Request, run: str) -> Response:
         query = read_body(BlameQuery, request.query_params)
         found = visible_run(person(request), run)
@@ -40,7 +40,7 @@ class RunBlame(APIView):
 class RunHistory(APIView):
     """The checkpoints of a run that changed a path of the state."""
 
-    @extend_schema(parameters=[HistoryQuery], responses=HistoryOut)
+    @describe(parameters=[HistoryQuery], responses=HistoryOut)
     def get(self, request: Request, run: str) -> Response:
         query = read_body(HistoryQuery, request.query_params)
         found = visible_run(person(request), run)
@@ -54,7 +54,7 @@ class RunHistory(APIView):
 class RunLineage(APIView):
     """The tree of origins, forks, replays, parents and children of a run, of those that the caller may see."""
 
-    @extend_schema(responses=LineageOut)
+    @describe(responses=LineageOut)
     def get(self, request: Request, run: str) -> Response:
         found = visible_run(person(request), run)
         tree = timeline.lineage(found.id, among=visible_runs(person(request)))
@@ -64,7 +64,7 @@ class RunLineage(APIView):
 class RunAlign(APIView):
     """A run beside another: where they split, and why they differ."""
 
-    @extend_schema(
+    @describe(
         parameters=[
             OpenApiParameter("with", str, required=True, description="Id or key of the other run."),
             AlignQuery,

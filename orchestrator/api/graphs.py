@@ -1,11 +1,10 @@
 """Endpoints of graphs: the catalogue of what can be started. For who has no role at all there is none."""
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import page_schema, person
+from approvals.api.base import describe, page_schema, person
 from approvals.permissions import has_role
 from orchestrator.api.serializers import GraphLine, GraphOut
 from orchestrator.engine import registry
@@ -15,7 +14,7 @@ from orchestrator.engine.errors import UnknownThing
 class Graphs(APIView):
     """The current version of each registered graph, by name."""
 
-    @extend_schema(operation_id="graphs_list", responses=page_schema(GraphLine))
+    @describe(operation_id="graphs_list", responses=page_schema(GraphLine))
     def get(self, request: Request) -> Response:
         if not has_role(person(request)):
             raise UnknownThing("there is no catalogue for you")
@@ -27,7 +26,7 @@ class Graphs(APIView):
 class OneGraph(APIView):
     """A graph: schemas of input and state, nodes, edges, flowchart."""
 
-    @extend_schema(responses=GraphOut)
+    @describe(responses=GraphOut)
     def get(self, request: Request, name: str) -> Response:
         if not has_role(person(request)):
             raise UnknownThing(f"there is no graph {name}")

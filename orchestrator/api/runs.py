@@ -4,12 +4,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import LongPages, page_schema, paginate, person, read_body
+from approvals.api.base import LongPages, Query, describe, page_schema, paginate, person, read_body
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import lines, retention, timeline
 from checkpoints.core.arguments import MOST_WHOLE
@@ -43,7 +42,7 @@ class Runs(APIView):
 
     scopes = {"POST": "start"}
 
-    @extend_schema(operation_id="runs_list", parameters=[RunsQuery], responses=page_schema(RunLine))
+    @describe(operation_id="runs_list", parameters=[RunsQuery], responses=page_schema(RunLine))
     def get(self, request: Request) -> Response:
         wanted = read_body(RunsQuery, request.query_params)
         rows = _narrowed(visible_runs(person(request)), wanted)
@@ -52,7 +51,7 @@ class Runs(APIView):
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
         return paginate(request, rows, RunLine, by=("-created_at", "-id"))
 
-    @extend_schema(request=StartBody, responses={201: RunOut, 200: RunOut})
+    @describe(request=StartBody, responses={201: RunOut, 200: RunOut})
     def post(self, request: Request) -> Response:
         body = read_body(StartBody, request.data)
         # Before the graph is looked for: what is not there is told with the names of what is.
@@ -84,7 +83,7 @@ def _narrowed(rows: "QuerySet[Run]", wanted: dict[str, Any]) -> "QuerySet[Run]":
 class OneRun(APIView):
     """One run, by id or key."""
 
-    @extend_schema(responses=RunOut)
+    @describe(responses=RunOut)
     def get(self, request: Request, run: str) -> Response:
         return Response(RunOut(visible_run(person(request), run)).data)
 
@@ -92,8 +91,9 @@ class OneRun(APIView):
 class RunCheckpoints(APIView):
     """The kept checkpoints of a run, newest first: metadata only."""
 
-    @extend_schema(responses=page_schema(CheckpointLine))
+    @describe(parameters=[Query], responses=page_schema(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
+        read_body(Query, request.query_params)
         found = visible_run(person(request), run)
         rows = timeline.checkpoint_lines(found)
         return paginate(request, rows, CheckpointLine, by=("-seq",), protection=protection_of(found))
@@ -102,7 +102,7 @@ class RunCheckpoints(APIView):
 class RunEvents(APIView):
     """The log of a run from a line on, in order."""
 
-    @extend_schema(parameters=[EventsQuery], responses=page_schema(EventOut))
+    @describe(parameters=[EventsQuery], responses=page_schema(EventOut))
     def get(self, request: Request, run: str) -> Response:
         after = read_body(EventsQuery, request.query_params)["after"]
         found = visible_run(person(request), run)
@@ -115,7 +115,7 @@ class Resume(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=ResumeBody, responses=RunOut)
+    @describe(request=ResumeBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
         body = read_body(ResumeBody, request.data)
         found = visible_run(person(request), run)
@@ -128,7 +128,7 @@ class Cancel(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=CancelBody, responses=RunOut)
+    @describe(request=CancelBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
         body = read_body(CancelBody, request.data)
         found = visible_run(person(request), run)
@@ -141,7 +141,7 @@ class Settle(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=SettleBody, responses=RunOut)
+    @describe(request=SettleBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
         body = read_body(SettleBody, request.data)
         found = visible_run(person(request), run)
@@ -163,13 +163,14 @@ class Erase(APIView):
 
     scopes = {"POST": "erase"}
 
-    @extend_schema(responses=page_schema(ErasureOut))
+    @describe(parameters=[Query], responses=page_schema(ErasureOut))
     def get(self, request: Request, run: str) -> Response:
         """What was erased of a run, the newest first."""
+        read_body(Query, request.query_params)
         rows = ErasureRecord.objects.filter(run=visible_run(person(request), run).id)
         return paginate(request, rows, ErasureOut, by=("-at", "-id"))
 
-    @extend_schema(request=EraseBody, responses={202: ErasureOut, 200: OpenApiTypes.OBJECT})
+    @describe(request=EraseBody, responses={202: ErasureOut, 200: OpenApiTypes.OBJECT})
     def post(self, request: Request, run: str) -> Response:
         body: dict[str, Any] = read_body(EraseBody, request.data)
         found = visible_run(person(request), run)

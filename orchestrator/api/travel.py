@@ -3,12 +3,11 @@
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import page_schema, paginate, person, read_body
+from approvals.api.base import describe, page_schema, paginate, person, read_body
 from approvals.permissions import may, visible_checkpoint, visible_run
 from checkpoints.core.ids import unknown_thing
 from checkpoints.models import Job
@@ -40,7 +39,7 @@ class TravelPlan(APIView):
 
     scopes = {"POST": "read"}
 
-    @extend_schema(request=HowBody, responses=PlanOut)
+    @describe(request=HowBody, responses=PlanOut)
     def post(self, request: Request, checkpoint: str) -> Response:
         body = read_body(HowBody, request.data)
         found = visible_checkpoint(person(request), checkpoint)
@@ -52,7 +51,7 @@ class Fork(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=ForkBody, responses={201: RunOut})
+    @describe(request=ForkBody, responses={201: RunOut})
     def post(self, request: Request, checkpoint: str) -> Response:
         body = read_body(ForkBody, request.data)
         found = visible_checkpoint(person(request), checkpoint)
@@ -65,7 +64,7 @@ class Replay(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=ReplayBody, responses={201: RunOut})
+    @describe(request=ReplayBody, responses={201: RunOut})
     def post(self, request: Request, checkpoint: str) -> Response:
         body = read_body(ReplayBody, request.data)
         found = visible_checkpoint(person(request), checkpoint)
@@ -76,7 +75,7 @@ class Replay(APIView):
 class ReplayReport(APIView):
     """What a replay came to: what it reused, and where it went another way."""
 
-    @extend_schema(responses=ReplayOut)
+    @describe(responses=ReplayOut)
     def get(self, request: Request, run: str) -> Response:
         return Response(runs.replay_report(visible_run(person(request), run).id))
 
@@ -86,7 +85,7 @@ class Rewind(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(request=RewindBody, responses=RunOut)
+    @describe(request=RewindBody, responses=RunOut)
     def post(self, request: Request, run: str) -> Response:
         body: dict[str, Any] = read_body(RewindBody, request.data)
         found = visible_run(person(request), run)
@@ -102,7 +101,7 @@ class BulkForks(APIView):
 
     scopes = {"POST": "steer"}
 
-    @extend_schema(operation_id="forks_create", request=BulkForkBody, responses={202: BulkForkOut, 200: BulkPlanOut})
+    @describe(operation_id="forks_create", request=BulkForkBody, responses={202: BulkForkOut, 200: BulkPlanOut})
     def post(self, request: Request) -> Response:
         body = read_body(BulkForkBody, request.data)
         require(person(request), "steer_run")
@@ -121,7 +120,7 @@ class BulkForks(APIView):
 class OneBulkFork(APIView):
     """How far a bulk fork is."""
 
-    @extend_schema(responses=BulkForkOut)
+    @describe(responses=BulkForkOut)
     def get(self, request: Request, fork: UUID) -> Response:
         return Response(_told(_visible(request, fork)))
 
@@ -129,7 +128,7 @@ class OneBulkFork(APIView):
 class BulkForkResults(APIView):
     """What became of each run of a bulk fork, in their order."""
 
-    @extend_schema(parameters=[BulkForkResultsQuery], responses=page_schema(BulkForkResultOut))
+    @describe(parameters=[BulkForkResultsQuery], responses=page_schema(BulkForkResultOut))
     def get(self, request: Request, fork: UUID) -> Response:
         wanted = read_body(BulkForkResultsQuery, request.query_params)
         rows = _visible(request, fork).results.all()

@@ -16,7 +16,7 @@ MOST_NAMED = 1000
 """Checkpoints that one request may name."""
 
 
-@extend_schema_field({"type": ["object", "null"], "additionalProperties": True})
+@extend_schema_field({"type": "object", "additionalProperties": True})
 class ObjectField(serializers.JSONField):
     """A JSON object, or null for none."""
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.core.files.uploadedfile import UploadedFile
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.parsers import MultiPartParser
@@ -11,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import person
+from approvals.api.base import describe, person
 from checkpoints import uploads
 from checkpoints.conf import conf
 from orchestrator.api.serializers import UploadOut
@@ -36,7 +35,7 @@ class Uploads(APIView):
     def most_bytes(self) -> int:
         return conf().max_upload_bytes + _WRAPPING
 
-    @extend_schema(request={"multipart/form-data": UploadBody}, responses={201: UploadOut})
+    @describe(request={"multipart/form-data": UploadBody}, responses={201: UploadOut})
     def post(self, request: Request) -> Response:
         require(person(request), "start_run")
         form: Any = request.data

@@ -18,13 +18,13 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.db import Error, connections
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import exceptions
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from approvals.api.base import person
+from approvals.api.base import describe, person
 from approvals.permissions import visible_run
 from checkpoints.conf import conf
 from orchestrator.engine.errors import UnknownThing
@@ -71,7 +71,7 @@ class RunStream(APIView):
 
     renderer_classes = [JSONRenderer, EventStream]
 
-    @extend_schema(
+    @describe(
         operation_id="run_stream",
         parameters=[
             OpenApiParameter("after", int, description="The last line that is known; 0 for all."),

@@ -4,6 +4,7 @@ From where that page ends docs/tutorial.md goes on: an app, people, a run, a rev
 """
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,27 @@ def _visit(port: int, follow: Callable[[list[str]], str]) -> None:
     assert "/static/countersign/css/console.css" in files
     assert {path: file.status for path, file in files.items() if file.status != 200} == {}
     assert "completed" in follow(beginning(tutorial.RUN, "python", "manage.py", "run_status"))
+
+
+SCHEMA_OF_THE_HOST = """
+from django.contrib.auth.models import User
+from django.urls import resolve
+from rest_framework.test import APIRequestFactory, force_authenticate
+
+request = APIRequestFactory().get("/api/v1/schema/")
+force_authenticate(request, User(username="olive"))
+answer = resolve("/api/v1/schema/").func(request)
+print(answer.status_code, answer.data["openapi"], len(answer.data["paths"]))
+"""
+
+
+def test_a_project_without_settings_for_the_rest_framework_serves_the_schema(tmp_path: Path) -> None:
+    python = Path(sys.executable)
+    manage = host.start_project(python, tmp_path / "project")
+    done = run(python, manage, "shell", "-c", SCHEMA_OF_THE_HOST, PYTHONPATH=str(host.ROOT))
+    status, version, paths = done.stdout.split()[-3:]
+    assert (status, version) == ("200", "3.1.0"), done.stderr
+    assert int(paths) > 30
 
 
 def test_the_wheel_is_made_and_installed_as_the_page_says() -> None:

@@ -6,7 +6,6 @@ from typing import Any, BinaryIO, cast
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpResponse, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import UnsupportedMediaType, ValidationError
 from rest_framework.parsers import MultiPartParser
@@ -14,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.api.base import Query, person, read_body
+from approvals.api.base import Body, describe, person, read_body
 from approvals.downloads import file_answer
 from approvals.permissions import visible_run
 from checkpoints import bundle
@@ -28,7 +27,7 @@ _WRAPPING = 64 * 1024
 """Bytes that a form may take around its file."""
 
 
-class ExportQuery(Query):
+class ExportQuery(Body):
     """What may be asked of an export."""
 
     as_is = serializers.BooleanField(required=False, default=False)
@@ -49,7 +48,7 @@ class RunExport(APIView):
         """Whatever is asked for, it is a bundle; refusals are JSON."""
         return super().perform_content_negotiation(request, force=True)
 
-    @extend_schema(parameters=[ExportQuery], responses={(200, MEDIA_TYPE): OpenApiTypes.BINARY})
+    @describe(parameters=[ExportQuery], responses={(200, MEDIA_TYPE): OpenApiTypes.BINARY})
     def get(self, request: Request, run: str) -> StreamingHttpResponse:
         found, as_is = self._asked(request, run)
         file = tempfile.TemporaryFile()  # noqa: SIM115 the answer closes it
@@ -60,7 +59,7 @@ class RunExport(APIView):
             raise
         return file_answer(request._request, file, name=f"run-{found.id}.jsonl", content_type=MEDIA_TYPE)
 
-    @extend_schema(exclude=True)
+    @describe(exclude=True)
     def head(self, request: Request, run: str) -> HttpResponse:
         """Whether one may; nothing is exported."""
         self._asked(request, run)
@@ -82,7 +81,7 @@ class Imports(APIView):
     def most_bytes(self) -> int:
         return conf().max_upload_bytes + _WRAPPING
 
-    @extend_schema(request={"multipart/form-data": ImportBody}, responses={201: RunOut, 200: RunOut})
+    @describe(request={"multipart/form-data": ImportBody}, responses={201: RunOut, 200: RunOut})
     def post(self, request: Request) -> Response:
         require(person(request), "import_run")
         if (coding := request.META.get("HTTP_CONTENT_ENCODING", "identity")) != "identity":

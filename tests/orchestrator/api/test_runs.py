@@ -6,7 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from checkpoints.models import Run
+from checkpoints.models import Run, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from orchestrator.engine.identity import Task, idempotency_key
 from tests.support import api_graphs as graphs
@@ -237,6 +238,14 @@ def test_what_happened_is_settled_with_its_output_and_the_call_is_not_repeated(o
     assert olive.get("checkpoints/P:step-1/state/").json()["scratch"]["payout"] == {"amount": 7}
     results = olive.get("checkpoints/P:step-1/").json()["node_results"]
     assert [(result["task"], result["effect"]) for result in results] == [("pay:1:0", "external")]
+
+
+def test_a_recorded_result_carries_what_its_node_returned(olive: Client, people: People) -> None:
+    run = runs.advance(runs.start("paying", {"claim_id": "CLM-2"}, key="CLM-2", by=people.starter).id)
+    row = TaskResult.objects.get(run=run.id)
+    (result,) = olive.get(f"checkpoints/{run.head}/").json()["node_results"]
+    assert result["output"] is not None
+    assert result["output"] == read_value(row, "output")
 
 
 def test_what_did_not_happen_runs_again(olive: Client, unknown: Run) -> None:

@@ -1,5 +1,7 @@
 """The API describes itself, and the catalogue describes the graphs."""
 
+from typing import Any
+
 import pytest
 from jsonschema import Draft202012Validator
 from rest_framework.test import APIClient
@@ -96,3 +98,90 @@ def test_nothing_in_the_schema_had_to_be_guessed(olive: Client, capsys: pytest.C
     facts = capsys.readouterr().err
     assert "Warning" not in facts
     assert "Error" not in facts
+
+
+METHODS = {"get", "post"}
+WITHOUT_PAGES = {"graphs/"}
+"""Lists that are given whole."""
+
+
+def _operations(client: Client) -> list[tuple[str, str, dict[str, Any]]]:
+    paths = client.get("schema/").json()["paths"]
+    return [
+        (path.removeprefix("/api/v1/"), method, operation)
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+        if method in METHODS
+    ]
+
+
+def _parameters(operation: dict[str, Any]) -> set[str]:
+    return {parameter["name"] for parameter in operation.get("parameters", [])}
+
+
+def test_the_schema_is_valid_by_the_rules_of_openapi(olive: Client) -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    schema = olive.get("schema/").json()
+    errors = [str(error.message) for error in validator.OpenAPIV31SpecValidator(schema).iter_errors()]
+    assert errors == []
+
+
+def test_no_type_in_the_schema_is_named_twice(olive: Client) -> None:
+    def types(node: Any) -> list[list[str]]:
+        if isinstance(node, list):
+            return [found for inner in node for found in types(inner)]
+        if not isinstance(node, dict):
+            return []
+        here = [node["type"]] if isinstance(node.get("type"), list) else []
+        return here + [found for inner in node.values() for found in types(inner)]
+
+    assert [names for names in types(olive.get("schema/").json()) if len(names) != len(set(names))] == []
+
+
+def test_each_operation_describes_its_refusals_as_problems(olive: Client) -> None:
+    for path, method, operation in _operations(olive):
+        for status in ("400", "401", "403", "404", "409", "503"):
+            content = operation["responses"][status]["content"]
+            assert set(content) == {"application/problem+json"}, (path, method, status)
+
+
+def test_each_post_describes_its_idempotency_key_and_no_get_does(olive: Client) -> None:
+    for path, method, operation in _operations(olive):
+        assert ("Idempotency-Key" in _parameters(operation)) == (method == "post"), (path, method)
+
+
+def test_a_list_declares_paging_and_nothing_else_does(olive: Client) -> None:
+    schema = olive.get("schema/").json()
+    for path, method, operation in _operations(olive):
+        answers = operation["responses"].get("200", {}).get("content", {})
+        form = answers.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+        members = schema["components"]["schemas"].get(form, {}).get("properties", {})
+        pages = method == "get" and {"next", "previous", "results"} <= set(members)
+        expected = pages and path not in WITHOUT_PAGES
+        assert ({"cursor", "page_size"} <= _parameters(operation)) == expected, (path, method)
+
+
+def test_the_schema_answers_to_its_own_media_types(olive: Client) -> None:
+    for media_type in ("application/json", "application/vnd.oai.openapi+json"):
+        answer = olive.http.get("/api/v1/schema/", headers={"accept": media_type})
+        assert answer.status_code == 200
+        assert answer.headers["Content-Type"].startswith(media_type)
+
+
+ADDRESS = {
+    "run": "CLM-1",
+    "checkpoint": "CLM-1:step-2",
+    "name": "gated",
+    "number": "1",
+    "request_id": "0199aaaa-0000-7000-8000-000000000000",
+    "decision": "0199aaaa-0000-7000-8000-000000000000",
+    "fork": "0199aaaa-0000-7000-8000-000000000000",
+}
+
+
+def test_a_parameter_that_is_not_declared_is_refused_everywhere(olive: Client, paused: Run) -> None:
+    for path, method, _ in _operations(olive):
+        ask = getattr(olive.http, method)
+        answer = ask(f"/api/v1/{path.format(**ADDRESS)}?foo=1")
+        assert answer.status_code == 400, (path, method, answer.status_code)
+        assert answer.json()["errors"][0]["path"] == "foo", (path, method)
