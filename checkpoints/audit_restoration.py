@@ -1,6 +1,6 @@
-"""The audit log after a copy of the database was put back, or after somebody took from its chain: it goes on behind what
-is there, and a sealed line says so for ever. Nothing that is missing is made good by that: whoever reads the line knows
-up to which head lines were lost.
+"""The audit log after a copy of the database was put back, or after somebody took from its chain: it goes on behind
+what is there, and a sealed line says so for ever. Nothing that is missing is made good by that: whoever reads the line
+knows up to which head lines were lost.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def let_chain_go_on(*, reason: str, by: Any) -> ChainHead:
     with transaction.atomic():
         there = audit_chain.chain_head()
         told = audit_chain.last_told_head() or there
-        facts = {"number": there.number, "hash": there.hash}
+        facts: dict[str, Any] = {"number": there.number, "hash": there.hash}
         facts |= {"told_number": told.number, "told_hash": told.hash}
         audit_log.record("database_restored", actor=by, reason=reason, **facts)
         head = audit_chain.chain_anew()

@@ -98,6 +98,6 @@ def _end(run: Run, lost: list[TaskResult], *, by: Any) -> str:
     actor = by.get_username() if by else ""
     line = NewEvent(f"run_{status}", details, actor=actor)
     columns = error_columns(run.id, details, protection_of(run))
-    rest = {"due_at": None, "lease_until": None, "leased_by": None, "progress": b""}
+    rest: dict[str, Any] = {"due_at": None, "lease_until": None, "leased_by": None, "progress": b""}
     locked_run.append_locked(run, [line], at=timezone.now(), status=status, **rest, **columns)
     return str(status)
