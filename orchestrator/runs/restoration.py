@@ -17,7 +17,7 @@ from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
 from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Job, Run, TaskResult
-from checkpoints.models.job import LIVE
+from checkpoints.models.job import JobStatus
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.queue import BACK
 from checkpoints.sealing.sealed_rows import protection_of
@@ -45,10 +45,13 @@ class StoppedRuns:
 
 
 def end_leases() -> None:
-    """Take every lease from the workers that had it when the copy was made, or got it since. Two statements."""
+    """Take every lease from the workers that had it when the copy was made, or got it since. A job that is paused
+    stays so.
+    """
     epoch = F("epoch") + MORE_EPOCHS
     Run.objects.update(epoch=epoch, lease_until=None, leased_by=None)
-    Job.objects.filter(status__in=LIVE).update(epoch=epoch, due_at=db_now(), **BACK)
+    Job.objects.filter(status=JobStatus.QUEUED).update(epoch=epoch)
+    Job.objects.filter(status=JobStatus.RUNNING).update(epoch=epoch, due_at=db_now(), **BACK)
 
 
 def stop_runs(*, by: Any) -> StoppedRuns:
