@@ -27,7 +27,6 @@ class ApprovalRequestAdmin(ReadOnlyRows):
     list_filter = ("status", GraphFilter)
     ordering = ("-opened_at", "-id")
     search_run = "run"
-    search_help_text = "The key or id of a run."
     actions = ("open_reviews",)
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
@@ -117,7 +116,6 @@ class DecisionAdmin(ReadOnlyRows):
     list_filter = ("verdict",)
     ordering = ("-at",)
     search_run = "run"
-    search_help_text = "The key or id of a run."
 
     @admin.display(description="run")
     def of_run(self, row: Decision) -> SafeString:

@@ -5,7 +5,7 @@ of a decision that is being erased: its row of an erasure record must be there, 
 after every migrate, because SQLite drops them when it rebuilds a table; a system check watches them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ def _forbidden(is_not: str, locked: str) -> str:
     bytes. Seals and hashes are over the plain bytes, so what such a change does to the content shows.
     """
     payloads = [_quoted(name) for name in Decision.PAYLOADS]
-    others = [_quoted(f.column) for f in Decision._meta.concrete_fields if f.name not in Decision.PAYLOADS]
+    others = [_quoted(name) for name in _columns_but(Decision.PAYLOADS)]
     begins = f"substr({{0}}.{{1}}, 1, 1) {is_not} {locked}"
     broken = [
         f"(OLD.{name} {is_not} NEW.{name} AND ({begins.format('OLD', name)} OR {begins.format('NEW', name)}))"
@@ -42,6 +42,17 @@ def _forbidden(is_not: str, locked: str) -> str:
     return f"{' OR '.join([*changed, *broken])} OR ({nothing})"
 
 
+def _columns_but(fields: Collection[str]) -> list[str]:
+    """The columns of decisions but those of these fields, as far as the table has them: on the way back to an older
+    version it may have fewer.
+    """
+    with connection.cursor() as cursor:
+        described = connection.introspection.get_table_description(cursor, Decision._meta.db_table)
+    there = {column.name for column in described}
+    names = [str(field.column) for field in Decision._meta.concrete_fields if field.name not in fields]
+    return [name for name in names if name in there]
+
+
 def _quoted(name: str | None) -> str:
     return connection.ops.quote_name(str(name))
 
@@ -49,7 +60,7 @@ def _quoted(name: str | None) -> str:
 def _not_erased(is_not: str, key: str) -> str:
     """SQL that is true of every change but what an erasure record tells of: payload columns and the seal."""
     may = {*Decision.PAYLOADS, "seal", "seal_key"}
-    others = [_quoted(f.column) for f in Decision._meta.concrete_fields if f.name not in may]
+    others = [_quoted(name) for name in _columns_but(may)]
     changed = " OR ".join(f"OLD.{name} {is_not} NEW.{name}" for name in others)
     erased, table = _quoted(ErasedRow._meta.db_table), Decision._meta.db_table
     told = f"SELECT 1 FROM {erased} e WHERE e.{_quoted('table')} = '{table}' AND e.{_quoted('row')} = {key}"  # noqa: S608

@@ -77,7 +77,9 @@ def note_confirmed(policy: RetentionPolicy, *, by: Any, checkpoints: int) -> Non
     """Write down that a person has seen the dry run of a policy; nothing where that stands there already."""
     if not is_confirmed(policy):
         digest = rule_digest(policy)
-        audit_log.record(CONFIRMED, actor=by, graph=policy.graph, rule=digest, checkpoints=checkpoints)
+        audit_log.record(
+            "retention_policy_confirmed", actor=by, graph=policy.graph, rule=digest, checkpoints=checkpoints
+        )
 
 
 def is_confirmed(policy: RetentionPolicy) -> bool:

@@ -176,7 +176,7 @@ def _tell(graph: str, by: Any, result: Pruned, *, job: UUID, stopped: bool = Fal
     facts |= {"referred": result.referred} if result.referred else {}
     facts |= {"stopped": True} if stopped else {}
     facts |= {"limit": limit} if limit is not None else {}
-    audit_log.record(HISTORY_PRUNED, actor=by, job=str(job), **facts)
+    audit_log.record("history_pruned", actor=by, job=str(job), **facts)
 
 
 def _removed(lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int) -> Iterator[None]:

@@ -72,8 +72,8 @@ def setters_of(run: Run, touches: Sequence[Touch], path: StatePath, *, among: Am
             found.append(Setter(person=began.get(row.seq, "")))
         elif touch.is_covered:
             found.append(_of_covered(touch, path, records, covered))
-        elif (parent := _parent_behind(touch)) is not None:
-            found.append(_of_any_since(touch, path, records, parent))
+        elif any_of := _of_any_since(touch, path, records):
+            found.append(any_of)
         elif row.source == Source.SETTLEMENT and path.channel in row.changed:
             found.append(_settled(row, records, signed, patched))
         else:
@@ -133,14 +133,19 @@ def _parent_behind(touch: Touch) -> Checkpoint | None:
     return parent if parent is not None and row.superstep - parent.superstep > own else None
 
 
-def _of_any_since(touch: Touch, path: StatePath, records: _Records, parent: Checkpoint) -> Setter:
-    """All nodes that ran in the supersteps that a row covers, for nothing tells which of them set the path; not those
-    whose results say that they wrote something else.
+def _of_any_since(touch: Touch, path: StatePath, records: _Records) -> Setter | None:
+    """All nodes that ran in the supersteps that a row covers, where nothing tells which of them set the path; not those
+    whose results say that they wrote something else. None for a row that tells more, or whose state names no nodes.
     """
+    parent = _parent_behind(touch)
+    if parent is None:
+        return None
     before = reader.document_at(parent.id) or {}
     earlier = before.get("diagnostics", {}).get("nodes", {})
     now = touch.change[0]["value"]
     ran = [name for name, noted in now.get("diagnostics", {}).get("nodes", {}).items() if noted != earlier.get(name)]
+    if not ran:
+        return None
     order = {name: place for place, name in enumerate(now.get("frontier", {}).get("visited", ()))}
     results: dict[str, list[TaskResult]] = defaultdict(list)
     for row in _done(

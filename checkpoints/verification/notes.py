@@ -30,6 +30,8 @@ def noted(subject: Subject) -> Iterator[Fault]:
         for line in page:
             facts = _facts(subject, line)
             seq = facts.get("seq", OF_RUN)
+            if not isinstance(seq, int):
+                continue
             has, totals_there = metadata.pop(seq, {}), figures.pop(seq, {})
             hash_ = metadata_hash(has, subject.protection)
             if seq not in erased and hash_ != facts.get("metadata", ""):
@@ -79,5 +81,5 @@ def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
         data = subject.payload(line, "payload")
     except CountersignError:
         return {}
-    facts: dict[str, Any] = canonical.loads(data) if data else {}
-    return facts
+    facts = canonical.loads(data) if data else {}
+    return facts if isinstance(facts, dict) else {}

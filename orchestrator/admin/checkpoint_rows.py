@@ -25,7 +25,6 @@ class CheckpointAdmin(ReadOnlyRows):
     list_display = ("alias", "superstep", "line", "source", "committed", "kept", "size", "created_at", "in_console")
     list_filter = ("source", GraphFilter)
     search_run = "run"
-    search_help_text = "The key or id of a run."
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
         """Return the rows with the keys of their runs. A fork that a store made has no run before it is resumed."""

@@ -36,7 +36,6 @@ class RunAdmin(ReadOnlyRows):
     list_filter = ("status", GraphFilter)
     ordering = ("-created_at", "-id")
     search_run = "id"
-    search_help_text = "The key or id of a run."
     actions = (
         "open_reviews", "resume", "cancel", "fork_failed", "pin_newest", "put_on_hold", "export_bundles", "erase",
     )  # fmt: skip

@@ -66,6 +66,7 @@ JOBS = {
     "anchor_heads": "Numbers and chains new lines of the audit log",
     "fork_runs": "Forks many runs",
     "erase_run": "Erases values of runs",
+    "measure_storage": "Measures how much each graph stores, by age",
     "prune_runs": "Removes old history",
     "run_policies": "Runs the retention policies",
     "rotate_keys": "Encrypts rows under the newest key",

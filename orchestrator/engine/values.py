@@ -48,6 +48,9 @@ def refuse_floats_for_decimals(value: Any, became: Any, path: tuple[str | int, .
         reason = f"is the float {value!r}, which a Decimal cannot take exactly"
         message = f"{where} {reason}; write Decimal('{value!r}'), or text"
         raise InvalidValue(message, path=where, reason=reason)
+    # What is nested deeper is refused anyway, when its canonical form is written.
+    if len(path) > DEEPEST:
+        return
     for key, inner in _inner_values(value):
         refuse_floats_for_decimals(inner, _inner_value(became, key), (*path, key))
 

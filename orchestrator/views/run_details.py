@@ -1,6 +1,8 @@
 """The tabs of the run page: what changed, the state, the writes held, the results, the log. Reads of one checkpoint."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from approvals.models import ApprovalRequest, RequestStatus
@@ -9,7 +11,7 @@ from approvals.views.inbox import name_of, names_of
 from approvals.views.leaf import ERASED
 from approvals.views.page import read_number
 from checkpoints import timeline
-from checkpoints.core.diff import ADDED, CHANGED, REMOVED
+from checkpoints.core.diff import ADDED, CHANGED, REMOVED, written
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.memory.read_records import memory_at
@@ -31,6 +33,10 @@ MOST_COUNTED = 5000
 ONE_LINE = 400
 BEFORE = 80
 """Characters before the first difference of two long values, from which they are shown."""
+LONGEST_TEXT = 4000
+"""Characters of a text of several lines that is shown as text, rather than as a part of a JSON line."""
+MOST_LEVELS = 8
+"""Levels of an object that are broken into paths; what lies deeper is one value."""
 LONG = 160
 """Characters from which a value of the state is folded."""
 CUT = 32 * 1024
@@ -41,8 +47,10 @@ SIGNS = {"changed": ("~", "chg", "changed"), "added": ("+", "new", "added"), "re
 
 def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
     """What this checkpoint changed against its parent, by partition."""
-    found = timeline.changes(checkpoint, at_most=MOST_COUNTED)
+    compared = timeline.changes(checkpoint, at_most=MOST_COUNTED)
+    found = list(islice(_opened(compared), MOST_COUNTED))
     shown, seq = found[:MOST_CHANGES], read_number(query.get("at", ""))
+    cleaned_up = _parent_is_gone(checkpoint, compared)
     groups = [
         {
             "name": name,
@@ -62,8 +70,35 @@ def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[s
         "cut": len(found) > len(shown),
         "uncounted": len(found) == MOST_COUNTED,
         "count": len(found),
-        "cleaned_up": _parent_is_gone(checkpoint, found),
+        "cleaned_up": cleaned_up,
+        "has_before": cleaned_up or any(one.kind != ADDED for one in shown),
     }
+
+
+def _opened(changes: Iterable[Change]) -> Iterator[Change]:
+    """Break objects that are new, or that went, into their paths, so that each line shows one value."""
+    for change in changes:
+        yield from _leaves(change, MOST_LEVELS)
+
+
+def _leaves(change: Change, levels: int) -> Iterator[Change]:
+    value = change.before if change.kind == REMOVED else change.after
+    is_new = change.before is None
+    # A new item of a list is one value: its place says nothing without the rest of it.
+    is_item = change.path.endswith("]")
+    opens = isinstance(value, dict) and value and not is_item and not is_tombstone(value) and levels > 0
+    if not opens or not (is_new or change.kind == REMOVED):
+        yield change
+        return
+    for key, inner in value.items():
+        path = written((key,))
+        joint = "" if path.startswith("[") or not change.path else "."
+        name = f"{change.path}{joint}{path}"
+        if change.kind == REMOVED:
+            part = replace(change, path=name, before=inner)
+        else:
+            part = replace(change, path=name, kind=ADDED, after=inner)
+        yield from _leaves(part, levels - 1)
 
 
 def _parent_is_gone(checkpoint: Checkpoint, found: list[Change]) -> bool:
@@ -77,6 +112,8 @@ def _change(one: Change) -> dict[str, Any]:
     stem, dot, last = one.path.rpartition(".")
     before, after = shown_pair(one.kind, one.before, one.after)
     return {
+        "before_text": _as_text(one.before),
+        "after_text": _as_text(one.after),
         "sign": sign,
         "css": css,
         "word": word,
@@ -86,6 +123,12 @@ def _change(one: Change) -> dict[str, Any]:
         "after": after,
         "who": one.set_by or ("engine" if one.partition == "diagnostics" else ""),
     }
+
+
+def _as_text(value: Any) -> str:
+    """Return a text of several lines as it reads; empty for every other value, and for one that is too long to show."""
+    is_text = isinstance(value, str) and "\n" in value.strip()
+    return value if is_text and len(value) <= LONGEST_TEXT else ""
 
 
 def _history_url(run: Run, seq: int | None, one: Change) -> str:

@@ -23,7 +23,22 @@ const show = () => {
   element.hidden = false;
   element.classList.toggle('down', WORST_FIRST.indexOf(text) < 3);
   element.querySelector('span').textContent = text;
+  showBanner(text === 'No live updates');
   return changed ? text : '';
+};
+
+// The banner says since when: the moment at which the first of the links was lost.
+const showBanner = (down) => {
+  const banner = document.getElementById('no-live');
+  if (!banner) return;
+  const lost = links.map((link) => link.lostAt).filter(Boolean);
+  const since = new Date(Math.min(...lost));
+  if (down && lost.length) {
+    const time = banner.querySelector('time');
+    time.dateTime = since.toISOString();
+    time.textContent = since.toTimeString().slice(0, 5);
+  }
+  banner.hidden = !down || !lost.length;
 };
 
 const SAID = { 'Signed out': 'You are signed out.', Reconnecting: 'Reconnecting. You can keep working.', 'Up to date again': 'Up to date again.' };

@@ -13,7 +13,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run, TaskResult
 from orchestrator.engine.errors import UnknownThing
 from tests.support.cast import People, UserFactory
-from tests.support.rows import a_request, a_run
+from tests.support.rows import a_request, a_run, an_event
 
 pytestmark = pytest.mark.django_db
 
@@ -181,6 +181,7 @@ def test_without_four_eyes_the_starter_may_sign(people: People) -> None:
 
 def test_four_eyes_exclude_who_started_who_it_is_for_and_who_settled(people: People) -> None:
     run = a_run(started_by=people.starter, on_behalf_of=people.steward)
+    an_event(run, 1, type="run_started")
     settled(run, people.auditor)
     names = ("user:olive", "user:stella", "user:ada", "user:rita")
     request = a_request(run, *names, policy={"four_eyes": True})

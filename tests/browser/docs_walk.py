@@ -29,7 +29,10 @@ class DocsPage:
         """Wait until the words are visible on the page; `shown` is what stands there for a word with a variable."""
         text = shown or self.word(words)
         self.word(words)
-        page.locator(within).get_by_text(text).filter(visible=True).first.wait_for()
+        area = page.locator(within)
+        # The words on the button of a form of the admin are its value.
+        named = area.get_by_text(text).or_(area.locator(f'input[type=submit][value="{text}"]'))
+        named.filter(visible=True).first.wait_for()
 
     def press(self, page: Any, words: str, *, within: str = "body", shown: str = "") -> None:
         """Press the link, button or line that is called so."""

@@ -92,3 +92,14 @@ def test_compare_of_a_run_with_its_fork_finds_the_split_point_and_gives_a_reason
     page.click("button:has-text('Add a third')")
     page.wait_for_url("**&c=**")
     assert window.complaints == []
+
+
+def test_no_flag_of_a_lane_is_cut_off(people: People, browse: Browse) -> None:
+    a, b = pair(people)
+    window = browse(people.starter)
+    window.open(f"/compare/?a={a.id}&b={b.id}")
+    flags = window.page.locator(".lane .flag")
+    assert flags.count() == 2
+    for flag in flags.all():
+        above = flag.evaluate("f => f.closest('.tape').getBoundingClientRect().top - f.getBoundingClientRect().top")
+        assert above <= 0

@@ -209,3 +209,29 @@ def test_the_tutorial_is_walked_from_the_people_to_the_settlement(
     docs.sees(operator.page, "settlement")
     docs.is_walked("outcome unknown")
     assert Run.objects.count() == 1
+
+
+NAMED: list[tuple[str, dict[str, tuple[str, ...]], tuple[str, ...]]] = [
+    ("audit.md", {"/audit/": ("Export CSV", "Export JSONL")}, ()),
+    ("bundles.md", {f"/runs/{KEY}/": ("Export bundle",), "/runs/": ("Import a bundle",)}, ("truncated",)),
+    ("memory.md", {f"/runs/{KEY}/": ("Memory",)}, ()),
+    ("retention.md", {"/admin/checkpoints/retentionpolicy/add/": ("Count what this would remove",)}, ()),
+]
+"""Docs -> address -> words that stand there; and words of the docs that are on no page."""
+
+
+@pytest.mark.parametrize(("name", "pages", "elsewhere"), NAMED, ids=[name for name, *_ in NAMED])
+def test_what_the_documentation_calls_something_stands_on_its_page(
+    name: str,
+    pages: dict[str, tuple[str, ...]],
+    elsewhere: tuple[str, ...],
+    demo: Callable[[str], User],
+    browse: Browse,
+) -> None:
+    docs = DocsPage(name)
+    window = browse(User.objects.create_superuser("admin", "admin@example.org", PASSWORD))
+    for address, words in pages.items():
+        window.open(address)
+        for word in words:
+            docs.sees(window.page, word)
+    docs.is_walked(*elsewhere)

@@ -3,7 +3,7 @@
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -95,9 +95,18 @@ def parts_of(html: str) -> Iterator[tuple[str, str, str | None, str | None]]:
             partition = strip_tags(row.split('colspan="4">')[1].split("<small>")[0]).strip()
             continue
         path = strip_tags(row.split('class="sr">')[1].split("</span>", 1)[1].split("</td>")[0])
-        cells = [row.split(f'<td class="{name}">')[1].split("</td>")[0] for name in ("b", "a")]
-        before, after = (None if 'class="nil"' in one else plain(strip_tags(one)) for one in cells)
+        # Where nothing was before in any row, there is no column for it.
+        cells = [row.partition(f'<td class="{name}">')[2].split("</td>")[0] for name in ("b", "a")]
+        before, after = (value_of(cell) for cell in cells)
         yield partition, path, before, after
+
+
+def value_of(cell: str) -> str | None:
+    """The JSON of the value in a cell; None where there is none."""
+    text = plain(strip_tags(cell))
+    if not cell or 'class="nil"' in cell:
+        return None
+    return json.dumps(text) if 'class="txt"' in cell else text
 
 
 def plain(text: str) -> str:
@@ -105,13 +114,25 @@ def plain(text: str) -> str:
 
 
 def applied(state: Any, path: str, after: str | None) -> Any:
-    keys = "/".join(str(key) for key in parsed_path(f"scratch.{path}").parts)
+    parts = parsed_path(f"scratch.{path}").parts
+    if after is not None:
+        state = with_objects(state, parts[:-1])
+    keys = "/".join(str(key) for key in parts)
     operation: dict[str, Any] = {"op": "remove", "path": f"/{keys}"}
     if after is not None:
         operation = {"op": "add", "path": f"/{keys}", "value": json.loads(after)}
         if keys.rpartition("/")[2].isdigit() and is_there(state, keys.split("/")):
             operation["op"] = "replace"
     return apply(state, [operation])
+
+
+def with_objects(state: Any, parts: Sequence[Any]) -> Any:
+    """The state with an object at each step of the way, for a new object is shown path by path."""
+    if not parts or isinstance(state, list):
+        return state
+    key, *rest = parts
+    inner = state.get(key)
+    return {**state, key: with_objects({} if inner is None else inner, rest)}
 
 
 def is_there(state: Any, keys: list[str]) -> bool:

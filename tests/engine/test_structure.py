@@ -134,6 +134,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Graph.memory": [({}, {"graph": {"memory": "snapshot"}})],
     "Graph.reviewers": [(BY_GRAPH, {**BY_GRAPH, "graph": {"reviewers": reviewers}})],
     "Graph.current": [({}, {"graph": {"current": True}})],
+    "Graph.description": [({}, {"graph": {"description": "Pays claims."}})],
     "Graph.label": [({}, {"graph": {"label": "Run {x}"}})],
     "Graph.facts": [({}, {"graph": {"facts": [Fact("X", "input.x")]}})],
     "Graph.encrypted": [({}, {"graph": {"encrypted": True}})],

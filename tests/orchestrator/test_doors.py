@@ -26,7 +26,7 @@ __all__ = ["claim_graph", "run"]
 
 ROOT = Path(checkpoints.__file__).parents[1]
 OWN_WORDS = {
-    *("checkpoints/audit_log.py", "checkpoints/bundle/verifier.py", "checkpoints/core/strict_json.py"),
+    *("checkpoints/audit_chain.py", "checkpoints/bundle/verifier.py", "checkpoints/core/strict_json.py"),
     *(
         "checkpoints/retention/stretches.py",
         "checkpoints/versions.py",
@@ -49,6 +49,7 @@ JSON_DOORS = (
 )
 FORMS = {
     ":home.theme": "/account/theme/",
+    ":account.shortcuts": "/account/shortcuts/",
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",

@@ -58,6 +58,7 @@ def test_runs_people_and_decisions_are_gone_and_what_the_migrations_left_is_ther
     assert _content() == before
     assert {name for name, rows in before.items() if rows} == {
         *("auth_group", "auth_group_permissions", "auth_permission", "django_content_type"),
+        "checkpoints_audithead",
     }
     assert tables.flushes == 1
 

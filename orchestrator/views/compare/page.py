@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.db.models import Count, QuerySet
@@ -12,6 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import permissions
+from approvals.models import Decision
 from approvals.views.page import opens_payloads, read_number, render
 from checkpoints import timeline
 from checkpoints.core.alignment import in_words
@@ -190,10 +192,23 @@ def _groups(found: Alignment, letters: tuple[str, str], *, everything: bool) -> 
 def _sides(runs: Sequence[Run]) -> list[Facts]:
     done = TaskResult.objects.filter(run__in=[run.id for run in runs], outcome=Outcome.DONE)
     calls = {row["run"]: row["n"] for row in done.values("run").annotate(n=Count("id")).order_by()}
+    decided = _decisions_of(runs)
     return [
-        {"letter": letter, "css": letter.lower(), "run": run, "calls": calls.get(run.id, 0)}
+        {
+            "letter": letter,
+            "css": letter.lower(),
+            "run": run,
+            "calls": calls.get(run.id, 0),
+            "decisions": decided.get(run.id, 0),
+        }
         for letter, run in zip(LETTERS, runs, strict=False)
     ]
+
+
+def _decisions_of(runs: Sequence[Run]) -> dict[UUID, int]:
+    """Return how many decisions people made in each run. What a fork inherited was decided in its origin. One query."""
+    rows = Decision.objects.filter(run__in=[run.id for run in runs], by__isnull=False).order_by()
+    return {row["run"]: row["n"] for row in rows.values("run").annotate(n=Count("id"))}
 
 
 def _said(found: Alignment, letters: tuple[str, str]) -> str:

@@ -218,8 +218,6 @@ def _line(graph: Compiled, plan: Plan, name: str, ran: Collection[str]) -> PlanL
 
 def _word(graph: Compiled, plan: Plan, name: str, ran: Collection[str]) -> tuple[str, str]:
     node = graph.nodes[name]
-    if plan.travel == Travel.REPLAY and (node.gated or node.journaled):
-        return "reused", "As it was recorded. Where its input differs, this branch ends."
     again = {task.node for task in plan.effects_again}
     perhaps = {task.node for task in plan.may_have_happened}
     if name in plan.stops:

@@ -161,3 +161,12 @@ def test_requests_of_several_runs_lead_to_a_page_of_their_reviews(run: Run, peop
     chosen = [str(row.id) for row in ApprovalRequest.objects.all()]
     page = text(browser.post(address, {"action": "open_reviews", "_selected_action": chosen}, follow=True))
     assert all(reverse("review", args=[one.id]) in page for one in (run, other))
+
+
+def test_the_console_leads_staff_to_the_row_of_a_run_and_nobody_else(run: Run, people: cast.People) -> None:
+    address = reverse("admin:checkpoints_run_change", args=[run.id])
+    page = reverse("run", args=[run.id])
+    assert f'href="{address}"' in text(browser_of(people.steward).get(page))
+    olive = Client()
+    olive.force_login(people.starter)
+    assert address not in text(olive.get(page))

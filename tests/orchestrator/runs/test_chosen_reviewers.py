@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 PAID: list[str] = []
 
 
-class Assignment(BaseModel):
+class Counter(BaseModel):
     lead: str = "rita"
     backup: str = "rita"
 
@@ -34,7 +34,7 @@ class Transfer(BaseModel):
     account: str = ""
     payee: str = "Ines"
     team: str = "rita"
-    assignment: Assignment = Assignment()
+    counter: Counter = Counter()
     risk: int = 9
     noted: str = ""
 
@@ -57,7 +57,7 @@ def by_generator(state: Transfer) -> Any:
 
 
 def by_nested(state: Transfer) -> list[str]:
-    return [f"user:{state.assignment.lead}"]
+    return [f"user:{state.counter.lead}"]
 
 
 READERS = {one.__name__: one for one in (by_attribute, by_getattr, by_dump, by_generator)}
@@ -129,7 +129,7 @@ def test_a_patch_of_what_names_the_reviewers_waits_for_those_whom_the_state_name
 
 def test_a_nested_value_that_names_the_reviewers_is_guarded_as_its_channel(people: cast.People) -> None:
     run, olive = done(people, reviewers=by_nested), people.starter
-    first = fork(behind(run), {"assignment": {"lead": olive.username}}, olive)
+    first = fork(behind(run), {"counter": {"lead": olive.username}}, olive)
     assert asked(first) == ["user:rita"]
 
 
@@ -243,11 +243,11 @@ def test_what_a_gate_bound_by_shows_is_guarded_behind_its_signatures(people: cas
 
 
 def by_backup(state: Transfer) -> list[str]:
-    return [f"user:{state.assignment.backup}", f"user:{state.team}"]
+    return [f"user:{state.counter.backup}", f"user:{state.team}"]
 
 
 def audited() -> Graph:
-    """begin -> ask -> audit (asks whom `team` and `assignment` name) -> pay"""
+    """begin -> ask -> audit (asks whom `team` and `counter` name) -> pay"""
     made = Graph("transfer", input=Order, state=Transfer)
     made.node("begin")(lambda state, ctx: {"noted": "begun"})
     first = Gate(reviewers=by_attribute, writes={"account": Show()})

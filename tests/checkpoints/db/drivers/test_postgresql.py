@@ -211,6 +211,7 @@ def test_a_probe_that_closes_what_it_finds_unusable_waits_for_the_end_first() ->
     connection.ensure_connection()
     connection.connection.prepare_threshold = None
     answer = send("INSERT INTO sent (id) SELECT %s::integer FROM pg_sleep(0.2)", [1])
+    connection.close_at = None  # a web process would give the connection back here, whatever its state
     connection.close_if_unusable_or_obsolete()  # asks for the mode of commits first, and that waits
     assert connection.is_usable()
     assert answer() == 1

@@ -114,9 +114,9 @@ def test_the_page_costs_the_same_with_more_checkpoints_and_more_runs(
             a_checkpoint(run, seq, scratch={"notes": ["x"]})
         forks.forked(run, 1, by=people.starter)
         # Four for the session, the person and his rights, four for the bar of the page. The comparison itself reads
-        # the runs, their lines, their checkpoints, the states that are compared, and the calls that were made; of a
-        # fork that is paused, whether it was started and whom it asks.
-        with django_assert_max_num_queries(4 + 4 + 5 + 2) as seen:
+        # the runs, their lines, their checkpoints, the states that are compared, the calls and the decisions that were
+        # made; of a fork that is paused, whether it was started and whom it asks.
+        with django_assert_max_num_queries(4 + 4 + 6 + 2) as seen:
             assert page_of(client, a=run.id, b=fork.id).status_code == 200
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]
@@ -216,3 +216,9 @@ def test_the_comparison_can_be_taken_along_as_json(run: Run, fork: Run, people: 
         given = client.get(page["export"])
         assert given.status_code == 200
         assert [one["path"] for one in given.json()["differences"]] == ["notes[0]"]
+
+
+def test_decisions_are_those_that_people_made_in_each_run(run: Run, fork: Run, people: People, browse: Browse) -> None:
+    claims.decide_all(run, by=people.reviewer)
+    sides = page_of(browse(people.starter), a=run.id, b=fork.id).context["page"]["sides"]
+    assert [side["decisions"] for side in sides] == [3, 0]

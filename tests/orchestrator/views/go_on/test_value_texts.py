@@ -53,7 +53,7 @@ def test_a_channel_is_told_in_a_few_words() -> None:
     assert summary(["a", "b"], type_of(CHANNELS["notes"])) == "2 items: a, b"
     assert summary([payout], type_of(CHANNELS["more"])) == "1 item"
     assert summary({}, UNTYPED) == "no fields"
-    assert summary([], UNTYPED) == "empty list"
+    assert summary([], UNTYPED) == "none"
     assert len(summary("x" * 5000, UNTYPED)) < 200
 
 

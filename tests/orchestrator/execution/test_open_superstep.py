@@ -1,0 +1,21 @@
+"""What is kept of an open superstep comes back as it was."""
+
+import pytest
+
+from orchestrator.engine import Task
+from orchestrator.engine.reduce import Output
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
+
+
+@pytest.mark.parametrize("reads", [None, (), ("team", "risk")])
+def test_what_a_gate_read_is_kept_with_its_task(reads: tuple[str, ...] | None) -> None:
+    task = Task("ask", 1, 0)
+    finished = FinishedTask(Output(), gated=True, why="because", reads=reads)
+    kept = OpenSuperstep({task: finished}, frozenset(), {}, superstep=2)
+    assert OpenSuperstep.from_json(kept.to_json()) == kept
+
+
+def test_of_a_task_that_an_earlier_version_kept_nobody_knows_what_its_gate_read() -> None:
+    kept = FinishedTask(Output(), gated=True).to_json()
+    assert "reads" not in kept
+    assert FinishedTask.from_json(kept).reads is None
