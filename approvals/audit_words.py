@@ -250,6 +250,10 @@ KINDS: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "run_imported": ("Run imported", lambda f: "took the run in from a bundle"),
     "receipt_exported": ("Receipt exported", lambda f: "exported a receipt of a decision"),
     "refused_import": ("Refused: import", lambda f: f"was refused: a bundle was not taken in ({_code(f)})"),
+    "database_restored": (
+        "Database restored",
+        lambda f: f"let the audit log go on behind line {f.get('number', 0):,}: {f.get('reason') or 'no reason said'}",
+    ),
     "audit_exported": ("Audit log exported", lambda f: f"exported the audit log as {str(f.get('format', '')).upper()}"),
 }
 """Kind -> its name in lists, and what a line of it says. One that is not here says its name."""

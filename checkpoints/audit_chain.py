@@ -74,13 +74,30 @@ def _chain_batch() -> int:
         if not rows:
             return 0
         _require_newer(rows[0])
-        for row in rows:
-            row.number = head.number + 1
-            row.hash = line_hash(head.hash, row)
-            head = ChainHead(row.number, row.hash)
-        AuditLine.objects.bulk_update(rows, ["number", "hash"])
-        keep_head(kept, head)
+        keep_head(kept, _numbered(rows, head))
     return len(rows)
+
+
+def chain_anew() -> ChainHead:
+    """Number every line that has no number, in the caller's transaction, behind the last line that the table holds, and
+    keep that head whatever the job's own row said. Return it. Who calls this has written a line that says why.
+    """
+    kept = AuditHead.objects.select_for_update().first() or AuditHead()
+    head = chain_head()
+    while rows := list(AuditLine.objects.filter(number=None).order_by("id")[:BATCH]):
+        head = _numbered(rows, head)
+    keep_head(kept, head)
+    return head
+
+
+def _numbered(rows: list[AuditLine], head: ChainHead) -> ChainHead:
+    """Number these lines behind `head`, and chain each to the one before. Return the new head."""
+    for row in rows:
+        row.number = head.number + 1
+        row.hash = line_hash(head.hash, row)
+        head = ChainHead(row.number, row.hash)
+    AuditLine.objects.bulk_update(rows, ["number", "hash"])
+    return head
 
 
 def require_kept_head(*, lock: bool = False) -> AuditHead:

@@ -39,6 +39,12 @@ class Job(models.Model):
     leased_by = models.UUIDField(null=True, blank=True)
     attempts = models.IntegerField(default=0, help_text="Begun since a slice of it last ended well.")
     progress = models.JSONField(default=dict, blank=True, help_text="{done, total, note, place}")
+    facts_seal = models.CharField(
+        max_length=120, blank=True, default="", editable=False, help_text="Of its facts: key id and HMAC."
+    )
+    place_seal = models.CharField(
+        max_length=120, blank=True, default="", editable=False, help_text="Of its place: key id and HMAC."
+    )
     error_code = models.CharField(max_length=60, blank=True, default="")
     error = models.TextField(blank=True, default="", help_text="What went wrong last.")
 

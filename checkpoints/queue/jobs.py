@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.db.models import F, Q
 
 from checkpoints.conf import conf
@@ -18,9 +19,9 @@ from checkpoints.core.ids import uuid7, uuid_of
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.models.job import LIVE, Job, JobStatus
-from checkpoints.queue import notify
+from checkpoints.queue import job_seals, notify
 from checkpoints.queue.queue import BACK, Queue
-from orchestrator.engine.errors import StaleLease
+from orchestrator.engine.errors import CountersignError, StaleLease
 
 LONGEST = 100 * 366 * 86_400
 """Seconds."""
@@ -28,7 +29,9 @@ PAUSED = datetime(9000, 1, 1, tzinfo=UTC)
 """When a paused job is due: in no time that anybody counts."""
 MOST_ATTEMPTS = 5
 """Begun without a slice that ended well; then the job has failed, and stays failed."""
-_HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts"]
+_HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts", "facts_seal", "place_seal"]
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class JobLease:
     run: UUID | None
     attempts: int
     progress: dict[str, Any] = field(default_factory=dict)
+    facts_seal: str = ""
+    place_seal: str = ""
 
     @property
     def place(self) -> Any:
@@ -82,6 +87,7 @@ def add_job(
     row = Job(
         id=uuid7(), kind=kind, name=name, facts=facts, run=run, priority=priority, due_at=due, created_at=db_now()
     )
+    row.facts_seal = job_seals.facts_seal(row.id, kind, name, run, facts)
     while True:
         Job.objects.bulk_create([row], ignore_conflicts=name is not None)
         found = _live(name) if name is not None else row.id
@@ -115,9 +121,21 @@ def release(job_id: UUID, epoch: int) -> None:
 
 
 def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
-    """The worker's first statement. None means that it came too late and must leave. Counts an attempt."""
+    """The worker's first statement. None means that it came too late and must leave. Counts an attempt.
+
+    A job whose facts or place are not as they were sealed has failed for good, and nobody works on it.
+    """
     rows = JOBS.lengthen(job_id, epoch, _HELD, epoch=epoch + 1, attempts=F("attempts") + 1)
-    return JobLease(**dict(zip(_HELD, rows[0], strict=True))) if rows else None
+    if not rows:
+        return None
+    lease = JobLease(**dict(zip(_HELD, rows[0], strict=True)))
+    try:
+        job_seals.require_sound(lease)
+    except CountersignError as error:
+        log.error("job_refused", job=str(job_id), kind=lease.kind, code=error.code)
+        fail_job(lease, error.code, error.message, final=True)
+        return None
+    return lease
 
 
 def heartbeat(job_id: UUID, epoch: int) -> bool:
@@ -128,7 +146,16 @@ def heartbeat(job_id: UUID, epoch: int) -> bool:
 def report(lease: JobLease, step: Step) -> None:
     """Keep how far it has got, and lengthen the lease. Raises `StaleLease`."""
     lease.progress = {"done": step.done, "total": step.total, "note": step.note[:200], "place": step.place}
-    _change(lease, progress=lease.progress, lease_until=db_in(conf().lease_seconds))
+    lease.place_seal = job_seals.place_seal(lease.id, lease.kind, step.place)
+    until = db_in(conf().lease_seconds)
+    _change(lease, progress=lease.progress, place_seal=lease.place_seal, lease_until=until)
+
+
+def change_facts(lease: JobLease, facts: dict[str, Any]) -> None:
+    """Give a job other facts, sealed. Raises `StaleLease`."""
+    lease.facts = facts
+    lease.facts_seal = job_seals.facts_seal(lease.id, lease.kind, lease.name, lease.run, facts)
+    _change(lease, facts=facts, facts_seal=lease.facts_seal)
 
 
 def give_back(lease: JobLease) -> None:
@@ -145,7 +172,7 @@ def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
     if again_in is None:
         _change(lease, **values | {"status": JobStatus.DONE, "ended_at": db_now()})
     else:
-        _change(lease, due_at=db_in(again_in), attempts=0, progress={}, **values)
+        _change(lease, due_at=db_in(again_in), attempts=0, progress={}, place_seal="", **values)
 
 
 def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None = None, final: bool = False) -> None:

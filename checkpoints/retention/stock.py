@@ -10,6 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from checkpoints.models import Checkpoint, Job
 from checkpoints.models.job import LIVE
+from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
 
 AGES = (7, 30, 90)
@@ -42,7 +43,7 @@ def measure_storage(lease: JobLease) -> Iterator[Step]:
     """Measure the stock and keep it in the row of the job."""
     now = timezone.now()
     facts = {"at": now.isoformat(), "rows": stock(now=now)}
-    Job.objects.filter(id=lease.id).update(facts=facts)
+    jobs.change_facts(lease, facts)
     yield Step(len(facts["rows"]), note="graphs measured")
 
 

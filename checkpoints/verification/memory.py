@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checkpoints.db.pages import pages
-from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from checkpoints.verification.base import Fault, Subject
@@ -32,6 +32,7 @@ def remembered(subject: Subject) -> Iterator[Fault]:
             except CountersignError as error:
                 yield subject.refused(row, error)
     yield from _landings(subject)
+    yield from _placed(subject)
     if not subject.run.imported:
         # What landed is in the memory of the installation where the run was.
         yield from _forgotten(subject)
@@ -54,6 +55,30 @@ def _forgotten(subject: Subject) -> Iterator[Fault]:
         for one in page:
             if there.get((one.namespace, one.key), 0) < one.version:
                 yield subject.gone(MemoryTrace, f"{one.namespace} {one.key} version {one.version}")
+
+
+def _placed(subject: Subject) -> Iterator[Fault]:
+    """Each landing names the checkpoint with which it landed, and its superstep. Two queries for a page."""
+    for page in pages(MemoryLanding.objects.filter(run=subject.run.id), "id"):
+        named = {row.seq for row in page}
+        rows = Checkpoint.objects.filter(run=subject.run.id, seq__in=named | {seq - 1 for seq in named})
+        there = {seq: (line, step) for seq, line, step in rows.values_list("seq", "line", "superstep")}
+        for row in page:
+            if row.seq in there and not _lands_with(row, there):
+                what = f"{subject.run.id} {row.task} {row.n}"
+                reason = (
+                    f"{MemoryLanding._meta.db_table} {what} names checkpoint {row.seq} of superstep {row.superstep}"
+                )
+                yield subject.fault(subject.run, f"has a landing that is of no such place: {reason}")
+            elif row.seq not in there and row.seq not in subject.removed.checkpoints:
+                yield subject.gone(Checkpoint, f"{subject.run.id} at {row.seq}, which a landing of memory names,")
+
+
+def _lands_with(row: MemoryLanding, there: dict[int, tuple[int, int]]) -> bool:
+    """Return whether a landing is of its checkpoint, or of a recovery point whose place that took."""
+    line, superstep = there[row.seq]
+    _, before = there.get(row.seq - 1, (line, 0))
+    return line == row.line and (row.superstep == superstep or before < row.superstep < superstep)
 
 
 def _landings(subject: Subject) -> Iterator[Fault]:

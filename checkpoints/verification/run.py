@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
+
 from checkpoints.core.status import ENDS, Status
-from checkpoints.models import BundleImport, RunEvent
+from checkpoints.models import BundleImport, Run, RunEvent
 from checkpoints.sealing import run_row as run_row_seal
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Fault, Subject
@@ -14,6 +16,8 @@ from orchestrator.engine.errors import CountersignError, WrongKey
 
 AT_ONCE = timedelta(seconds=0.5)
 """Between a run's end and the line that says so."""
+LONGEST_PAUSE = timedelta(days=1)
+"""Before a queued run that was begun is due again; the product itself lets one rest for minutes."""
 _STOPPED = frozenset({Status.FAILED, Status.UNKNOWN, Status.INCOMPATIBLE})
 """Statuses with an error that the log names as well."""
 _LOGGED = frozenset({*_STOPPED, Status.WAITING})
@@ -57,12 +61,23 @@ def stands(subject: Subject) -> Iterator[Fault]:
         return
     if run.status == Status.RUNNING and run.lease_until is None:
         yield subject.fault(run, "is running, but no worker has a lease on it")
+    if _is_put_off(run):
+        yield subject.fault(run, f"is queued, but not before {run.due_at}, which nobody said")
     line = _last_line(subject, *_RESTS)
     rests = line.type.removeprefix("run_") if line else ""
     if run.status == Status.PAUSED and rests not in ("", Status.PAUSED):
         yield subject.fault(run, f"is {run.status}, but its log says {rests}")
     elif run.status in _LOGGED and rests != run.status and not (line is None and subject.removed.events):
         yield subject.fault(run, f"is {run.status}, but its log says {rests or 'no such thing'}")
+
+
+def _is_put_off(run: Run) -> bool:
+    """Return whether a queued run that was begun is due so late that no worker of ours put it there. When a run that
+    was never begun is due is for whoever starts it to say.
+    """
+    if run.status != Status.QUEUED or run.started_at is None or run.due_at is None:
+        return False
+    return run.due_at > timezone.now() + LONGEST_PAUSE
 
 
 def ended(subject: Subject) -> Iterator[Fault]:

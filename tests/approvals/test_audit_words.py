@@ -17,6 +17,8 @@ PASSED_ON = {
     "checkpoints/anchors.py": {ROUTINE},
     "checkpoints/key_changes.py": {"keys_changed"},
     "checkpoints/retention/policies.py": {"retention_policy_saved", "retention_policy_deleted"},
+    "checkpoints/retention/prune_job.py": {"history_pruned"},
+    "checkpoints/retention/policy_schedules.py": {"retention_policy_confirmed"},
     "checkpoints/retention/holds.py": {"hold_released", "checkpoint_unpinned"},
     "checkpoints/retention/whole_runs.py": {REMOVED},
     "approvals/views/page.py": set(),  # the keyword `refusal`

@@ -24,7 +24,7 @@ SQL_DOORS = (
 )
 ALLOWED_FORMS = {
     *("sealing", "signing", "routing", "logging", "parsing", "reading", "drawing", "keyring", "frozen", "sealed"),
-    "create_token",
+    *("create_token", "restored"),
 }
 """Nouns that end like verbs, and the field's own words."""
 MOST_SHARED_NAMES = 14

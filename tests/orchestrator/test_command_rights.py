@@ -34,6 +34,7 @@ SEEN: dict[str, tuple[list[str], str]] = {
     "import_run": (["BUNDLE"], "import_run"),
     "prune_runs": (["--confirm", "4"], "manage_retention"),
     "replay_run": ([POINT], "steer_run"),
+    "restored": (["--reason", "r"], "manage_retention"),
     "resume_run": ([KEY], "steer_run"),
     "rewind_run": ([KEY, POINT, "--reason", "r"], "steer_run"),
     "rotate_keys": ([], "manage_retention"),

@@ -8,6 +8,8 @@ from django.utils import timezone
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, Job, RetentionPolicy, Run
+from checkpoints.queue import jobs
+from checkpoints.queue.jobs import Step
 from checkpoints.retention import policy_schedules
 from checkpoints.retention.policy_schedules import KIND
 from orchestrator.engine.errors import Forbidden, WrongStatus
@@ -159,7 +161,12 @@ def test_the_last_and_the_next_turn_of_each_policy_are_told_in_as_many_queries_f
 
 def test_where_a_turn_is_cut_off_no_policy_has_two_on_one_day(run: Run, people: cast.People) -> None:
     confirmed(policy("long", keep_last=2), people.steward)
-    job = Job.objects.create(kind=KIND, name=KIND, due_at=timezone.now(), created_at=timezone.now())
-    Job.objects.filter(id=job.id).update(progress={"place": [1, "long"], "done": 1})
-    kinds.advance(job.id)
+    job = jobs.add_job(KIND, name=KIND)
+    epoch = jobs.claim_one(job)
+    assert epoch is not None
+    lease = jobs.begin_job(job, epoch)
+    assert lease is not None
+    jobs.report(lease, Step(1, place=[1, "long"]))
+    jobs.give_back(lease)
+    kinds.advance(job)
     assert not Job.objects.filter(kind="prune_runs").exists()

@@ -76,6 +76,12 @@ def test_a_landing_put_in_by_hand_is_named(run: Run) -> None:
     ]
 
 
+@pytest.mark.parametrize("change", [{"seq": 0}, {"seq": 2}, {"seq": 99}, {"superstep": 0}, {"superstep": 2}])
+def test_a_landing_that_was_moved_to_another_checkpoint_is_named(run: Run, change: dict[str, Any]) -> None:
+    MemoryLanding.objects.filter(run=run, key="other").update(**change)
+    assert len(verify_run(run.id)) == 1
+
+
 def test_a_trace_that_was_deleted_past_everybody_is_named(run: Run) -> None:
     MemoryTrace.objects.filter(key="other").delete()
     assert [fault.reason for fault in verify_run(run.id)] == ["checkpoints_memorytrace n other version 1 is gone"]

@@ -1,13 +1,19 @@
 """A run or a request that was put under a status by SQL is named."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from approvals.models import ApprovalRequest
 from checkpoints.models import Run
+from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
+from orchestrator.engine import END, START, Graph
 from tests.support import api_graphs, forging
 from tests.support.cast import People
+from tests.support.small_graphs import graph, held, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,3 +37,26 @@ def _paused(people: People) -> Run:
     run = runs.advance(runs.start("gated", {"claim_id": "C"}, by=people.starter).id)
     assert verify_run(run.id) == []
     return run
+
+
+def test_a_queued_run_that_was_put_off_is_named() -> None:
+    run = started(graph_of_one_node())
+    lease = held(run)
+    leases.give_back(run.id, lease.epoch)
+    assert verify_run(run.id) == []
+    Run.objects.filter(id=run.id).update(due_at=timezone.now() + timedelta(days=3000))
+    assert "which nobody said" in verify_run(run.id)[0].reason
+
+
+def test_a_run_that_is_to_begin_later_is_sound() -> None:
+    run = started(graph_of_one_node())
+    Run.objects.filter(id=run.id).update(due_at=timezone.now() + timedelta(days=30))
+    assert verify_run(run.id) == []
+
+
+def graph_of_one_node() -> Graph:
+    made = graph("put-off")
+    made.node("work")(lambda state, ctx: {"notes": ["work"]})
+    made.edge(START, "work")
+    made.edge("work", END)
+    return made

@@ -1,0 +1,132 @@
+"""After a copy of the database was put back nothing is repeated in silence: runs stop until a person looked."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
+from checkpoints.models import Run, TaskResult
+from checkpoints.queue import leases
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Graph, Task
+from tests.support import cast, paid_claims, run_actions
+from tests.support.small_graphs import advanced, graph, held, started
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def _pays(paid: list[str]) -> Graph:
+    made = graph("pays")
+
+    @made.node("pay", effect="external", idempotent=True)
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        paid.append(ctx.idempotency_key)
+        return {"notes": ["paid"]}
+
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    return made
+
+
+def _restored(*words: str) -> dict[str, Any]:
+    out = io.StringIO()
+    call_command("restored", "--reason", "the disk broke", "--json", *words, stdout=out)
+    facts: dict[str, Any] = json.loads(out.getvalue())
+    return facts
+
+
+def _again(run: Run) -> Run:
+    return Run.objects.get(id=run.id)
+
+
+def test_a_queued_run_does_not_act_after_restored() -> None:
+    paid: list[str] = []
+    run = started(_pays(paid))
+    assert _restored()["stopped"] == {"failed": 1}
+    assert runs.advance(run.id).status == "failed"
+    assert paid == []
+
+
+def test_a_run_that_stopped_says_why_and_verifies() -> None:
+    run = started(_pays([]))
+    _restored()
+    assert _again(run).error_code == "database_restored"
+    assert verify_run(run.id) == []
+
+
+def test_a_person_who_has_looked_lets_it_go_on() -> None:
+    paid: list[str] = []
+    run = started(_pays(paid))
+    _restored()
+    runs.resume(run.id)
+    assert runs.advance(run.id).status == "completed"
+    assert len(paid) == 1
+
+
+def test_an_open_intent_is_unknown_after_restored_also_where_the_node_is_idempotent() -> None:
+    run = started(_pays([]))
+    lease = held(run)
+    journal.write_intents(lease, [Intent(Task("pay", 1, 0), 1, "external", "h" * 64, 10.0)])
+    assert _restored()["stopped"] == {"unknown": 1}
+    assert TaskResult.objects.get(run=run).outcome == "unknown"
+    assert verify_run(run.id) == []
+
+
+def test_a_worker_that_had_a_lease_before_finds_it_gone() -> None:
+    run = started(_pays([]))
+    lease = held(run)
+    _restored()
+    assert not leases.heartbeat(run.id, lease.epoch)
+    runs.resume(run.id)
+    held(run)
+    assert not leases.heartbeat(run.id, lease.epoch)
+
+
+def test_a_run_that_is_to_be_cancelled_is_cancelled() -> None:
+    run = started(_pays([]))
+    held(run)
+    runs.cancel(run.id)
+    assert _restored()["stopped"] == {"cancelled": 1}
+    assert verify_run(run.id) == []
+
+
+def test_with_the_audit_log_alone_no_run_is_touched() -> None:
+    run = started(_pays([]))
+    _restored("--audit-log-only")
+    assert (_again(run).status, _again(run).epoch) == ("queued", run.epoch)
+
+
+def test_a_run_that_does_not_verify_is_left_and_named() -> None:
+    run = started(_pays([]))
+    Run.objects.filter(id=run.id).update(event_seq=99)
+    with pytest.raises(CommandError, match="1 runs were left"):
+        _restored()
+    assert _again(run).status == "queued"
+
+
+def test_restored_needs_a_reason() -> None:
+    with pytest.raises(CommandError, match="--reason needs a text"):
+        call_command("restored", "--reason", "  ")
+
+
+def test_a_signature_that_the_copy_lost_does_not_repeat_what_it_led_to(people: cast.People) -> None:
+    paid_claims.PAID.clear()
+    run = advanced(paid_claims.claim("restorable"))
+    signer = run_actions.reviewer(people.reviewer)
+    assert _restored()["stopped"] == {"failed": 1}
+    run_actions.sign(run, signer, ["approve"])
+    assert runs.advance(run.id).status == "failed"
+    assert paid_claims.PAID == []
+
+
+def test_a_paused_run_asks_its_people_again_when_it_is_resumed(people: cast.People) -> None:
+    run = advanced(paid_claims.claim("restorable"))
+    _restored()
+    runs.resume(run.id)
+    assert runs.advance(run.id).status == "paused"
+    assert verify_run(run.id) == []
