@@ -12,6 +12,7 @@ from approvals.api.base import LongPages, Query, describe, page_schema, paginate
 from approvals.permissions import visible_run, visible_runs
 from checkpoints import lines, retention, timeline
 from checkpoints.core.arguments import MOST_WHOLE
+from checkpoints.ledger import notes
 from checkpoints.models import ErasureRecord, Run
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
@@ -31,10 +32,13 @@ from orchestrator.api.serializers import (
 from orchestrator.api.travel_body import ResumeBody
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.notes import checked_metadata
 from orchestrator.models import ApiToken
 from orchestrator.runs.start_for_user import require, start_for
 
 _COLUMNS = [*RunLine.Meta.fields, "started_by__username", "on_behalf_of__username"]
+_METADATA = "metadata."
+"""How a parameter begins that narrows a list to runs with a value of metadata."""
 
 
 class Runs(APIView):
@@ -44,8 +48,10 @@ class Runs(APIView):
 
     @describe(operation_id="runs_list", parameters=[RunsQuery], responses=page_schema(RunLine))
     def get(self, request: Request) -> Response:
-        wanted = read_body(RunsQuery, request.query_params)
+        parameters, metadata = _without_metadata(request.query_params.dict())
+        wanted = read_body(RunsQuery, parameters)
         rows = _narrowed(visible_runs(person(request)), wanted)
+        rows = notes.with_metadata(rows, metadata)
         if "origin" in wanted:
             rows = rows.filter(id__in=lines.forks_of(visible_run(person(request), wanted["origin"]).id))
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
@@ -78,6 +84,22 @@ def _require_principal(request: Request, body: dict[str, Any]) -> None:
 def _narrowed(rows: "QuerySet[Run]", wanted: dict[str, Any]) -> "QuerySet[Run]":
     filters = {"graph": "graph", "key": "key", "status": "status__in", "since": "created_at__gte"}
     return rows.filter(**{lookup: wanted[name] for name, lookup in filters.items() if name in wanted})
+
+
+def _without_metadata(parameters: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the parameters of a list of runs, and apart from them the texts of `metadata.<name>` by name.
+
+    Raises `InvalidValue` for a name or text that no metadata can have.
+    """
+    others: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    for parameter, text in parameters.items():
+        if parameter.startswith(_METADATA):
+            metadata[parameter.removeprefix(_METADATA)] = text
+        else:
+            others[parameter] = text
+    checked_metadata(metadata)
+    return others, metadata
 
 
 class OneRun(APIView):

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from approvals.api.base import Body, FaultOut, Query, SealedOut
 from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.ledger import notes
 from checkpoints.models import BundleImport, Checkpoint, ErasureRecord, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
@@ -33,6 +34,12 @@ class StartBody(Body):
     )
     priority = serializers.IntegerField(default=0, help_text="Higher goes first.")
     due_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Begin at this time or later.")
+    metadata = serializers.DictField(
+        child=serializers.JSONField(),
+        required=False,
+        allow_null=True,
+        help_text="Small values by name: text, numbers, true or false.",
+    )
 
 
 class CancelBody(Body):
@@ -174,12 +181,13 @@ class RunOut(RunLine):
     needs_yes = serializers.SerializerMethodField()
     stopped_before = serializers.SerializerMethodField()
     imported_from = serializers.SerializerMethodField()
+    metadata = serializers.SerializerMethodField()
     fault = serializers.SerializerMethodField()
 
     class Meta(RunLine.Meta):
         fields = [
             *RunLine.Meta.fields, "input", "error", "paused", "unknown", "needs_yes", "stopped_before", "imported_from",
-            "fault",
+            "metadata", "fault",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -202,6 +210,9 @@ class RunOut(RunLine):
     def get_imported_from(self, run: Run) -> dict[str, Any] | None:
         found = BundleImport.objects.filter(run=run.id).first() if run.imported else None
         return ImportedFrom(found).data if found else None
+
+    def get_metadata(self, run: Run) -> dict[str, Any]:
+        return notes.shown_metadata([run.id]).get(run.id, {})
 
     def get_input(self, run: Run) -> dict[str, Any]:
         return read_value(run, "input") or {}

@@ -259,3 +259,35 @@ def test_settling_needs_the_right_to_and_a_reason(olive: Client, rita: Client, u
     assert rita.post("runs/P/settle/", body).status_code == 404
     assert Client(people.auditor).post("runs/P/settle/", body).json()["right"] == "settle_task"
     assert olive.post("runs/P/settle/", {**body, "reason": " "}).status_code == 400
+
+
+# Metadata
+
+
+CUSTOMER = {"customer": "ACME", "tries": 3}
+
+
+def test_a_run_is_started_with_metadata_and_shows_it(olive: Client) -> None:
+    started = olive.post("runs/", {**BODY, "metadata": CUSTOMER}).json()
+    assert started["metadata"] == CUSTOMER
+    assert olive.get(f"runs/{started['id']}/").json()["metadata"] == CUSTOMER
+
+
+def test_metadata_that_cannot_be_kept_is_refused_by_name_and_nothing_starts(olive: Client) -> None:
+    answer = olive.post("runs/", {**BODY, "metadata": {"customer": ["ACME"]}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
+    assert "metadata.customer" in answer.json()["detail"]
+    assert not Run.objects.exists()
+
+
+def test_the_list_is_narrowed_to_runs_with_this_metadata(olive: Client) -> None:
+    first = olive.post("runs/", {**BODY, "metadata": CUSTOMER}).json()
+    olive.post("runs/", {**BODY, "key": "CLM-10", "metadata": {"customer": "Other"}})
+    listed = olive.get("runs/?metadata.customer=ACME&metadata.tries=3").json()["results"]
+    assert [run["id"] for run in listed] == [first["id"]]
+    assert olive.get("runs/?metadata.customer=ACME&metadata.tries=4").json()["results"] == []
+
+
+@pytest.mark.parametrize("query", ["metadata.=x", "metadata.a%20b=x", "metadata.a=%00"])
+def test_a_filter_by_metadata_that_no_run_can_have_is_refused(olive: Client, query: str) -> None:
+    assert olive.get(f"runs/?{query}").status_code == 422
