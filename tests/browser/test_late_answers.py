@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from checkpoints.models import Run
+from approvals import reviews
+from checkpoints.models import PendingWrite, Run
 from orchestrator import runs
 from tests.browser.conftest import Page
 from tests.support import claims
@@ -81,18 +82,20 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one(review: tuple[Pa
             route.continue_()
 
     reviewer.page.route(lambda url: f"/reviews/{run.id}/" in url, hold_first)
-    claims.decide_all(run, by=people.second_reviewer, verdict="reject")
+    letter = PendingWrite.objects.get(run=run, channel="letter")
+    decision = {"write": str(letter.write), "hash": letter.hash, "verdict": "reject", "reason": "no"}
+    reviews.sign(run.id, [decision], by=people.second_reviewer)
     for _ in range(200):
         if held:
             break
         reviewer.page.wait_for_timeout(50)
-    runs.advance(run.id)
+    end(run, people)
     reviewer.page.wait_for_timeout(1000)
     route, old_answer = held[0]
     route.fulfill(response=old_answer)
-    reviewer.page.wait_for_selector("#gone :text('completed')")
+    reviewer.page.wait_for_selector("#gone :text('Nothing left to decide')")
     reviewer.page.wait_for_timeout(1000)
-    assert "completed" in reviewer.page.inner_text("#gone")
+    assert "Nothing left to decide" in reviewer.page.inner_text("#gone")
 
 
 def test_a_run_page_whose_look_failed_looks_again(people: People, browse: Browse) -> None:
