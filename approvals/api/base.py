@@ -100,8 +100,13 @@ class EndpointSchema(AutoSchema):
         return responses
 
 
-def describe(*, parameters: Iterable[Any] = (), **description: Any) -> Callable[[Any], Any]:
+def describe(
+    *, parameters: Iterable[Any] = (), open_prefixes: Iterable[str] = (), **description: Any
+) -> Callable[[Any], Any]:
     """Describe a method of a view for OpenAPI; `parameters` are also all that its query may have.
+
+    `open_prefixes` begin further parameters whose names the caller chooses, as `metadata.` does; the method checks
+    them itself.
 
     The description does not depend on `DEFAULT_SCHEMA_CLASS` of the project that includes this API.
     """
@@ -111,6 +116,7 @@ def describe(*, parameters: Iterable[Any] = (), **description: Any) -> Callable[
         # The library builds on a schema that is there already, else on the class that the project's settings name.
         method.kwargs = {"schema": EndpointSchema}
         method.query_parameters = declared
+        method.open_query_prefixes = tuple(open_prefixes)
         return extend_schema(parameters=declared, **description)(method)
 
     return decorate
@@ -124,7 +130,7 @@ def require_declared_query(method: Any, query: Mapping[str, Any]) -> None:
     names: set[str] = set()
     for parameter in declared:
         names |= _names_in_query(parameter)
-    unknown = sorted(set(query) - names)
+    unknown = sorted(name for name in set(query) - names if not name.startswith(method.open_query_prefixes))
     if unknown:
         refusals = {name: ["There is no such parameter."] for name in unknown}
         raise serializers.ValidationError(refusals)

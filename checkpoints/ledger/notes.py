@@ -18,6 +18,7 @@ from checkpoints.models import Run, RunMetadata, TaskFigure
 from checkpoints.models.fields import task_columns
 from checkpoints.models.notes import OF_RUN
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import Task, canonical
@@ -110,11 +111,20 @@ def metadata_of(run: Run) -> dict[str, Json]:
     return {name: value for name, value in values.items() if isinstance(value, str | int | float)}
 
 
-def shown_metadata(runs: Collection[UUID]) -> dict[UUID, dict[str, Any]]:
-    """The metadata of these runs, by name, for pages: what cannot be read says why. One query."""
+def shown_metadata(runs: Collection[Run]) -> dict[UUID, dict[str, Any]]:
+    """Return the metadata of these runs by run and name, as it may be shown. One query.
+
+    A value that is not as it was sealed, or cannot be read, is {"refused": why}.
+    """
+    protections = {run.id: protection_of(run) for run in runs}
+    rows = RunMetadata.objects.filter(run__in=protections, seq=OF_RUN).order_by("run_id", "name")
     shown: dict[UUID, dict[str, Any]] = defaultdict(dict)
-    for row in RunMetadata.objects.filter(run__in=runs, seq=OF_RUN).order_by("run_id", "name"):
-        shown[row.run_id][row.name] = read_or_reason(row, "value")
+    for row in rows:
+        fault = fault_of(row, protections[row.run_id])
+        if fault is not None:
+            shown[row.run_id][row.name] = {"refused": fault.reason}
+        else:
+            shown[row.run_id][row.name] = read_or_reason(row, "value")
     return shown
 
 

@@ -46,7 +46,12 @@ class Runs(APIView):
 
     scopes = {"POST": "start"}
 
-    @describe(operation_id="runs_list", parameters=[RunsQuery], responses=page_schema(RunLine))
+    @describe(
+        operation_id="runs_list",
+        parameters=[RunsQuery],
+        open_prefixes=[_METADATA],
+        responses=page_schema(RunLine),
+    )
     def get(self, request: Request) -> Response:
         parameters, metadata = _without_metadata(request.query_params.dict())
         wanted = read_body(RunsQuery, parameters)

@@ -212,7 +212,7 @@ class RunOut(RunLine):
         return ImportedFrom(found).data if found else None
 
     def get_metadata(self, run: Run) -> dict[str, Any]:
-        return notes.shown_metadata([run.id]).get(run.id, {})
+        return notes.shown_metadata([run]).get(run.id, {})
 
     def get_input(self, run: Run) -> dict[str, Any]:
         return read_value(run, "input") or {}

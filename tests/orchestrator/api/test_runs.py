@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from checkpoints.models import Run, TaskResult
-from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.models import Run, RunMetadata, TaskResult
+from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
 from orchestrator.engine.identity import Task, idempotency_key
 from tests.support import api_graphs as graphs
@@ -271,6 +271,13 @@ def test_a_run_is_started_with_metadata_and_shows_it(olive: Client) -> None:
     started = olive.post("runs/", {**BODY, "metadata": CUSTOMER}).json()
     assert started["metadata"] == CUSTOMER
     assert olive.get(f"runs/{started['id']}/").json()["metadata"] == CUSTOMER
+
+
+def test_metadata_that_was_changed_in_the_database_is_not_shown_as_it_stands(olive: Client) -> None:
+    started = olive.post("runs/", {**BODY, "metadata": {"customer": "ACME"}}).json()
+    RunMetadata.objects.filter(run=started["id"]).update(value=pack_json("Other"))
+    shown = olive.get(f"runs/{started['id']}/").json()["metadata"]["customer"]
+    assert list(shown) == ["refused"]
 
 
 def test_metadata_that_cannot_be_kept_is_refused_by_name_and_nothing_starts(olive: Client) -> None:
