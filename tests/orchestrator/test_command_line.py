@@ -19,6 +19,7 @@ from orchestrator.management import command_line, commands
 from tests.house.commands import manage
 
 ARGUMENTS = {
+    "restored": ["--reason", "r"],
     "cancel_run": ["K"], "check_versions": [], "create_token": ["olive"], "drain": [],
     "erase": ["K", "--reason", "r"], "export_receipt": [str(UUID(int=1)), "/dev/null"],
     "export_run": ["K", "/dev/null"], "fork_run": ["K:initial"], "fork_runs": ["--graph", "gated"],
@@ -27,8 +28,8 @@ ARGUMENTS = {
     "run_status": ["K"], "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"], "start_run": ["gated"],
     "verify_runs": ["K"],
 }  # fmt: skip
-OTHERS = {"up", "verify_bundle", "worker"}
-"""They make the tables, wait for the database themselves, or need none."""
+OTHERS = {"backup", "up", "verify_bundle", "worker"}
+"""They make the tables, copy whatever is there, wait for the database themselves, or need none."""
 MANY = {"allow", "file", "fields", "files", "paths", "scopes", "set"}
 """Options that may be said more than once, or take several values."""
 

@@ -28,6 +28,7 @@ ROOT = Path(checkpoints.__file__).parents[1]
 OWN_WORDS = {
     *("checkpoints/audit_chain.py", "checkpoints/bundle/verifier.py", "checkpoints/core/strict_json.py"),
     *(
+        "checkpoints/queue/job_seals.py",
         "checkpoints/retention/stretches.py",
         "checkpoints/versions.py",
         "orchestrator/api/idempotency.py",

@@ -35,7 +35,7 @@ def test_the_gap_and_the_nearest_kept_checkpoint_are_shown(
         status, page = shown(one, people.auditor, at)
         assert (status, "Checkpoints 0 to 1 were cleaned up. 2 is a full snapshot." in page) == (200, True)
         assert "Graph at checkpoint 2" in page
-        assert "The checkpoint before 2 was cleaned up, so nothing can be compared" in page
+        assert "The checkpoint before 2 was cleaned up, so there is nothing to compare with" in page
         assert "not set" not in page
     status, page = shown(one, people.auditor, "5")
     assert (status, "Checkpoints 3 to 6 were cleaned up. 7 is a full snapshot." in page) == (200, True)
