@@ -30,7 +30,7 @@ ARGUMENTS = {
 }  # fmt: skip
 OTHERS = {"backup", "up", "verify_bundle", "worker"}
 """They make the tables, copy whatever is there, wait for the database themselves, or need none."""
-MANY = {"allow", "file", "fields", "files", "paths", "scopes", "set"}
+MANY = {"allow", "file", "fields", "files", "metadata", "paths", "scopes", "set"}
 """Options that may be said more than once, or take several values."""
 
 

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 from django.utils import timezone
 
+from checkpoints.ledger import notes
 from checkpoints.models import Run, Upload
 from orchestrator import runs, tokens
 from tests.support import api_graphs as graphs
@@ -56,6 +57,20 @@ def test_starting_again_under_the_key_gives_the_same_run() -> None:
     assert first["id"] == second["id"]
     with pytest.raises(CommandError, match=r"\[key_conflict\]"):
         call("start_run", "gated", "--set", "claim_id=D", "--key", "A")
+
+
+def test_a_run_is_started_with_metadata_of_ones_own() -> None:
+    given = ("--metadata", "customer=ACME", "--metadata", "tries=3", "--metadata", 'code="007"')
+    run = call_json("start_run", "gated", "--set", "claim_id=C", *given)
+    assert notes.metadata_of(Run.objects.get(id=run["id"])) == {"customer": "ACME", "tries": 3, "code": "007"}
+
+
+@pytest.mark.parametrize("given", [("a b=x",), ("customer=A", "customer=B"), ("customer",)])
+def test_metadata_that_cannot_be_kept_starts_nothing(given: tuple[str, ...]) -> None:
+    words = [word for text in given for word in ("--metadata", text)]
+    with pytest.raises(CommandError):
+        call("start_run", "gated", "--set", "claim_id=C", *words)
+    assert not Run.objects.exists()
 
 
 def test_a_file_is_copied_into_storage_and_named_by_reference(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ class Command(command_line.DatabaseCommand):
         parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of the input")
         parser.add_argument("--file", action="append", default=[], metavar="NAME=PATH", help="upload into a field")
         parser.add_argument("--key", help="the run's key: starting it again gives the same run")
+        parser.add_argument(
+            "--metadata", action="append", default=[], metavar="NAME=VALUE", help="a name of your own and its value"
+        )
         parser.add_argument("--priority", type=int, default=0, help="higher goes first; default 0")
         parser.add_argument("--in", type=float, default=0.0, dest="due_in", metavar="SECONDS", help="begin later")
         parser.add_argument("--wait", action="store_true", help="follow the run until it rests or ends")
@@ -47,7 +50,8 @@ class Command(command_line.DatabaseCommand):
             given = _input(options["input"]) | dict(pairs)
             given |= {name: _upload(path, by) for name, path in files}
             queued = runs.Queued(options["priority"], due_in=options["due_in"])
-            asked = runs.StartRequest(options["graph"], given, options["key"], by, queued=queued)
+            metadata = _metadata(options["metadata"])
+            asked = runs.StartRequest(options["graph"], given, options["key"], by, queued=queued, metadata=metadata)
             run, _ = runs.start_or_find(asked) if by is None else start_for(asked)
         if not options["wait"]:
             return self._tell(run, options["as_json"])
@@ -99,6 +103,22 @@ def _pair(text: str) -> tuple[str, Any]:
         return name, parse_strict(value)
     except ValueError as error:
         raise CommandError(f"the value of {name} begins like JSON and is none: {error}") from error
+
+
+def _metadata(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata by name. Numbers, true and false are read as such, and so is text in quotes; the rest is
+    text as it stands.
+    """
+    pairs = [_named(text) for text in texts]
+    _refuse_repeated([name for name, _ in pairs])
+    metadata: dict[str, Any] = {}
+    for name, text in pairs:
+        try:
+            value = parse_strict(text)
+        except ValueError:
+            value = text
+        metadata[name] = value if isinstance(value, str | int | float) else text
+    return metadata
 
 
 def _upload(path: str, by: Any) -> dict[str, Any]:
