@@ -45,7 +45,7 @@ def sign(rita: Visitor, key: str) -> Answer:
     inbox = until(lambda: _asked(rita), seconds=60, what="the review")
     (path,) = set(re.findall(r'href="(/reviews/[0-9a-f-]{36}/)', inbox))
     page = rita.get(path)
-    assert "Pay 120.50 to Kim Lund?" in page.text
+    assert "Pay 120.50 to Kim Lund?" in _words(page.text)
     writes = set(re.findall(r'name="(v-[^"]+)"', page.text))
     assert len(writes) == 2
     receipt = rita.send(path, **dict.fromkeys(writes, "approve"))
@@ -61,7 +61,12 @@ def run(who: Visitor, key: str) -> Any:
 
 def _asked(who: Visitor) -> str:
     text = who.get("/reviews/").text
-    return text if "/reviews/" in text and "Pay 120.50" in text else ""
+    return text if "/reviews/" in text and "Pay 120.50" in _words(text) else ""
+
+
+def _words(text: str) -> str:
+    """Return the words of a page without its elements, such as those that keep an amount on one line."""
+    return re.sub(r"<[^>]+>", "", text)
 
 
 def files_of(who: Visitor, page: Answer) -> dict[str, Answer]:

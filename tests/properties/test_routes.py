@@ -42,8 +42,8 @@ LONG = 100
 """Examples from which on every address is given every parameter of any."""
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "open", "list", "who", "run", "kind", "from", "to", "as_is", "all", "paths",
-    "_to_field",
+    "path", "a", "b", "with_at", "how", "open", "list", "started", "who", "run", "kind", "from", "to", "as_is", "all",
+    "paths", "_to_field",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
@@ -52,7 +52,7 @@ FORM = {
     "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
     "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
     "seen", "number", "review", "by", "how", "do", "token", "line", "mend", "ops", "sure", "a-", "c-", "s-", "allow-",
-    "g-", "gr-", "group", "shortcuts",
+    "act", "g-", "gr-", "group", "shortcuts",
     "typed", "graph", "keep_last", "age_failed", "whole_failed", "checkpoint", "_to_field",
 }  # fmt: skip
 """What pages and the admin read from forms."""
