@@ -32,13 +32,27 @@ def options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return changed
 
 
-def _connections(role: str) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()",
-            [f"countersign {role}"],
-        )
-        return int(cursor.fetchone()[0])
+class Server:
+    """The connections to the database of this test, without those that were there before it."""
+
+    def __init__(self) -> None:
+        self._earlier = self._processes("%")
+
+    def connections(self, role: str) -> int:
+        return len(self._processes(f"countersign {role}") - self._earlier)
+
+    def _processes(self, name: str) -> set[int]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s",
+                [name],
+            )
+            return {int(row[0]) for row in cursor.fetchall()}
+
+
+@pytest.fixture
+def server(on_postgresql: None) -> Server:
+    return Server()
 
 
 def _read(address: str) -> int:
@@ -46,30 +60,27 @@ def _read(address: str) -> int:
         return int(answer.status)
 
 
-@pytest.mark.usefixtures("on_postgresql")
-def test_a_web_process_holds_no_connection_once_its_requests_are_answered(tmp_path: Path) -> None:
+def test_a_web_process_holds_no_connection_once_its_requests_are_answered(tmp_path: Path, server: Server) -> None:
     with web(tmp_path / "web.log") as address, ThreadPoolExecutor(AT_ONCE) as visitors:
         statuses = list(visitors.map(lambda _: _read(address), range(REQUESTS)))
         assert statuses == [200] * REQUESTS
-        until(lambda: _connections("web") == 0, what="the connections of the web process to be closed")
+        until(lambda: server.connections("web") == 0, what="the connections of the web process to be closed")
 
 
-@pytest.mark.usefixtures("on_postgresql")
-def test_a_worker_keeps_its_connections_and_says_that_it_is_one(tmp_path: Path) -> None:
+def test_a_worker_keeps_its_connections_and_says_that_it_is_one(tmp_path: Path, server: Server) -> None:
     with worker(tmp_path / "worker.log"):
-        until(lambda: _connections("worker"), what="a connection of the worker")
-        assert _connections("web") == 0
+        until(lambda: server.connections("worker"), what="a connection of the worker")
+        assert server.connections("web") == 0
 
 
-@pytest.mark.usefixtures("on_postgresql")
-def test_a_pool_in_the_settings_serves_web_and_is_left_out_by_a_worker(tmp_path: Path) -> None:
+def test_a_pool_in_the_settings_serves_web_and_is_left_out_by_a_worker(tmp_path: Path, server: Server) -> None:
     pool = {"COUNTERSIGN_DATABASE_POOL": "3"}
     with worker(tmp_path / "worker.log", **pool):
-        until(lambda: _connections("worker"), what="a connection of the worker")
+        until(lambda: server.connections("worker"), what="a connection of the worker")
         with web(tmp_path / "web.log", **pool) as address, ThreadPoolExecutor(AT_ONCE) as visitors:
             statuses = list(visitors.map(lambda _: _read(address), range(REQUESTS)))
             assert statuses == [200] * REQUESTS
-            assert 1 <= _connections("web") <= 3
+            assert 1 <= server.connections("web") <= 3
     assert "pool" not in (tmp_path / "worker.log").read_text()
 
 
@@ -120,7 +131,7 @@ def as_postgresql(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> C
     def label(**given: Any) -> dict[str, Any]:
         options.update(given)
         monkeypatch.setattr(type(connections["default"]), "vendor", "postgresql")
-        label_connections("web")
+        labelserver.connections("web")
         return options
 
     return label
