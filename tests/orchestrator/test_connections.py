@@ -131,7 +131,7 @@ def as_postgresql(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> C
     def label(**given: Any) -> dict[str, Any]:
         options.update(given)
         monkeypatch.setattr(type(connections["default"]), "vendor", "postgresql")
-        labelserver.connections("web")
+        label_connections("web")
         return options
 
     return label
