@@ -4,22 +4,29 @@ Versions that any process has seen are rows: only a process that has the newest 
 """
 
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import structlog
 from django.apps import apps
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from checkpoints.conf import conf
-from checkpoints.db.clock import db_now
 from checkpoints.models import GraphVersion
 from checkpoints.queue.workers import live_fingerprints
+from checkpoints.sealing import sealed_rows
+from checkpoints.verification.graph_versions import faults_among
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing
 
 _noted: set[str] = set()
+_refused: set[str] = set()
+"""Rows of versions that are not as they were sealed, of which this process has told."""
+log = structlog.get_logger(__name__)
 
 
 def discover() -> list[Compiled]:
@@ -56,15 +63,26 @@ def _note(compiled: Compiled) -> None:
     if compiled.fingerprint in _noted:
         return
     row = {"name": compiled.name, "version": compiled.version, "fingerprint": compiled.fingerprint}
-    current = {"current": registry.current(compiled.name) is compiled, "structure": compiled.structure_text}
+    shown = {"current": registry.current(compiled.name) is compiled, "structure": compiled.structure_text}
     try:
         with transaction.atomic():
-            new = {**current, "first_seen_at": db_now()}
-            GraphVersion.objects.update_or_create(**row, defaults=current, create_defaults=new)
+            # A row that is there is not sealed anew: that would cover up what was done to it.
+            if not GraphVersion.objects.filter(**row).update(**shown):
+                _insert(GraphVersion(**row, **shown))
     except IntegrityError:
         pass  # Another process wrote the same row first.
     # Only once it is sure to stay: a caller's rollback takes the row with it.
     transaction.on_commit(lambda: _noted.add(compiled.fingerprint))
+
+
+def _insert(version: GraphVersion) -> None:
+    """Write a version down behind all of its graph that were seen before, whatever the clock of this host says."""
+    last = GraphVersion.objects.filter(name=version.name).order_by("-first_seen_at", "-id").first()
+    now = timezone.now()
+    version.first_seen_at = max(now, last.first_seen_at + timedelta(microseconds=1)) if last else now
+    version.before = last.fingerprint if last else ""
+    sealed_rows.seal(version, sealed_rows.PLAIN)
+    version.save(force_insert=True)
 
 
 def forget_noted(**_: Any) -> None:
@@ -117,9 +135,16 @@ def _later(seen: _Seen, newest: Mapping[str, str]) -> set[str]:
 
 
 def _seen(names: Collection[str]) -> _Seen:
-    """(name, fingerprint, current) of every version of these graphs, in the order in which they were first seen."""
-    rows = GraphVersion.objects.filter(name__in=names).order_by("first_seen_at", "id")
-    return list(rows.values_list("name", "fingerprint", "current"))
+    """(name, fingerprint, current) of every version of these graphs, in the order in which they were first seen. None
+    of a graph of which a version is not as it was sealed, or was deleted: nobody can tell which is newer.
+    """
+    rows = list(GraphVersion.objects.filter(name__in=names).defer("structure").order_by("first_seen_at", "id"))
+    tampered = dict(faults_among(rows))
+    for name, fault in tampered.items():
+        if fault.what not in _refused:
+            _refused.add(fault.what)
+            log.error("graph_version_tampered", graph=name, row=fault.what, error=fault.reason)
+    return [(row.name, row.fingerprint, row.current) for row in rows if row.name not in tampered]
 
 
 def judging_version(graph: str, pinned: str) -> Compiled | None:

@@ -2,13 +2,18 @@
 
 from django.db import models
 
-from checkpoints.models.fields import hash_field
+from checkpoints.models.fields import HASH, Sealed, hash_field
 
 
-class GraphVersion(models.Model):
+class GraphVersion(Sealed):
     """(name, version, fingerprint) and when it was first seen. `structure` is the text whose hash the fingerprint is:
     what the version declares, for comparisons with others.
     """
+
+    IDENTITY = ("name", "version", "fingerprint")
+    # Which version is current changes, and the fingerprint proves the structure.
+    UNSEALED = ("current", "structure")
+    MOMENT = "first_seen_at"
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=200)
@@ -17,6 +22,13 @@ class GraphVersion(models.Model):
     structure = models.TextField(blank=True, default="")
     current = models.BooleanField(default=True)
     first_seen_at = models.DateTimeField()
+    before = models.CharField(
+        max_length=HASH,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Fingerprint of the newest version of its graph that had been seen then; empty for the first.",
+    )
 
     class Meta:
         ordering = ["name", "-first_seen_at"]
