@@ -89,7 +89,7 @@ def revoke_token(row: ApiToken) -> None:
             return
         found.revoked_at = timezone.now()
         names = ["revoked_at"]
-        if fault_of(row, PLAIN) is None:
+        if fault_of(found, PLAIN) is None:
             names = sealed_rows.seal_again(found, PLAIN, revoked_at=found.revoked_at)
         found.save(update_fields=names)
         audit_log.record("token_revoked", actor=current_actor(), **_told_of(found))

@@ -21,16 +21,16 @@ from checkpoints.erasure.sweeps import SWEEPS, erase_orphans, eraser_of
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.memory import search as memory_search
-from checkpoints.models import ErasureRecord, Job, Run
+from checkpoints.models import ErasedRow, ErasureRecord, Job, Run
 from checkpoints.models.job import LIVE
 from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.sealing import data_keys, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
-from checkpoints.verification.erasures import KIND as LINE
 from checkpoints.verification.erasures import rows_digest
-from orchestrator.engine.errors import CountersignError, WrongStatus
+from checkpoints.verification.notes import ERASED, metadata_left
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
 KIND = "erase_run"
@@ -203,7 +203,8 @@ def _erase_rows(record: ErasureRecord, lease: JobLease) -> Iterator[Step]:
     data_keys.read_use_again(run.id)
     sealed_rows.verify_row(record, protection_of(run))
     eraser = eraser_of(record)
-    at, after = lease.place or (0, None)
+    # Jobs of older versions did not count what the record tells of.
+    at, after, noted = (*(lease.place or (0, None)), 0)[:3]
     done = int(lease.progress.get("done", 0))
     if at == 0:
         for sweep in SWEEPS:
@@ -213,14 +214,14 @@ def _erase_rows(record: ErasureRecord, lease: JobLease) -> Iterator[Step]:
         if number < at:
             continue
         for batch in erased_batches.erase_rows(place, record, eraser, after if number == at else None):
-            done += batch.rows
-            yield Step(done, note=place.model._meta.db_table, place=(number, batch.after))
+            done, noted = done + batch.rows, noted + batch.noted
+            yield Step(done, note=place.model._meta.db_table, place=(number, batch.after, noted))
     last = len(PLACES)
     for batch in erased_batches.erase_checkpoints(record, eraser, after if at == last else None):
-        done += batch.rows
-        yield Step(done, note="checkpoints", place=(last, batch.after))
+        done, noted = done + batch.rows, noted + batch.noted
+        yield Step(done, note="checkpoints", place=(last, batch.after, noted))
     erase_orphans(run)
-    _end(record, eraser)
+    _end(record, eraser, noted)
 
 
 def _keep_files(record: ErasureRecord) -> None:
@@ -231,14 +232,27 @@ def _keep_files(record: ErasureRecord) -> None:
         ErasureRecord.objects.filter(id=record.id).update(**{name: getattr(record, name) for name in names})
 
 
-def _end(record: ErasureRecord, eraser: Eraser) -> None:
-    """The run's own row, the record's last words, and the line in the log: one transaction."""
+def _require_noted(record: ErasureRecord, noted: int) -> None:
+    """Raise `TamperedRow` where the record does not tell any more of each row that was erased."""
+    told = ErasedRow.objects.filter(record=record).count()
+    if told < noted:
+        message = f"erasure {record.id} told of {noted} rows, of which {told} are left"
+        raise TamperedRow(message, run=str(record.run), row=sealed_rows.name_of(record))
+
+
+def _end(record: ErasureRecord, eraser: Eraser, noted: int) -> None:
+    """The run's own row, the record's last words, and the line in the log: one transaction. `noted`: of how many rows
+    the record told at least.
+    """
     with transaction.atomic():
         run = locked_run.lock_run(record.run, also_imported=True)
         data_keys.read_use_again(run.id)
         record.refresh_from_db()
         if record.ended_at is not None:
             return
+        # It was read anew, and the seal that ends it would cover up what was changed in it meanwhile.
+        sealed_rows.verify_row(record, protection_of(run))
+        _require_noted(record, noted)
         erased_batches.erase_run_row(run, record, eraser)
         for sweep in SWEEPS:
             if sweep.again:
@@ -251,8 +265,9 @@ def _end(record: ErasureRecord, eraser: Eraser) -> None:
             data_keys.destroy_data_key(run.id)
         names = sealed_rows.seal_again(record, protection_of(run), **ended)
         ErasureRecord.objects.filter(id=record.id).update(**{name: getattr(record, name) for name in names})
-        facts = {"record": str(record.id), "rows": rows, "rows_hash": digest}
-        locked_run.append_locked(run, [NewEvent(LINE, facts, actor=record.by_name)], at=timezone.now())
+        facts: dict[str, Any] = {"record": str(record.id), "rows": rows, "rows_hash": digest}
+        facts |= {"metadata": left} if (left := metadata_left(run)) else {}
+        locked_run.append_locked(run, [NewEvent(ERASED, facts, actor=record.by_name)], at=timezone.now())
         audit_log.record(
             "run_erased", actor=record.by, run=run.id, record=str(record.id), rows=rows, paths=len(record.paths),
             reason=record.reason,

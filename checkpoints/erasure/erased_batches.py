@@ -33,10 +33,13 @@ CHECKPOINTS = 20
 
 @frozen
 class Batch:
-    """How far a table has got: rows looked at, and the key behind which it goes on."""
+    """How far a table has got: rows looked at, the key behind which it goes on, and of how many rows the record now
+    tells.
+    """
 
     rows: int
     after: Any
+    noted: int
 
 
 def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any = None) -> Iterator[Batch]:
@@ -52,24 +55,27 @@ def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any =
             keys = list(page.values_list("pk", flat=True))
             # Another run may write a row that is shared while this waits for it: then it is not this run's any more.
             mine = rows.filter(pk__in=keys).select_for_update() if place.shared else rows.filter(pk__in=keys)
-            _erase_page(list(mine), record, protection_of(run), lambda row: place.left(row, eraser))
+            noted = _erase_page(list(mine), record, protection_of(run), lambda row: place.left(row, eraser))
         if not keys:
             return
         after = keys[-1]
-        yield Batch(len(keys), str(after))
+        yield Batch(len(keys), str(after), noted)
 
 
 def _erase_page(
     page: Sequence[Any], record: ErasureRecord, protection: Protection, left: Callable[[Any], Values]
-) -> None:
-    """A page that was erased already is passed by: a piece of a job may be done twice."""
+) -> int:
+    """A page that was erased already is passed by: a piece of a job may be done twice. Gives how many were noted."""
+    noted = 0
     for row in _not_yet(page, record):
         own = Protection(row.encrypted) if isinstance(getattr(row, "encrypted", None), bool) else protection
         sealed_rows.verify_row(row, own)
         if values := left(row):
             _seal_anew(row, values, record, own)
+            noted += 1
     for row in page:
         encrypt_anew(row)
+    return noted
 
 
 def encrypt_anew(row: Any) -> None:
@@ -145,30 +151,34 @@ def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None =
     """The checkpoints of a run, the newest first: so what is left can be folded, and what is not erased yet too."""
     while True:
         replaced: list[tuple[Checkpoint, str, bytes]] = []
+        noted = 0
         with transaction.atomic():
             run = locked_run.lock_run(record.run, also_imported=True)
             data_keys.read_use_again(run.id)
             rows = Checkpoint.objects.filter(run=run.id).order_by("-seq")
             page = list((rows if after is None else rows.filter(seq__lt=after))[:CHECKPOINTS])
             for row in _not_yet(page, record):
-                replaced += _erase_checkpoint(row, record, eraser, protection_of(run))
+                erased, was = _erase_checkpoint(row, record, eraser, protection_of(run))
+                noted += erased
+                replaced += was
         for row, column, kept in replaced:
             payloads.delete_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
         if page:
             after = page[-1].seq
-            yield Batch(len(page), after)
+            yield Batch(len(page), after, noted)
         if len(page) < CHECKPOINTS:
             return
 
 
 def _erase_checkpoint(
     row: Checkpoint, record: ErasureRecord, eraser: Eraser, protection: Protection
-) -> list[tuple[Checkpoint, str, bytes]]:
-    """Gives what a backend keeps of it no longer, to be deleted after the commit. New bytes are put before the row
-    points to them; where that is cut off they are swept.
+) -> tuple[bool, list[tuple[Checkpoint, str, bytes]]]:
+    """Gives whether anything was erased, and what a backend keeps of it no longer, to be deleted after the commit. New
+    bytes are put before the row points to them; where that is cut off they are swept.
     """
     sealed_rows.verify_row(row, protection)
-    parts = {name: data for name in ("change", "snapshot") if (data := reader.bytes_of(row, name, protection))}
+    stored = {name: reader.stored_bytes(row, name) for name in ("change", "snapshot")}
+    parts = {name: reader.bytes_of(row, name, protection, stored=data) for name, data in stored.items() if data}
     for name, data in parts.items():
         reader.require_hashed(row, data, protection, begins=name == "snapshot")
     left = {name: canonical.encode(_left(row, name, data, eraser)) for name, data in parts.items()}
@@ -176,16 +186,18 @@ def _erase_checkpoint(
     # What stays is encrypted anew, under another key than the one that will be destroyed.
     left = left if protection.encrypted and not record.paths else changed
     if not left:
-        return []
+        return False, []
     was = {name: bytes(getattr(row, name)) for name in left}
-    old, columns = (bytes(row.seal or b""), row.seal_key), _put(row, left, protection)
-    row.stored_size += sum(len(columns[name]) - len(was[name]) for name in columns)
+    old = (bytes(row.seal or b""), row.seal_key)
+    locked = {name: sealed_rows.encrypted(row, name, codec.pack(data), protection) for name, data in left.items()}
+    columns = _put(row, locked)
+    row.stored_size = sum(len(data) for data in (stored | locked).values())
     names = sealed_rows.seal_again(row, protection)
     note_row(row, record, old, left, protection)
     values = {name: getattr(row, name) for name in names} | columns | {"stored_size": row.stored_size}
     Checkpoint.objects.filter(id=row.id).update(**values)
     elsewhere = row.backend != payloads.DATABASE
-    return [(row, name, kept) for name, kept in was.items()] if elsewhere else []
+    return True, [(row, name, kept) for name, kept in was.items()] if elsewhere else []
 
 
 def _left(row: Checkpoint, column: str, data: bytes, eraser: Eraser) -> Any:
@@ -195,12 +207,11 @@ def _left(row: Checkpoint, column: str, data: bytes, eraser: Eraser) -> Any:
     return erased_change(canonical.loads(data), before, eraser)
 
 
-def _put(row: Checkpoint, left: dict[str, bytes], protection: Protection) -> dict[str, bytes]:
+def _put(row: Checkpoint, locked: dict[str, bytes]) -> dict[str, bytes]:
     columns = {}
-    for name, data in left.items():
-        locked = sealed_rows.encrypted(row, name, codec.pack(data), protection)
+    for name, data in locked.items():
         where = payloads.name_of(row.run_id, row.id, name)
-        columns[name] = payloads.put_payload(row.backend, where, locked, under=uuid4().hex)
+        columns[name] = payloads.put_payload(row.backend, where, data, under=uuid4().hex)
     return columns
 
 

@@ -14,7 +14,7 @@ from django.db import IntegrityError
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger.commit import ConcurrentUpdate
-from checkpoints.memory.shelf import COLUMNS, Address, find
+from checkpoints.memory.shelf import COLUMNS, Address, find, require_sound
 from checkpoints.models import MemoryLanding, MemoryTrace
 from checkpoints.models.fields import task_columns
 from checkpoints.queue.leases import Lease
@@ -91,10 +91,13 @@ def prepare_landings(
 
     A task whose effect is journaled cannot run again, and what it did happened: its writes land on what is there, and
     their line says what they overtook. `held` are (task, channel, version) of writes that a gate is about to hold.
-    One query, none where there is nothing to weigh. Raises `MemoryConflict` naming the tasks that must run again.
+    One query, none where there is nothing to weigh. Raises `MemoryConflict` naming the tasks that must run again, and
+    `TamperedRow` or `WrongKey` where a trace is not as it was sealed: what lands on it would cover that up.
     """
     waiting = [(task, address_of(channel), version) for task, channel, version in held]
     rows = find({(one.namespace, one.key) for one in landings} | {address for _, address, _ in waiting})
+    for row in rows.values():
+        require_sound(row)
     changes = [_change(one, rows.get((one.namespace, one.key))) for one in landings]
     stale = [(c.landing.task, (c.landing.namespace, c.landing.key)) for c in changes if _overtakes(c)]
     stale = [(task, address) for task, address in stale if not journaled(task)]

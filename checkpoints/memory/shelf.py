@@ -47,10 +47,17 @@ def find(addresses: Collection[Address]) -> dict[Address, MemoryTrace]:
     return {(row.namespace, row.key): row for row in MemoryTrace.objects.filter(wanted)} if addresses else {}
 
 
+def require_sound(row: MemoryTrace) -> None:
+    """Raise `TamperedRow` or `WrongKey` where a trace is not as it was sealed. Memory belongs to the installation: its
+    rows say themselves whether they are encrypted.
+    """
+    sealed_rows.verify_row(row, Protection(row.encrypted))
+
+
 def trace_of(row: MemoryTrace, protection: Protection) -> Trace:
     """The trace of a row that is not forgotten. Raises `TamperedRow`, and by name where it has another cover."""
     refuse_other(row, protection)
-    sealed_rows.verify_row(row, Protection(row.encrypted))
+    require_sound(row)
     content = sealed_columns.read_value(row, "content")
     return Trace(row.namespace, row.key, content, row.strength, row.version, row.run, row.node, row.superstep, row.at)
 
@@ -148,13 +155,15 @@ def _patiently(work: Callable[[], T]) -> T:
 
 def delete_trace(row: MemoryTrace, *, by: Any, version: int | None = None) -> bool:
     """Have a trace forgotten: its content goes, its version stays and counts on. Leaves an audit line. False: it was
-    forgotten before, or, where a `version` is given, has another one by now.
+    forgotten before, or, where a `version` is given, has another one by now. Raises `TamperedRow` and `WrongKey` where
+    it is not as it was sealed: a new seal would cover that up.
     """
     rows = MemoryTrace.objects.select_for_update().filter(id=row.id, deleted=False)
     with transaction.atomic():
         found = (rows if version is None else rows.filter(version=version)).first()
         if found is None:
             return False
+        require_sound(found)
         found.content, found.text, found.strength, found.deleted = b"", "", 0.0, True
         found.version, found.at = found.version + 1, timezone.now()
         found.run, found.node, found.superstep = None, "", None

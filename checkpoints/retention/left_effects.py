@@ -16,6 +16,9 @@ from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.timeline.past_effects import LEFT_LINES, MEMORY
 from orchestrator.engine import Task
 
+ROWS = 100
+"""Results that are read at once: each may hold a large output."""
+
 Left = tuple[Task, str, bool]
 """A task, its effect, and whether it certainly happened."""
 
@@ -34,12 +37,15 @@ def leave_effects(run: Run) -> None:
 
 
 def _acted(run: Run) -> Iterator[Left]:
-    """What its nodes did, or may have done; the certain ones first."""
-    rows = TaskResult.objects.filter(run=run.id).exclude(outcome=Outcome.NOT_DONE).order_by("id")
-    found = [
-        (Task(node, visit, index), effect, outcome == Outcome.DONE)
-        for node, visit, index, effect, outcome in rows.values_list("node", "visit", "index", "effect", "outcome")
-    ]
+    """What its nodes did, or may have done; the certain ones first. Raises `TamperedRow` and `WrongKey` where a result
+    does not verify: it would be sealed as an effect of the family of its origin.
+    """
+    rows = TaskResult.objects.filter(run=run.id).order_by("id")
+    found: list[Left] = []
+    for row in rows.iterator(chunk_size=ROWS):
+        sealed_rows.verify_row(row, protection_of(run))
+        if row.outcome != Outcome.NOT_DONE:
+            found.append((Task(row.node, row.visit, row.index), row.effect, row.outcome == Outcome.DONE))
     yield from sorted(found, key=lambda left: not left[2])
 
 

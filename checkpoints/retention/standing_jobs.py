@@ -17,6 +17,7 @@ from checkpoints.models import Job, LegalHold, MemoryTrace, Upload, Worker
 from checkpoints.payloads import orphans
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.retention import holds
+from orchestrator.engine.errors import CountersignError
 
 KEPT_DAYS = 30
 UPLOADS_KEPT_DAYS = 7
@@ -46,23 +47,34 @@ def workers_that_left(lease: JobLease) -> Iterator[Step]:
 
 def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
     """Forget what was remembered longer ago than `MEMORY_DAYS`; 0 keeps it for ever. Its versions stay, and each trace
-    leaves a line in the audit log. What a run under a legal hold wrote stays. Its place: {id, forgotten}.
+    leaves a line in the audit log. What a run under a legal hold wrote stays. Its place: {id, forgotten, refused}.
+
+    A trace that is not as it was sealed stays as it is. Raises `TamperedRow` or `WrongKey` for the first of these, once
+    all others are done, at each attempt.
     """
-    place: dict[str, int] = dict(lease.place or {"id": 0, "forgotten": 0})
+    place: dict[str, Any] = {"id": 0, "forgotten": 0, "refused": None, **(lease.place or {})}
     days, held = conf().memory_days, Exists(LegalHold.objects.filter(run=OuterRef("run"), released_at=None))
     while days:
         rows = MemoryTrace.objects.filter(~held, deleted=False, at__lt=db_in(-days * 86_400), id__gt=place["id"])
         batch = list(rows.order_by("id")[:MEMORY_BATCH])
         if not batch:
-            return
-        # What was remembered anew since is young, and stays.
-        gone = sum(map(_forgotten, batch))
-        place = {"id": batch[-1].id, "forgotten": place["forgotten"] + gone}
-        yield Step(place["forgotten"], note="old traces of memory forgotten", place=place)
+            break
+        for row in batch:
+            try:
+                # What was remembered anew since is young, and stays.
+                place["forgotten"] += _forgotten(row)
+            except CountersignError:
+                place["refused"] = place["refused"] or row.id
+        place["id"] = batch[-1].id
+        yield Step(place["forgotten"], note="old traces of memory forgotten", place=dict(place))
+    for row in MemoryTrace.objects.filter(id=place["refused"]):
+        shelf.require_sound(row)
 
 
 def _forgotten(row: MemoryTrace) -> bool:
-    """Have a trace forgotten, where the run that wrote it has not come under a hold meanwhile."""
+    """Have a trace forgotten, where the run that wrote it has not come under a hold meanwhile. Raises `TamperedRow`,
+    `WrongKey`.
+    """
     with transaction.atomic():
         free = row.run is None or holds.lock_unless_held(row.run)
         return free and shelf.delete_trace(row, by=None, version=row.version)

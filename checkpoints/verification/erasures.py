@@ -7,12 +7,11 @@ from typing import Any
 from django.apps import apps
 from django.db.models import Model
 
-from checkpoints.models import ErasedRow, ErasureRecord, MemoryTrace, Run, RunEvent, TaskResult
+from checkpoints.models import ErasedRow, ErasureRecord, MemoryTrace, Run, RunEvent, RunMetadata, TaskResult
 from checkpoints.verification.base import Fault, Subject
 from checkpoints.verification.line_facts import facts_of
+from checkpoints.verification.notes import ERASED
 
-KIND = "erased"
-"""The type of the line that ends an erasure."""
 PAGE = 200
 
 
@@ -36,7 +35,7 @@ def erasures(subject: Subject) -> Iterator[Fault]:
 def _told(subject: Subject) -> dict[str, str]:
     """What the log says of records: the hash over their rows, by record."""
     told = {}
-    for line in RunEvent.objects.filter(run=subject.run.id, type=KIND):
+    for line in RunEvent.objects.filter(run=subject.run.id, type=ERASED):
         facts = facts_of(subject, line) if subject.seal_of(line) is None else None
         if facts is None:
             continue  # the log's own examiner names it
@@ -82,6 +81,8 @@ def _page(subject: Subject, model: type[Model], said: list[ErasedRow]) -> Iterat
     there = model._base_manager.in_bulk([_key(model, one.row) for one in said])
     for one in said:
         row = there.get(_key(model, one.row))
+        if row is None and model is RunMetadata:
+            yield subject.gone(model, one.row)
         # Removed since, which the examiner of its table judges; or a trace that another run has written since.
         if row is None or (isinstance(row, MemoryTrace) and row.run != subject.run.id):
             continue

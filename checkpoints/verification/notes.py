@@ -5,12 +5,16 @@ from typing import Any
 
 from checkpoints.db.pages import pages
 from checkpoints.ledger.notes import NOTED, metadata_hash, totals
-from checkpoints.models import RunEvent, RunMetadata, TaskFigure
+from checkpoints.models import ErasedRow, ErasureRecord, Run, RunEvent, RunMetadata, TaskFigure
 from checkpoints.models.notes import OF_RUN
 from checkpoints.sealing import sealed_columns
+from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.base import Fault, Subject
 from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError
+
+ERASED = "erased"
+"""The type of the line that ends an erasure."""
 
 Values = dict[int, dict[str, Any]]
 """By the number of the checkpoint, and name."""
@@ -23,12 +27,17 @@ def noted(subject: Subject) -> Iterator[Fault]:
     metadata: Values = {}
     figures: Values = {}
     erased: set[int] = set()
+    left: dict[str, str] = {}
     yield from _metadata(subject, metadata, erased)
     yield from _figures(subject, figures)
-    rows = RunEvent.objects.filter(run=subject.run.id, type__in=["run_started", NOTED])
+    rows = RunEvent.objects.filter(run=subject.run.id, type__in=["run_started", NOTED, ERASED])
+    hashes = {seq: metadata_hash(metadata.get(seq, {}), subject.protection) for seq in erased}
     for page in pages(rows, "seq"):
         for line in page:
             facts = _facts(subject, line)
+            if line.type == ERASED:
+                left |= facts.get("metadata", {})
+                continue
             seq = facts.get("seq", OF_RUN)
             if not isinstance(seq, int):
                 continue
@@ -38,9 +47,30 @@ def noted(subject: Subject) -> Iterator[Fault]:
                 yield subject.fault(subject.run, f"has other metadata at {_place(seq)} than its log says")
             if totals_there != facts.get("figures", {}):
                 yield subject.fault(subject.run, f"has other figures at {_place(seq)} than its log says")
+    # Lines of older versions do not say what an erasure left; one that goes on leaves less with each row.
+    for seq in sorted(erased if not _goes_on(subject.run) else ()):
+        if left.get(str(seq), hashes[seq]) != hashes[seq]:
+            yield subject.fault(subject.run, f"has other metadata at {_place(seq)} than its erasure left there")
     for seq in sorted({*metadata, *figures}):
         if not subject.removed.events:
             yield subject.fault(subject.run, f"has notes at {_place(seq)} of which its log does not tell")
+
+
+def _goes_on(run: Run) -> bool:
+    return ErasureRecord.objects.filter(run=run.id, ended_at=None).exists()
+
+
+def metadata_left(run: Run) -> dict[str, str]:
+    """Of what was erased of a run's metadata, the hash of what is left there, by the number of the checkpoint: for the
+    line of the log that ends an erasure.
+    """
+    table = RunMetadata._meta.db_table
+    keys = [int(row) for row in ErasedRow.objects.filter(run=run.id, table=table).values_list("row", flat=True)]
+    seqs = set(RunMetadata.objects.filter(id__in=keys).values_list("seq", flat=True))
+    left: Values = {seq: {} for seq in seqs}
+    for row in RunMetadata.objects.filter(run=run.id, seq__in=seqs):
+        left[row.seq][row.name] = sealed_columns.read_value(row, "value")
+    return {str(seq): metadata_hash(values, protection_of(run)) for seq, values in left.items()}
 
 
 def _place(seq: int) -> str:

@@ -1,12 +1,16 @@
 """Small graphs that remember, for tests on the database."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import F
+from django.utils import timezone
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import Protection
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
 from tests.support.small_graphs import graph, registered
@@ -56,6 +60,13 @@ def forget(key: str, namespace: str = "facts") -> Run:
         ctx.memory.delete(key, namespace)
 
     return gone(chain("forget", delete))
+
+
+def let_memory_age(*, days: float) -> None:
+    """All that is remembered, as if it had been written so long ago."""
+    at = timezone.now() - timedelta(days=days)
+    for row in MemoryTrace.objects.all():
+        row.save(update_fields=sealed_rows.seal_again(row, Protection(row.encrypted), at=at))
 
 
 def memory() -> dict[str, Any]:

@@ -6,11 +6,13 @@ import pytest
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
+from checkpoints.retention import prune_job
 from checkpoints.timeline.past_effects import LEFT_LINES
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, NotDone, Task
 from tests.support import cast
+from tests.support.forging import tamper
 from tests.support.histories import policy, pruned
 from tests.support.small_graphs import graph, registered
 
@@ -114,3 +116,17 @@ def test_a_run_that_left_nothing_behind_leaves_no_effects(origin: Run, people: c
     pruned(policy_)
     assert not Run.objects.filter(id=first.id).exists()
     assert not TaskResult.objects.filter(line__in=LEFT_LINES).exists()
+
+
+def test_a_result_that_is_changed_while_its_run_is_removed_is_left_with_nobody(
+    origin: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = fork(origin.head, people)
+
+    def changed(*_: Any) -> None:
+        tamper(TaskResult.objects.get(run=gone, node="pay"), node="check")
+
+    monkeypatch.setattr(prune_job, "write_bundle", changed)
+    pruned(policy("left", keep_last=None, remove_runs_after_days={"completed": 0}))
+    assert Run.objects.get(id=gone.id).status == Status.TAMPERED
+    assert not TaskResult.objects.filter(run=origin, line__in=LEFT_LINES).exists()

@@ -21,7 +21,7 @@ from orchestrator.jobs import kinds
 from orchestrator.models import ApiToken, IdempotencyRecord
 from tests.support import cast
 from tests.support.claims import registered, with_a_file
-from tests.support.memory_graphs import remember
+from tests.support.memory_graphs import let_memory_age, remember
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,7 +73,7 @@ def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
 
 def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(configure: Any) -> None:
     run = remember("key", "content")
-    MemoryTrace.objects.update(at=ago(days=10))
+    let_memory_age(days=10)
     swept("sweep_memory")
     assert MemoryTrace.objects.filter(deleted=False).count() == 1
     configure(MEMORY_DAYS=9.5)
@@ -88,7 +88,7 @@ def test_memory_that_a_held_run_wrote_stays_until_the_hold_is_released(
 ) -> None:
     written = [remember(f"key {n}", "content") for n in range(3)]
     before = retention.hold(written[0].id, "a court asked", by=None)
-    MemoryTrace.objects.update(at=ago(days=10))
+    let_memory_age(days=10)
     configure(MEMORY_DAYS=9.5)
     forget, late = standing_jobs._forgotten, list[LegalHold]()
 
@@ -110,7 +110,7 @@ def test_memory_that_a_held_run_wrote_stays_until_the_hold_is_released(
 
 def test_what_is_remembered_anew_while_old_memory_goes_stays(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     remember("key", "old")
-    MemoryTrace.objects.update(at=ago(days=10))
+    let_memory_age(days=10)
     configure(MEMORY_DAYS=9.5)
     forget = standing_jobs._forgotten
 
