@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, Keyring, derived
+from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, LONGEST_KEY_ID, Keyring, derived
 
 _ABOVE_NOTHING = (
     "lease_seconds", "slice_seconds", "node_timeout", "poll_seconds", "workers", "api_failure_seconds",
@@ -154,8 +154,10 @@ def _keyring(now: Conf, secrets: Sequence[str]) -> Keyring:
 def _key(setting: str, name: Any, key: Any, forms: str = "base64") -> bytes:
     """The key of that id."""
     where = f"COUNTERSIGN[{setting!r}][{name!r}]"
-    if not isinstance(name, str) or not 1 <= len(name) <= 40 or not name.isascii() or name.startswith(DATA_KEY):
-        raise ImproperlyConfigured(f"{where}: the id of a key is 1 to 40 ASCII characters, of which the first is no @")
+    fits = isinstance(name, str) and name.isascii() and 1 <= len(name) <= LONGEST_KEY_ID
+    if not fits or name.startswith(DATA_KEY):
+        said = f"1 to {LONGEST_KEY_ID} ASCII characters, of which the first is no @"
+        raise ImproperlyConfigured(f"{where}: the id of a key is {said}")
     return _key_bytes(where, key, forms)
 
 

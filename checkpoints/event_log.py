@@ -20,6 +20,9 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import canonical
 from orchestrator.engine.frozen import frozen
 
+NOT_SAVED = "not_saved"
+"""The code of the warning that a superstep was not saved. A run whose log has none is durable."""
+
 
 @frozen
 class NewEvent:

@@ -146,7 +146,15 @@ def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
         _failed(row, error, result)
         return
     was = {name: kept[name] for name in new}
-    _count(row, type(row)._base_manager.filter(pk=row.pk, **was).update(**new), result)
+    values = {**new, **_size_values(row, kept, new)}
+    _count(row, type(row)._base_manager.filter(pk=row.pk, **was).update(**values), result)
+
+
+def _size_values(row: Any, stored: dict[str, bytes], new: dict[str, bytes]) -> dict[str, Any]:
+    """What a checkpoint says of its size is as true as before: the id of the newest key may be longer, or shorter."""
+    if not isinstance(row, Checkpoint):
+        return {}
+    return {"stored_size": F("stored_size") + sum(len(data) - len(stored[name]) for name, data in new.items())}
 
 
 def _locked_anew(row: Any, stored: dict[str, bytes]) -> dict[str, bytes]:
@@ -203,7 +211,8 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
     bytes are there, and what is left over is swept.
     """
     try:
-        new = _locked_anew(row, _stored(row))
+        stored = _stored(row)
+        new = _locked_anew(row, stored)
     except CountersignError as error:
         _failed(row, error, result)
         return
@@ -212,7 +221,8 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
     was = {column: bytes(getattr(row, column)) for column in new}
     put = partial(payloads.put_payload, row.backend)
     columns = {column: put(_named(row, column), data, under=uuid4().hex) for column, data in new.items()}
-    changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**columns)
+    values = {**columns, **_size_values(row, stored, new)}
+    changed = Checkpoint.objects.filter(pk=row.pk, **was).update(**values)
     for column, data in (was if changed else columns).items():
         payloads.delete_payload(row.backend, _named(row, column), data)
     _count(row, changed, result)

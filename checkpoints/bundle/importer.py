@@ -362,14 +362,17 @@ class _Batch:
             _decrypt(row)
             _require_opened_shapes(row, erased, self._protection)
             sealed_rows.seal_and_encrypt([row], self._protection)
-        for column in BYTES.get(type(row), ()):
-            self._put(row, column, erased.get(column))
+        sizes = [self._put(row, column, erased.get(column)) for column in BYTES.get(type(row), ())]
+        if isinstance(row, Checkpoint):
+            row.stored_size = sum(sizes)
 
-    def _put(self, row: Any, column: str, erased: str | None) -> None:
-        """Keep the bytes of a checkpoint, which have its hash or that of what was `erased`, where such are kept."""
+    def _put(self, row: Any, column: str, erased: str | None) -> int:
+        """Keep the bytes of a checkpoint, which have its hash or that of what was `erased`, where such are kept. Gives
+        how many there are.
+        """
         kept = bytes(getattr(row, column))
         if not kept:
-            return
+            return 0
         plain = sealed_rows.decrypted(row, column, kept)
         said = sealed_columns.read_bytes(row, column, plain)
         if self._protection.digest(said) != (erased or getattr(row, f"{column}_hash")):
@@ -379,6 +382,7 @@ class _Batch:
         locked = sealed_rows.encrypted(row, column, plain, self._protection)
         name = payloads.name_of(row.run_id, row.id, column)
         setattr(row, column, payloads.put_payload(row.backend, name, locked))
+        return len(locked)
 
 
 def _require_own_writes(run: Run, model: type[Model], rows: list[Any]) -> None:

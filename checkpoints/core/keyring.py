@@ -30,6 +30,8 @@ NONCE_BYTES = 12
 TAG_BYTES = 16
 DATA_KEY = "@"
 """How the id of a data key begins: of a key that encrypts one run's payloads, and is itself kept encrypted."""
+LONGEST_KEY_ID = 40
+"""Characters of the id of a key in the settings."""
 MOST_DATA_KEYS = 1000
 """Data keys that a process keeps unwrapped."""
 

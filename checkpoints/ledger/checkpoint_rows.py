@@ -72,7 +72,7 @@ class Payload:
 class NewCheckpoint:
     """A checkpoint before it is written. `nodes` and `changed` are what lists show of it; `ops` is what became of the
     channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows. `whole`: its change sets the
-    whole document, for channels came or went.
+    whole document, for channels came or went. `reads`: by task, how many records of reads from memory it is kept with.
     """
 
     source: str
@@ -85,6 +85,7 @@ class NewCheckpoint:
     took_ms: int = 0
     snapshot: str | int = "bytes"
     whole: bool = False
+    reads: Mapping[str, int] = field(default_factory=dict)
 
 
 @frozen

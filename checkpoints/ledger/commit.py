@@ -222,6 +222,8 @@ def _saved_event(new: UUID, checkpoint: NewCheckpoint, delta_hash: str, *, start
         "nodes": [{"node": n["node"], "tasks": n["tasks"], "outcome": n["outcome"]} for n in checkpoint.nodes],
         "kept": checkpoint.kept,
     }
+    if checkpoint.reads:
+        facts["reads"] = dict(checkpoint.reads)
     if started_at is not None:
         facts["started_at"] = started_at.isoformat()
     return NewEvent("checkpoint_saved", facts)

@@ -78,20 +78,30 @@ def _range_sql(run: tuple[str, ...] = ()) -> str:
     return f"SELECT {columns} FROM {table} h {rows}{joined} WHERE h.id = %s ORDER BY c.seq"  # noqa: S608
 
 
-def bytes_of(row: Checkpoint, column: str, protection: Protection | None = None) -> bytes:
+def bytes_of(
+    row: Checkpoint, column: str, protection: Protection | None = None, *, stored: bytes | None = None
+) -> bytes:
     """The canonical bytes of a row's change or snapshot, wherever a backend keeps them; empty where there are none.
+    `stored` are those of `stored_bytes`, where they were read already.
 
     Raises `TamperedRow` and `WrongKey`; with the run's `protection` also where they are not encrypted as the run is.
     """
-    kept = bytes(getattr(row, column))
-    if not kept:
+    stored = stored_bytes(row, column) if stored is None else stored
+    if not stored:
         return b""
-    stored = kept
-    if row.backend != payloads.DATABASE:
-        stored = payloads.get_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
     if protection is not None:
         sealed_rows.require_protection(row, column, stored, protection)
     return sealed_columns.read_bytes(row, column, stored)
+
+
+def stored_bytes(row: Checkpoint, column: str) -> bytes:
+    """The bytes of a row's change or snapshot as its backend keeps them; empty where there are none. Raises what the
+    backend raises.
+    """
+    kept = bytes(getattr(row, column))
+    if not kept or row.backend == payloads.DATABASE:
+        return kept
+    return payloads.get_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
 
 
 def parts_of(rows: Sequence[Checkpoint], protection: Protection | None = None) -> list[bytes]:

@@ -63,6 +63,10 @@ def _pairs(value: Any) -> bool:
     return isinstance(value, list) and all(_names(pair) and len(pair) == 2 for pair in value)
 
 
+def _counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_number, value.values()))
+
+
 _DEPARTED: dict[str, Kind] = {
     "departure": _id,
     "departure_seq": _number,
@@ -103,8 +107,9 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
 POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
     "run_started": {"change": _name, "label": _anything, "facts": _anything, "ties": _object},
     "line_begun": {"change": _name},
-    "checkpoint_saved": {"change": _name, "started_at": _name},
+    "checkpoint_saved": {"change": _name, "started_at": _name, "reads": _counts},
     "effects_allowed": {"line": _number},
+    "erased": {"metadata": _object},
     "memory_written": {"did": _name},
     "memory_deleted": {"did": _name},
     "cancel_requested": {"cancel_at": _name},

@@ -1,6 +1,7 @@
 """The log of a run: numbered without gaps, chained, sealed; and the rows that its lines speak of."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ from checkpoints.core.tombstone import agrees
 from checkpoints.db.pages import pages
 from checkpoints.event_log import LogEnd
 from checkpoints.journal.intents import tasks_of
-from checkpoints.models import Checkpoint, RunEvent, TaskResult
+from checkpoints.models import Checkpoint, MemoryRecord, RunEvent, TaskResult
 from checkpoints.models.run import TIES
 from checkpoints.verification.base import Fault, Subject
 from checkpoints.verification.line_facts import lacks
@@ -46,10 +47,21 @@ def log(subject: Subject) -> Iterator[Fault]:
         yield from _named(subject, sound, told)
     if told.version not in (None, run.version):
         yield subject.fault(run, f"has version {run.version!r}, but its log says {told.version!r}")
+    yield from _durable(subject, told)
     if end.seq < run.event_seq:
         yield from _missing(subject, end.seq + 1, run.event_seq + 1)
     elif end != LogEnd(run.event_seq, run.event_hash):
         yield subject.fault(run, f"names line {run.event_seq} as the last of its log, but line {end.seq} is")
+
+
+def _durable(subject: Subject, told: "_Told") -> Iterator[Fault]:
+    """A run is durable unless its log says that a superstep was not saved."""
+    run = subject.run
+    if run.durable and not told.durable:
+        yield subject.fault(run, "is called durable, but its log says that a superstep was not saved")
+    # The line that said it may be among those that were removed.
+    elif told.durable and not run.durable and not subject.removed.events:
+        yield subject.fault(run, "is called not durable, but its log says of each superstep that it was saved")
 
 
 def _missing(subject: Subject, first: int, behind: int) -> Iterator[Fault]:
@@ -94,14 +106,15 @@ def _facts(subject: Subject, row: RunEvent, data: bytes) -> tuple[Fault | None, 
 class _Told:
     """What the lines so far have told: the number of the last one that could be read, and that of the checkpoint that
     stays and was named last; None where lines are missing since, so that nobody can count.
-    `version`: the one by which the run goes. `changes`: of the newest checkpoints that were saved, the hashes of their
-    changes; a later line may say that one stays.
+    `version`: the one by which the run goes. `durable`: no line says that a superstep was not saved. `changes`: of the
+    newest checkpoints that were saved, the hashes of their changes; a later line may say that one stays.
     """
 
     line: int = 0
     checkpoint: int | None = -1
     course: int = 1
     version: str | None = None
+    durable: bool = True
     changes: dict[UUID, str] = field(default_factory=dict)
 
 
@@ -109,6 +122,7 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], 
     """The rows that these lines speak of must be there, and the first line must say what the run's row says."""
     saved: list[tuple[UUID, str] | None] = []
     begun: list[tuple[int, Task, int]] = []
+    reads: dict[tuple[int, str], int] = {}
     for row, facts in events:
         if row.seq != told.line + 1:
             saved.append(None)
@@ -124,15 +138,20 @@ def _named(subject: Subject, events: Sequence[tuple[RunEvent, dict[str, Any]]], 
             saved.append((UUID(facts["checkpoint"]), str(facts["superstep"])))
         if "started_at" in facts and facts["started_at"] != _iso(subject.run.started_at):
             yield subject.fault(subject.run, f"is under way since {subject.run.started_at}, not {facts['started_at']}")
+        if row.type == "warning" and facts.get("code") == event_log.NOT_SAVED:
+            told.durable = False
         if row.type == "line_begun":
             told.course = facts["line"]
         if row.type in ("run_started", "version_changed"):
             told.version = facts["version"]
+        if row.type == "checkpoint_saved":
+            reads |= {(told.course, task): count for task, count in facts.get("reads", {}).items()}
         if row.type == "effects_started":
             begun += [(told.course, task, facts["attempt"]) for task in tasks_of(row.task)]
     yield from _saved(subject, saved, told)
     told.changes = dict(list(told.changes.items())[-SAVED:])
     yield from _journaled(subject, begun)
+    yield from _read(subject, reads)
 
 
 def _saved(subject: Subject, saved: Sequence[tuple[UUID, str] | None], told: _Told) -> Iterator[Fault]:
@@ -185,3 +204,15 @@ def _journaled(subject: Subject, begun: Sequence[tuple[int, Task, int]]) -> Iter
     for line, task, attempt in begun:
         if (line, task.node, task.visit, task.index, attempt) not in there:
             yield subject.gone(TaskResult, f"{subject.run.id} {task} attempt {attempt}")
+
+
+def _read(subject: Subject, reads: Mapping[tuple[int, str], int]) -> Iterator[Fault]:
+    """Of each task that read from memory as it was then there are as many records as its checkpoint was saved with."""
+    if not reads:
+        return
+    rows = MemoryRecord.objects.filter(run=subject.run.id, node__in={Task.parse(task).node for _, task in reads})
+    there = Counter((row.line, row.task) for row in rows.only("line", "node", "visit", "index").iterator())
+    for (line, task), count in reads.items():
+        if there[line, task] < count:
+            what = f"{subject.run.id} {task} {there[line, task]} of {count}"
+            yield subject.gone(MemoryRecord, what)

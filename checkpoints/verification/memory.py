@@ -1,12 +1,14 @@
 """What a run remembered and read of memory: seals, and that what its log says has landed."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
+from django.db.models import Exists, OuterRef
+
 from checkpoints.db.pages import pages
-from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord, MemoryTrace, RunEvent
+from checkpoints.memory.shelf import require_sound
+from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord, MemoryTrace, Run, RunEvent
 from checkpoints.sealing import sealed_columns, sealed_rows
-from checkpoints.sealing.sealed_rows import Protection
 from checkpoints.verification.base import Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine import Task
@@ -17,25 +19,56 @@ _LINES = ("memory_written", "memory_deleted")
 _LANDED = ("node", "visit", "index", "n", "namespace", "key", "version", "deleted", "change")
 
 Landed = tuple[Any, ...]
+Address = tuple[str, str]
 
 
 def remembered(subject: Subject) -> Iterator[Fault]:
     """What was read, what is remembered of this run now, and what landed."""
-    yield from subject.seals_of(MemoryRecord.objects.filter(run=subject.run.id))
+    yield from _records(subject)
     for page in pages(MemoryTrace.objects.filter(run=subject.run.id), "id"):
         for row in page:
-            try:
-                # Memory belongs to the installation: its rows say themselves whether they are encrypted.
-                sealed_rows.verify_row(row, Protection(row.encrypted))
-                if row.text != _text(row):
-                    yield subject.fault(row, "is found by other words than those that it holds")
-            except CountersignError as error:
-                yield subject.refused(row, error)
+            fault = _fault_of_trace(row, str(subject.run.id))
+            if fault is not None:
+                yield fault
     yield from _landings(subject)
     yield from _placed(subject)
     if not subject.run.imported:
         # What landed is in the memory of the installation where the run was.
         yield from _forgotten(subject)
+
+
+def _records(subject: Subject) -> Iterator[Fault]:
+    """The seal of each record of a read, and that none is missing before another of its task."""
+    rows = MemoryRecord.objects.filter(run=subject.run.id)
+    for page in pages(rows, "id"):
+        before = rows.filter(node__in={row.node for row in page}, n__in={row.n - 1 for row in page if row.n})
+        there = set(before.values_list("line", "node", "visit", "index", "n"))
+        for row in page:
+            fault = subject.seal_of(row)
+            if fault is not None:
+                yield fault
+            elif row.n and (row.line, row.node, row.visit, row.index, row.n - 1) not in there:
+                yield subject.gone(MemoryRecord, f"{subject.run.id} {row.task} {row.n - 1}")
+
+
+def memory_of_nobody() -> Iterator[Fault]:
+    """The traces that no run here looks after: those that a person had forgotten, or whose run was removed."""
+    nobodys = MemoryTrace.objects.filter(~Exists(Run.objects.filter(id=OuterRef("run"))))
+    for page in pages(nobodys, "id"):
+        yield from filter(None, map(_fault_of_trace, page))
+
+
+def _fault_of_trace(row: MemoryTrace, run: str = "") -> Fault | None:
+    """The fault of a trace that is not as it was sealed, or is found by other words; None where it has none."""
+    table, what = row._meta.db_table, sealed_rows.name_of(row)
+    try:
+        require_sound(row)
+        if row.text == _text(row):
+            return None
+    except CountersignError as error:
+        reason = error.message if what in error.message else f"{what}: {error.message}"
+        return Fault(run, "", table, what, reason, error.code)
+    return Fault(run, "", table, what, f"{what} is found by other words than those that it holds")
 
 
 def _text(row: MemoryTrace) -> str:
@@ -48,13 +81,42 @@ def _text(row: MemoryTrace) -> str:
 def _forgotten(subject: Subject) -> Iterator[Fault]:
     """What landed in memory is there, in this version or a later one: what people forget leaves its row."""
     for page in pages(MemoryLanding.objects.filter(run=subject.run.id), "id"):
-        rows = MemoryTrace.objects.filter(
-            namespace__in={one.namespace for one in page}, key__in={one.key for one in page}
-        )
-        there = {(space, key): version for space, key, version in rows.values_list("namespace", "key", "version")}
-        for one in page:
-            if there.get((one.namespace, one.key), 0) < one.version:
-                yield subject.gone(MemoryTrace, f"{one.namespace} {one.key} version {one.version}")
+        there = _traces(page)
+        for landing in page:
+            trace = there.get((landing.namespace, landing.key))
+            if trace is None or trace.version < landing.version:
+                what = f"{landing.namespace} {landing.key} version {landing.version}"
+                yield subject.gone(MemoryTrace, what)
+            elif trace.version == landing.version and trace.run != subject.run.id and not _found_nothing(landing):
+                yield subject.fault(trace, "is said to be of another run than the one of which it landed")
+        yield from _of_nobody(subject, there.values())
+
+
+def _traces(landings: list[MemoryLanding]) -> dict[Address, MemoryTrace]:
+    """The traces at the addresses of these landings. Two queries."""
+    addresses = {(one.namespace, one.key) for one in landings}
+    near = MemoryTrace.objects.filter(
+        namespace__in={namespace for namespace, _ in addresses}, key__in={key for _, key in addresses}
+    )
+    ids = [pk for pk, *address in near.values_list("id", "namespace", "key") if tuple(address) in addresses]
+    return {(row.namespace, row.key): row for row in MemoryTrace.objects.filter(id__in=ids)}
+
+
+def _found_nothing(landing: MemoryLanding) -> bool:
+    """Return whether a landing is a deletion that found nothing. Older rows do not tell it from others."""
+    return landing.change == "nothing" or (landing.deleted and not landing.change)
+
+
+def _of_nobody(subject: Subject, traces: Collection[MemoryTrace]) -> Iterator[Fault]:
+    """The faults of those of these traces that no run here looks after. One query, where others wrote any."""
+    others = [trace for trace in traces if trace.run != subject.run.id]
+    runs = {trace.run for trace in others if trace.run is not None}
+    there = set(Run.objects.filter(id__in=runs).values_list("id", flat=True)) if runs else set()
+    for trace in others:
+        if trace.run not in there:
+            fault = _fault_of_trace(trace, str(subject.run.id))
+            if fault is not None:
+                yield fault
 
 
 def _placed(subject: Subject) -> Iterator[Fault]:

@@ -1,10 +1,12 @@
 """The timeline of a run: seals, hashes and chain of its checkpoints, and its state folded anew from their changes."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from checkpoints import payloads
+from checkpoints.core.keyring import DATA_KEY, ENCRYPTED, LONGEST_KEY_ID, key_of
 from checkpoints.db.pages import pages
 from checkpoints.ledger import reader
 from checkpoints.ledger.checkpoint_rows import content_hash
@@ -81,15 +83,17 @@ def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
     what its backend raises.
     """
     sealed_rows.verify_row(row, subject.protection)
-    change = _kept(subject, row, "change", row.change_hash)
+    stored = {column: reader.stored_bytes(row, column) for column in ("change", "snapshot")}
+    change = _kept(subject, row, "change", stored["change"], row.change_hash)
     if (far.sound or not row.seq) and row.content_hash != content_hash(row, _parents(row, far), subject.protection):
         raise TamperedRow(f"{sealed_rows.name_of(row)} is not chained to the checkpoint before it")
     _require_begin(row, far, alone=bool(row.snapshot_hash) or change.startswith(reader.WHOLE))
     document = _after(row, canonical.loads(change), far)
     _require_given(subject, row)
+    _require_size(subject, row, stored.values())
     if not (bytes(row.snapshot) or row.snapshot_hash):
         return document
-    snapshot = _kept(subject, row, "snapshot", row.snapshot_hash)
+    snapshot = _kept(subject, row, "snapshot", stored["snapshot"], row.snapshot_hash)
     if subject.erased.said_of(row) is None and document is not None and canonical.encode(document) != snapshot:
         raise TamperedRow(f"the snapshot of {sealed_rows.name_of(row)} is not what the changes up to it come to")
     return canonical.loads(snapshot) if document is None else document
@@ -116,8 +120,26 @@ def _require_given(subject: Subject, row: Checkpoint) -> None:
         raise TamperedRow(f"{sealed_rows.name_of(row)} has another snapshot than its log says")
 
 
-def _kept(subject: Subject, row: Checkpoint, column: str, hash_: str) -> bytes:
-    data = reader.bytes_of(row, column, subject.protection)
+def _require_size(subject: Subject, row: Checkpoint, stored: Collection[bytes]) -> None:
+    """Raise where a row says that another number of bytes is stored for it than there is."""
+    # Older versions took over what a bundle said, and did not count what they put anew elsewhere.
+    anew_elsewhere = row.backend != payloads.DATABASE and subject.erased.said_of(row) is not None
+    if subject.run.imported or anew_elsewhere:
+        return
+    # Nor did their rotations count that the id of the newest key is longer, or shorter.
+    slack = sum(LONGEST_KEY_ID for data in stored if _is_under_ring_key(data))
+    size = sum(map(len, stored))
+    if abs(row.stored_size - size) > slack:
+        raise TamperedRow(f"{sealed_rows.name_of(row)} says that {row.stored_size} bytes are stored, not {size}")
+
+
+def _is_under_ring_key(stored: bytes) -> bool:
+    """Return whether a key of the settings encrypts this, and not the data key of its run."""
+    return stored[:1] == ENCRYPTED and not key_of(stored).startswith(DATA_KEY)
+
+
+def _kept(subject: Subject, row: Checkpoint, column: str, stored: bytes, hash_: str) -> bytes:
+    data = reader.bytes_of(row, column, subject.protection, stored=stored)
     if not subject.is_hashed(row, column, data, hash_):
         raise TamperedRow(f"{column} of {sealed_rows.name_of(row)} is not what was hashed")
     return data

@@ -155,6 +155,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
         kept=_is_kept(session, worked, after, opens_gate=bool(reached), ends=status != Status.RUNNING),
         took_ms=worked.took_ms,
         snapshot=graph.snapshot,
+        reads=memory.read_counts,
     )
     new_tape = tape.extend(lease.tape, summary.tape_word(entries))
     run_update = RunUpdate(status, _place(session, step.frontier, after), new_tape)

@@ -12,7 +12,7 @@ import structlog
 from django.db import DataError, Error, IntegrityError, connection
 
 from checkpoints.core.status import Status
-from checkpoints.event_log import NewEvent
+from checkpoints.event_log import NOT_SAVED, NewEvent
 from checkpoints.ledger import checkpoint_rows
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head, NewCheckpoint, RunUpdate
@@ -72,7 +72,7 @@ def continue_unsaved(
     The run is marked at once, or, where the database itself refuses, by the next commit that succeeds.
     """
     content = f"superstep {checkpoint.superstep} was not saved: {open_superstep.error_json(error)['message']}"
-    facts = {"code": "not_saved", "superstep": checkpoint.superstep, "message": content}
+    facts = {"code": NOT_SAVED, "superstep": checkpoint.superstep, "message": content}
     lease.unsaved += [*events, NewEvent("warning", facts)]
     lease.superstep, lease.tape = checkpoint.superstep, run_update.tape
     log.warning("superstep_not_saved", run=str(lease.id), superstep=checkpoint.superstep, error=str(error))

@@ -3,6 +3,7 @@
 The attempt opens a memory; the runner's commits take what tasks left. A graph that does not use memory costs no query.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -53,6 +54,11 @@ class MemoryChanges:
     @property
     def events(self) -> list[NewEvent]:
         return [*self.notes, *self.landings.events]
+
+    @property
+    def read_counts(self) -> dict[str, int]:
+        """How many reads of each task are kept with the commit."""
+        return Counter(read.task for read in self.reads)
 
     def __bool__(self) -> bool:
         return bool(self.landings.changes or self.reads)

@@ -22,7 +22,9 @@ from checkpoints.ledger import locked_run
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.verification import TAMPERED, Fault, audit, verify_run
+from checkpoints.verification.graph_versions import version_faults
 from checkpoints.verification.kept_by_people import kept_in_installation
+from checkpoints.verification.memory import memory_of_nobody
 from orchestrator.engine.errors import Forbidden, TamperedRow, UnknownThing, WrongKey
 from orchestrator.runs.bulk_fork import bulk_fork_faults
 from orchestrator.runs.start_for_user import require
@@ -107,6 +109,8 @@ def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
 
 def _of_installation() -> Iterator[Fault]:
     yield from kept_in_installation()
+    yield from memory_of_nobody()
+    yield from version_faults()
     for one in chain(token_faults(), bulk_fork_faults()):
         yield Fault("", "", one.row.partition(" ")[0], one.row, one.reason, one.code)
 

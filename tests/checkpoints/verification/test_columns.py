@@ -22,12 +22,12 @@ QUEUE = {
     "epoch", "lease_until", "leased_by", "wakes", "due_at", "priority", "claims_since_progress"
 }  # fmt: skip
 """Where a run stands in the queue: claims, wakes and heartbeats change it without touching what is sealed."""
-SHOWN = {"at_node", "pending", "tape", "progress", "durable"}
+SHOWN = {"at_node", "pending", "tape", "progress"}
 """What lists show of a run; nothing is decided on it, and the log says the same under seal."""
 UNSEEN: dict[type[Model], set[str]] = {
     Run: QUEUE | SHOWN,
     RunEvent: NUMBERED,
-    Checkpoint: {"stored_size"},
+    Checkpoint: set(),
     PendingWrite: NUMBERED,
     TaskResult: NUMBERED,
     LateResult: NUMBERED,

@@ -7,9 +7,12 @@ from pydantic import BaseModel
 
 from checkpoints.models import MemoryLanding, MemoryRecord, MemoryTrace, Run
 from checkpoints.verification import verify_run
+from checkpoints.verification.memory import memory_of_nobody
 from orchestrator import runs
 from orchestrator.engine import END, START, Graph, registry
 from tests.support import full_installation as full
+from tests.support import memory_graphs
+from tests.support.forging import tamper
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,8 +57,7 @@ def test_every_changed_column_of_memory_is_named(model: Any, run: Run) -> None:
         with full.changed(row, field):
             if not any(fault.table == model._meta.db_table for fault in verify_run(run.id) + verify_run(other.id)):
                 unseen.add(field.name)
-    # A trace says itself whose it is: moved to no run it is verified with none, and every reader verifies it.
-    assert unseen == ({"id", "run"} if model is MemoryTrace else {"id"})
+    assert unseen == {"id"}
 
 
 def test_a_deleted_landing_is_named(run: Run) -> None:
@@ -91,3 +93,47 @@ def test_a_trace_that_is_found_by_other_words_is_named(run: Run) -> None:
     MemoryTrace.objects.filter(key="other").update(text="something else")
     (fault,) = verify_run(run.id)
     assert (fault.table, "found by other words" in fault.reason) == ("checkpoints_memorytrace", True)
+
+
+@pytest.mark.parametrize("moved", [{"namespace": "m"}, {"key": "else"}, {"run": None, "version": 9}, {"run": None}])
+def test_a_trace_that_was_moved_to_another_address_or_to_nobody_is_named(run: Run, moved: dict[str, Any]) -> None:
+    tamper(MemoryTrace.objects.get(key="other"), **moved)
+    assert {fault.table for fault in verify_run(run.id)} == {"checkpoints_memorytrace"}
+
+
+def test_a_trace_that_another_run_wrote_since_is_no_fault_of_the_first(run: Run) -> None:
+    later = memory_graphs.remember("other", {"a": 3}, "n")
+    assert (verify_run(run.id), verify_run(later.id)) == ([], [])
+    tamper(MemoryTrace.objects.get(key="other"), strength=0.5)
+    assert (verify_run(run.id), len(verify_run(later.id))) == ([], 1)
+
+
+def test_a_trace_of_nobody_that_was_changed_is_named_with_the_installation(run: Run) -> None:
+    assert list(memory_of_nobody()) == []
+    tamper(MemoryTrace.objects.get(key="other"), run=None, key="else")
+    (fault,) = memory_of_nobody()
+    assert fault.what == "checkpoints_memorytrace n else 1"
+
+
+def _reads_twice(mode: str) -> Run:
+    def read(state: Any, ctx: Any) -> None:
+        ctx.memory.get("key", namespace="n")
+        ctx.memory.get("other", namespace="n")
+
+    return memory_graphs.gone(memory_graphs.chain("reads", read, memory=mode, options=[{"effect": "read"}]))
+
+
+def test_a_read_that_was_deleted_before_another_is_named(run: Run) -> None:
+    reader = _reads_twice("snapshot")
+    MemoryRecord.objects.get(run=reader, n=0).delete()
+    reason = f"checkpoints_memoryrecord {reader.id} read:1:0 0 is gone"
+    assert [fault.reason for fault in verify_run(reader.id)] == [reason]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_each_read_in_live_mode_that_was_deleted_is_named(run: Run, left: int) -> None:
+    reader = _reads_twice("live")
+    assert verify_run(reader.id) == []
+    MemoryRecord.objects.filter(run=reader, n__gte=left).delete()
+    reason = f"checkpoints_memoryrecord {reader.id} read:1:0 {left} of 2 is gone"
+    assert [fault.reason for fault in verify_run(reader.id)] == [reason]
