@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
 from django.db.models import BinaryField, Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -324,7 +325,18 @@ class MemoryTraceAdmin(ReadOnlyRows):
     def delete_queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         """Forget all that were chosen."""
         for row in queryset:
-            shelf.delete_trace(row, by=request.user)
+            try:
+                shelf.delete_trace(row, by=request.user)
+            except CountersignError as error:
+                messages.error(request, f"Not forgotten: {error.message}.")
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """One that is not as it was sealed is not forgotten; the list says why."""
+        try:
+            return super().delete_view(request, *args, **kwargs)
+        except CountersignError as error:
+            messages.error(request, f"Not forgotten: {error.message}.")
+            return redirect("admin:checkpoints_memorytrace_changelist")
 
 
 @admin.register(models.MemoryLanding)

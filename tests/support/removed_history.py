@@ -33,7 +33,7 @@ def give_snapshot(row: Checkpoint, document: Any = None) -> list[str]:
     data = canonical.encode(reader.document_at(row.id) if document is None else document)
     row.snapshot_hash, row.anchor = protection.digest(data), row.seq
     row.snapshot = sealed_rows.encrypted(row, "snapshot", codec.pack(data), protection)
-    row.stored_size += len(row.snapshot)
+    row.stored_size = len(bytes(row.change)) + len(row.snapshot)
     _save(row, protection, "snapshot", "snapshot_hash", "anchor", "stored_size")
     for behind in Checkpoint.objects.filter(run=run, line=row.line, seq__gt=row.seq, anchor__lt=row.seq):
         behind.anchor = row.seq

@@ -82,6 +82,15 @@ def test_a_trace_that_was_deleted_is_named_after_another_run_remembered_it_anew(
     assert (later.status, _tables(later), _tables(run)) == ("completed", set(), {"checkpoints_memorytrace"})
 
 
+def test_the_admin_has_no_trace_forgotten_that_was_changed(admin_client: Any) -> None:
+    run = memory_graphs.remember("changed", 1)
+    trace = MemoryTrace.objects.get(key="changed")
+    tamper(trace, strength=0.1)
+    page = admin_client.post(f"/admin/checkpoints/memorytrace/{trace.id}/delete/", {"post": "yes"}, follow=True)
+    assert "Not forgotten: checkpoints_memorytrace facts changed 1 is not as it was sealed." in page.content.decode()
+    assert _tables(run) == {"checkpoints_memorytrace"}
+
+
 # Erasure
 
 
