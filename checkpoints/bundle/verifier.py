@@ -295,12 +295,20 @@ class Contents:
             return
         _require(row["request"] in self.requests, "the request of this decision is missing")
         revisions = self.revisions.get(row["write"], {})
-        seen = revisions.get(row["seen_hash"])
-        _require(seen is not None and seen[0] <= row["revision"], "what was seen is no revision of the write")
+        number, seen = revisions.get(row["seen_hash"], (row["revision"] + 1, ""))
+        _require(number <= row["revision"], "what was seen is no revision of the write")
         decided = dict(revisions.values()).get(row["revision"])
         _require(decided is not None, "the revision that was decided is missing")
-        if decided and row["verdict"] != "reject":
-            self._require_hash(digest(row["final_value"]), decided, "the value that was signed", "final_value")
+        if row["verdict"] != "reject":
+            self._require_signed(row, decided)
+        if row["verdict"] == "approve":
+            # Only who edits decides another value than was seen.
+            self._require_signed(row, seen)
+
+    def _require_signed(self, row: dict[str, Any], value_hash: str | None) -> None:
+        """The final value of a decision has this hash, where it can be told."""
+        if value_hash:
+            self._require_hash(digest(row["final_value"]), value_hash, "the value that was signed", "final_value")
 
     def on_counts(self, body: dict[str, Any]) -> None:
         row, counts = self.row, self.counts

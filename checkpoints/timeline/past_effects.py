@@ -20,7 +20,8 @@ from orchestrator.engine.frozen import frozen
 
 MEMORY = "memory"
 """The effect of what landed in memory."""
-LEFT_LINES = (0, -1)
+LEFT_MEMORY = -1
+LEFT_LINES = (0, LEFT_MEMORY)
 """The lines on which a run has what forks of it did that were removed: of their nodes, and of their memory."""
 _FORK = ""
 """In the place of an effect, where a row tells of a fork."""
@@ -68,7 +69,7 @@ def _done_by_own(way: Way, runs: Collection[UUID], on_way: Q, *, fenced: bool) -
     """What these runs did and landed in memory off the way; and the runs that were forked from them."""
     elsewhere = TaskResult.objects.filter(run__in=runs).exclude(on_way, seq__isnull=False).order_by()
     # What a fork did that was removed counts like what any other fork did.
-    elsewhere = elsewhere.exclude(Q(line__in=LEFT_LINES) & Q(_on_way(TaskResult, on_way, outcome=Outcome.DONE)))
+    elsewhere = elsewhere.exclude(Q(line__in=LEFT_LINES) & _done_on_way(on_way))
     found: dict[tuple[UUID, int, str, Task], Effect] = {}
     nearest: list[UUID] = []
     unproven = False
@@ -118,7 +119,7 @@ def _done_by_others(way: Way, runs: Collection[UUID], on_way: Q) -> list[Effect]
     """What these forks did that the way to the point did not: a visit that the way used up need not have done it. One
     of each task, however many of them did it.
     """
-    results = TaskResult.objects.filter(run__in=runs).exclude(_on_way(TaskResult, on_way, outcome=Outcome.DONE))
+    results = TaskResult.objects.filter(run__in=runs).exclude(_done_on_way(on_way))
     landed = MemoryLanding.objects.filter(run__in=runs).exclude(_on_way(MemoryLanding, on_way))
     acted = results.exclude(outcome=Outcome.NOT_DONE).values_list("node", "visit", "index", "effect", "outcome")
     found: dict[Task, Effect] = {}
@@ -136,6 +137,13 @@ def _done_by_others(way: Way, runs: Collection[UUID], on_way: Q) -> list[Effect]
         if task not in found and fault_of(row, protection_of(row.run)):
             found[task] = Effect(task, row.effect, certain=False)
     return [*found.values(), *left_in_memory, *_tasks_in_memory(landed)]
+
+
+def _done_on_way(way: Q) -> Q:
+    """The filter for results whose task the way has done itself: of what is left of memory, whose task landed there."""
+    landed = Q(_on_way(MemoryLanding, way))
+    done = Q(_on_way(TaskResult, way, outcome=Outcome.DONE))
+    return (Q(line=LEFT_MEMORY) & landed) | (~Q(line=LEFT_MEMORY) & done)
 
 
 def _on_way(model: type[Any], way: Q, **more: Any) -> Exists:

@@ -63,7 +63,7 @@ def setters_of(run: Run, touches: Sequence[Touch], path: StatePath, *, among: Am
     covered = _covered_results(records, touches)
     settled = [touch.row for touch in touches if touch.row.source == Source.SETTLEMENT and not touch.is_covered]
     signed = _signers(records, settled, path.channel)
-    patched = _patchers(run, settled, path.channel)
+    patched = _patchers(records, settled, path.channel)
     began = _beginners(run, [touch.row for touch in touches if touch.row.source in BEGINNINGS])
     found = []
     for touch in touches:
@@ -226,16 +226,17 @@ def _settled(
             nodes.append(entry["node"])
             people |= signed[visit]
             if entry["node"] == PATCH:
-                people |= {patched.get((row.line, visit[2]), "")} - {""}
+                people |= {patched.get((records.line_of(row), visit[2]), "")} - {""}
     return Setter(", ".join(dict.fromkeys(nodes)), ", ".join(sorted(people)))
 
 
-def _patchers(run: Run, rows: Sequence[Checkpoint], channel: str) -> dict[tuple[int, int], str]:
+def _patchers(records: _Records, rows: Sequence[Checkpoint], channel: str) -> dict[tuple[int, int], str]:
     """By line and number who made each patch of the channel that these settlements applied. One that waited at a point
     from which somebody departed was made by whoever began an older line.
     """
-    patches = {(row.line, int(entry.get("visit", 1))) for row in rows for entry in row.nodes if entry["node"] == PATCH}
-    return {(line, number): _patcher(run, line, number, channel) for line, number in patches}
+    visits = [records.visit(row, entry) for row in rows for entry in row.nodes if entry["node"] == PATCH]
+    patches = {(line, number) for line, _, number in visits}
+    return {(line, number): _patcher(records.run, line, number, channel) for line, number in patches}
 
 
 def _patcher(run: Run, line: int, number: int, channel: str) -> str:

@@ -40,6 +40,42 @@ def test_what_is_behind_a_gate_may_run() -> None:
     assert _ahead(_graph(second=gate)) == Outlook(("first", "second"), ("third",))
 
 
+def _joined(*, gated: tuple[str, ...] = ()) -> Graph:
+    """first and second, then between, side by side before join; between is behind second."""
+    graph = Graph("joined", input=Nothing, state=State)
+    for name in ("first", "second", "between", "join", "last"):
+        gate = {"gate": Gate(reviewers=["user:ann"]), "effect": "human"} if name in gated else {}
+        graph.node(name, **gate)(lambda state, ctx: None)
+    for source, target in (
+        (START, "first"),
+        (START, "second"),
+        ("second", "between"),
+        ("first", "join"),
+        ("between", "join"),
+        ("join", "last"),
+        ("last", END),
+    ):
+        when = {"when": ("approved", "partial", "rejected")} if source in gated else {}
+        graph.edge(source, target, **when)
+    return graph
+
+
+def test_a_join_behind_a_gate_may_run_for_it_waits_for_somebody_who_may_never_answer() -> None:
+    assert _ahead(_joined()) == Outlook(("first", "second", "between", "join", "last"), ())
+    assert _ahead(_joined(gated=("between",))) == Outlook(("first", "second", "between"), ("join", "last"))
+    assert _ahead(_joined(gated=("second",))) == Outlook(("first", "second"), ("between", "join", "last"))
+
+
+def test_a_join_beside_a_node_about_which_somebody_is_asked_first_may_run() -> None:
+    assert _ahead(_joined(), stops=["between"]) == Outlook(("first", "second"), ("between", "join", "last"))
+
+
+def test_a_join_behind_a_proposal_that_waits_already_may_run() -> None:
+    compiled = compile(_joined(gated=("second",)))
+    waiting = replace(begin(compiled), tokens={"first>join": 1}, waiting={"second:1": [0]})
+    assert foresee(compiled, waiting) == Outlook((), ("between", "join", "last"))
+
+
 def test_what_somebody_is_asked_about_first_may_run() -> None:
     assert _ahead(_graph(), stops=["second"]) == Outlook(("first",), ("second", "third"))
 

@@ -234,8 +234,10 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
     own = [one for one in revisions if one["revision"] == row["revision"]]
     if not (seen and own and row["request"] in told.requests):
         return False
-    unknown = own[0]["erased"] or "final_value" in _erased(body)
-    return not told.plain or unknown or row["verdict"] == "reject" or own[0]["value"] == row["final_value"]
+    if not told.plain or row["verdict"] == "reject" or "final_value" in _erased(body):
+        return True
+    signed = [*own, *seen] if row["verdict"] == "approve" else own
+    return all(one["erased"] or one["value"] == row["final_value"] for one in signed)
 
 
 def _counts(told: _Told, body: dict[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from checkpoints.models import Checkpoint, Run, TaskResult
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.task_result import Outcome
 from checkpoints.timeline import Alignment, RunDifference
+from checkpoints.timeline.past_effects import LEFT_LINES
 from orchestrator.display.run_names import run_name
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.views import run_details, run_lineage, run_timeline
@@ -191,6 +192,8 @@ def _groups(found: Alignment, letters: tuple[str, str], *, everything: bool) -> 
 
 def _sides(runs: Sequence[Run]) -> list[Facts]:
     done = TaskResult.objects.filter(run__in=[run.id for run in runs], outcome=Outcome.DONE)
+    # What forks did that were removed is kept with a run, and is not its own.
+    done = done.exclude(line__in=LEFT_LINES)
     calls = {row["run"]: row["n"] for row in done.values("run").annotate(n=Count("id")).order_by()}
     decided = _decisions_of(runs)
     return [

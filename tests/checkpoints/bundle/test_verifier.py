@@ -136,6 +136,23 @@ def test_what_does_not_fit_is_named_even_where_the_house_itself_signed_it(large:
         assert _bad_line(written([*bodies[:at], change, *bodies[at + 1 :]], KEY)) == at + 1, what
 
 
+@pytest.mark.parametrize("verdict", ["edit", "approve"])
+def test_a_decision_whose_final_value_is_not_the_one_that_was_signed_is_named(large: bytes, verdict: str) -> None:
+    bodies = lines_of(large)
+    [at] = [n for n, body in enumerate(bodies) if body["kind"] == "decision" and body["row"]["verdict"] == verdict]
+    for value in ('{"amount":"9999"}', '"Dear Mallory"', ""):
+        told = {**bodies[at], "row": {**bodies[at]["row"], "final_value": value}}
+        assert _bad_line(written([*bodies[:at], told, *bodies[at + 1 :]], KEY)) == at + 1, value
+
+
+def test_an_approval_of_another_value_than_was_seen_is_named(large: bytes) -> None:
+    """The edit, told as an approval: what was seen has another value than what was decided."""
+    bodies = lines_of(large)
+    [at] = [n for n, body in enumerate(bodies) if body["kind"] == "decision" and body["row"]["verdict"] == "edit"]
+    told = {**bodies[at], "row": {**bodies[at]["row"], "verdict": "approve"}}
+    assert _bad_line(written([*bodies[:at], told, *bodies[at + 1 :]], KEY)) == at + 1
+
+
 def test_a_row_that_the_house_left_out_is_missed(large: bytes) -> None:
     bodies = lines_of(large)
     for at, body in enumerate(bodies[:-1]):

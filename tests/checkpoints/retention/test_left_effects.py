@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from django.urls import reverse
 
+from checkpoints import retention
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from checkpoints.retention import prune_job
@@ -107,6 +109,81 @@ def test_what_the_way_has_done_itself_is_not_listed_for_what_a_fork_did_that_was
     paid = runs.advance(runs.resume(origin.id, by=people.starter).id)
     assert paid.status == Status.COMPLETED
     assert runs.plan(f"{origin.key}:step-2").effects_again == (Task("keep", 1, 0),)
+
+
+def test_memory_that_landed_in_a_fork_that_was_removed_is_listed_where_the_way_has_not_landed_it(
+    people: cast.People,
+) -> None:
+    made = graph("left_open")
+
+    def pay(state: Any, ctx: Any) -> None:
+        PAID.append(ctx.node)
+        ctx.memory.put("k", "v", "space")
+
+    def beside(state: Any, ctx: Any) -> None:
+        if BROKEN:
+            raise BROKEN[0]
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    made.node("beside")(beside)
+    for node in ("pay", "beside"):
+        made.edge(START, node)
+        made.edge(node, END)
+    registered(made)
+    BROKEN[:] = [ValueError]
+    run = runs.advance(runs.start("left_open", {}).id)
+    BROKEN.clear()
+    assert (run.status, PAID, noted(run.head)) == (Status.FAILED, ["pay"], {})
+    gone = fork(run.head, people)
+    assert (gone.status, PAID, noted(run.head)) == (Status.COMPLETED, ["pay"], {"pay:1:0": "memory"})
+    pruned(policy("left_open", keep_last=None, remove_runs_after_days={"completed": 0}))
+    assert not Run.objects.filter(id=gone.id).exists()
+    assert noted(run.head) == {"pay:1:0": "memory"}
+
+
+def test_memory_that_the_way_has_landed_itself_is_not_listed_for_a_fork_that_was_removed(people: cast.People) -> None:
+    made = graph("left_loop")
+    made.node("keep")(lambda state, ctx: ctx.memory.put("k", "v", "space") or {"total": state.total + 1})
+    made.edge(START, "keep")
+    made.branch("keep", lambda state: "again" if state.total < 2 else "end", {"again": "keep", "end": END})
+    registered(made)
+    run = runs.advance(runs.start("left_loop", {}).id)
+    runs.fork(f"{run.key}:step-1", by=people.starter, start=False)  # so that run and point stay
+    gone = fork(f"{run.key}:initial", people, allow_effects=["keep"])
+    before = noted(f"{run.key}:step-1")
+    pruned(policy("left_loop", keep_last=None, remove_runs_after_days={"completed": 0}))
+    assert not Run.objects.filter(id=gone.id).exists()
+    assert before == noted(f"{run.key}:step-1") == {"keep:2:0": "memory"}
+
+
+def test_a_rewind_an_erasure_and_a_clean_up_in_between_forget_nothing(origin: Run, people: cast.People) -> None:
+    """A fork of a fork acts and is erased; both go; the run goes back, is forked anew, and loses old checkpoints."""
+    first = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
+    second = fork(first.head, people)
+    assert (second.status, PAID) == (Status.COMPLETED, ["pay"])
+    retention.erase(second.id, reason="asked for", by=people.steward)
+    runs.cancel(first.id, by=people.starter)
+    removed(second)
+    pruned(policy("left", keep_last=None, remove_runs_after_days={"cancelled": 0}))
+    assert not Run.objects.filter(id=first.id).exists()
+    back = runs.rewind(origin.id, f"{origin.key}:step-1", by=people.starter)
+    assert effects(back.head) == {"pay:1:0 external", "keep:1:0 memory"}
+    stays = runs.fork(back.head, by=people.starter, start=False)
+    stopped = runs.advance(back.id)
+    assert (stopped.status, stopped.at_node, PAID) == (Status.PAUSED, "pay", ["pay"])
+    pruned(policy("left", keep_last=1, remove_runs_after_days={}))
+    assert effects(stays.head) == effects(stopped.head) == {"pay:1:0 external", "keep:1:0 memory"}
+    assert (verify_run(origin.id), verify_run(stays.id)) == ([], [])
+
+
+def test_what_a_fork_did_that_was_removed_is_not_counted_as_what_its_origin_did(
+    origin: Run, people: cast.People, client: Any
+) -> None:
+    removed(fork(f"{origin.key}:step-1", people))
+    other = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
+    client.force_login(people.starter)
+    sides = client.get(reverse("compare"), {"a": origin.id, "b": other.id}).context["page"]["sides"]
+    assert [side["calls"] for side in sides] == [0, 0]
 
 
 def test_a_run_that_left_nothing_behind_leaves_no_effects(origin: Run, people: cast.People) -> None:

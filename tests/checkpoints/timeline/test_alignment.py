@@ -1,5 +1,7 @@
 """Two runs beside each other: where they split, what stands beside what, and why their states differ."""
 
+from itertools import combinations
+from random import Random
 from typing import Annotated, Any
 
 import pytest
@@ -11,7 +13,7 @@ from approvals import reviews
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.core.alignment import Reason
-from checkpoints.models import PendingWrite, Run
+from checkpoints.models import Checkpoint, PendingWrite, Run
 from checkpoints.timeline import Alignment
 from orchestrator import runs
 from orchestrator.engine import END, START, Append, Gate, Graph, registry
@@ -313,6 +315,76 @@ def test_who_may_not_see_one_of_them_learns_nothing(people: People) -> None:
             timeline.align(*pair, among=only)
     with pytest.raises(InvalidValue):
         timeline.align(a.id, str(a.id))
+
+
+def _relatives(people: People, chance: Random) -> list[Run]:
+    """Runs that came of each other by random ways: started, forked, gone back, replayed; patched, decided, or not."""
+    graph_of()
+    made = [lived(people)]
+    for way in ["start", "fork", "fork", "rewind", "replay", chance.choice(["fork", "rewind"])]:
+        WORLD.update(read=chance.choice("rs"), outside=chance.choice("op"))
+        origin = chance.choice([run for run in made if not _is_replay(run)])
+        point = chance.choice(naive_history.rows_of(origin))
+        patch = chance.choice([None, {"scratch": {"confidence": 9}}, {"scratch": {"notes": ["patched"]}}])
+        again = [] if way == "start" else runs.plan(point.id, patch=patch).needs_yes
+        if way == "start":
+            run = runs.start("aligned", {"amount": chance.choice([10, 20])})
+        elif way == "replay":
+            run = runs.replay(made[0].head or "", by=people.starter)
+        elif way == "fork":
+            run = runs.fork(point.id, patch=patch, allow_effects=again, by=people.starter)
+        else:
+            run = runs.rewind(origin.id, point.id, patch=patch, allow_effects=again, by=people.starter)
+        run = _moved_on(runs.advance(run.id), people, chance)
+        made = [*(one for one in made if one.id != run.id), run]
+    return made
+
+
+def _is_replay(run: Run) -> bool:
+    return Checkpoint.objects.filter(run=run.id, seq=0, source="replay").exists()
+
+
+def _moved_on(run: Run, people: People, chance: Random) -> Run:
+    """The run as it is, or decided in some way where it asks."""
+    verdict, more = chance.choice([("approve", {}), ("edit", {"value": 77}), ("reject", {"reason": "no"}), (None, {})])
+    asks = ApprovalRequest.objects.filter(run=run, status="open", line=run.line).count() == 1
+    return decided(run, people.reviewer, verdict, **more) if asks and verdict else run
+
+
+TURNED = {"added": "removed", "removed": "added", "a": "b", "b": "a"}
+
+
+def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
+    """All that a comparison tells; `turned`: as that of the same runs the other way round would."""
+
+    def word(one: str) -> str:
+        return TURNED.get(one, one) if turned else one
+
+    def pair(one: Any) -> tuple[Any, ...]:
+        return tuple(reversed(one)) if turned else tuple(one)
+
+    return {
+        "runs": pair([run.id for run in found.runs]),
+        "split": found.split and pair(found.split),
+        "rows": {pair([row and row.id for row in rows]) for rows in found.rows},
+        "at": pair(found.at),
+        "more": (found.other_graph, found.cut_rows, found.cut),
+        "differences": {
+            (one.partition, one.path): (
+                word(one.kind), pair([one.a, one.b]), pair(one.seqs),
+                one.reason.kind, {*one.reason.nodes}, word(one.reason.run),
+            )
+            for one in found.differences
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_comparison_the_other_way_round_is_its_mirror(people: People, seed: int) -> None:
+    made = _relatives(people, Random(seed))
+    for a, b in combinations(made, 2):
+        found, other = timeline.align(a.id, b.id), timeline.align(b.id, a.id)
+        assert _told(found, turned=True) == _told(other), (made.index(a), made.index(b))
 
 
 def test_at_most_eight_queries_however_long_the_runs_are(people: People) -> None:

@@ -9,7 +9,9 @@ from approvals import reviews
 from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.models import PendingWrite, Run
-from tests.support import claims
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate
+from tests.support import claims, run_actions, small_graphs
 from tests.support.cast import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,3 +46,18 @@ def test_an_edit_before_a_checkpoint_is_held_at_it_whatever_the_clock_of_who_edi
         # As if a checkpoint of another branch had come behind the edit.
         point.event_seq = Run.objects.get(id=run.id).event_seq
         assert 2 in {row.revision for row in timeline.held_at(point)}
+
+
+def test_a_write_whose_base_moved_behind_a_checkpoint_is_held_at_it_as_it_was(people: People) -> None:
+    made = small_graphs.graph("rebased")
+    for name in ("one", "two"):
+        proposed = {"letter": f"dear {name}"}
+        made.node(name, effect="human", gate=Gate(reviewers=["group:claims"]))(lambda state, ctx, it=proposed: it)
+        made.edge(START, name)
+        made.edge(name, END, when=("approved", "partial", "rejected"))
+    run = small_graphs.advanced(made)
+    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve", None])
+    run = runs.advance(run.id)
+    now, then = timeline.list_checkpoints(run.id)[:2]
+    assert [(row.node, row.revision) for row in timeline.held_at(now)] == [("two", 2)]
+    assert [(row.node, row.revision) for row in timeline.held_at(then)] == [("one", 1), ("two", 1)]

@@ -185,3 +185,29 @@ def test_a_patch_that_waited_at_the_point_of_a_fork_names_who_made_it(people: Pe
         second = runs.advance(second.id)
         blamed = timeline.blame(timeline.list_checkpoints(second.id)[-2].id, "letter")
         assert blamed.person == f"{people.starter.username}, {people.reviewer.username}"
+
+
+def test_in_a_replay_of_a_patch_that_was_signed_who_patched_and_who_signed_it_are_named(people: People) -> None:
+    with claims.registered(claims.graph_of()):
+        origin = claims.paused("CLM-1", people.starter)
+        fork = runs.advance(forks.forked(origin, 1, {"scratch": {"letter": "Dear Rita"}}, by=people.starter).id)
+        signed(fork, people.reviewer, "approve")
+        fork = runs.advance(fork.id)
+        replay = runs.advance(runs.replay(f"{fork.key}:initial", by=people.steward).id)
+        for run in (fork, replay):
+            settled = run.checkpoints.filter(source="settlement").earliest("seq")
+            blamed = timeline.blame(settled.id, "letter")
+            assert (blamed.node, blamed.person) == (
+                "$patch", f"{people.starter.username}, {people.reviewer.username}",
+            ), run.key  # fmt: skip
+        assert timeline.blame(settled.id, "letter", among=Run.objects.filter(id=replay.id)).person == ""
+
+
+def test_who_edited_a_patch_that_people_had_to_sign_stands_in_for_who_signed_it(people: People) -> None:
+    with claims.registered(claims.graph_of()):
+        origin = claims.paused("CLM-1", people.starter)
+        fork = runs.advance(forks.forked(origin, 1, {"scratch": {"letter": "Dear Rita"}}, by=people.starter).id)
+        signed(fork, people.reviewer, "edit", value="Dear Ravi")
+        fork = runs.advance(fork.id)
+        [change] = [one for one in timeline.history(fork.id, "letter") if one.node == "$patch"]
+        assert (change.after, change.person) == ("Dear Ravi", f"{people.starter.username}, {people.reviewer.username}")

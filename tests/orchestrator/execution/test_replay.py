@@ -13,7 +13,7 @@ from checkpoints.journal import results
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, Run, TaskResult
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Command, Gate, Graph, Send, Show, Task, Write
+from orchestrator.engine import END, START, Command, Gate, Graph, Retry, Send, Show, Task, Write
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from tests.support import cast, run_actions
 from tests.support.paid_claims import PAID, claim, paid
@@ -83,6 +83,63 @@ def test_another_input_ends_the_branch_as_diverged_with_the_first_path_and_the_o
     assert run_actions.state(made)["notes"] == ["other"]
     (found,) = runs.replay_report(made.id)["diverged"]
     assert found == {"task": "pay:1:0", "why": "other_input", "path": "scratch.total"}
+
+
+def _retried(name: str, fails: int, **edges: Any) -> Graph:
+    """pay (external, tried up to twice) -> last, the first `fails` times it fails."""
+    made = graph(name)
+    tries: list[int] = []
+
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        tries.append(ctx.attempt)
+        if len(tries) <= fails:
+            raise ConnectionError(f"try {len(tries)}")
+        return {"notes": [f"paid at try {len(tries)}"]}
+
+    made.node("pay", effect="external", idempotent=True, retry=Retry(2, backoff=0))(pay)
+    made.node("last")(lambda state, ctx: {"notes": [f"{ctx.error.message}" if ctx.error else "no error"]})
+    made.edge(START, "pay")
+    made.edge("pay", "last", **edges)
+    made.edge("pay", END)
+    made.edge("last", END)
+    return made
+
+
+def test_of_a_task_that_was_tried_twice_a_replay_takes_how_the_last_try_ended() -> None:
+    run = advanced(_retried("tried_twice", 1))
+    assert (run.status, TaskResult.objects.filter(run=run).count()) == (Status.COMPLETED, 2)
+    made = replayed(run)
+    assert run_actions.state(made)["notes"] == run_actions.state(run)["notes"] == ["paid at try 2", "no error"]
+    report = runs.replay_report(made.id)
+    assert (report["reused"], report["diverged"]) == (["pay:1:0"], [])
+
+
+def test_of_a_task_that_failed_twice_a_replay_goes_the_way_of_the_last_error() -> None:
+    run = advanced(_retried("failed_twice", 2, when="error"))
+    assert (run.status, TaskResult.objects.filter(run=run).count()) == (Status.COMPLETED, 2)
+    made = replayed(run)
+    assert run_actions.state(made)["notes"] == run_actions.state(run)["notes"] == ["try 2"]
+    assert runs.replay_report(made.id)["diverged"] == []
+
+
+def test_a_task_that_did_not_happen_at_first_and_then_did_is_replayed_as_it_did(people: cast.People) -> None:
+    made, tries = graph("settled_twice"), [1]
+
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        if tries and tries.pop():
+            raise ConnectionError
+        return {"notes": ["paid"]}
+
+    made.node("pay", effect="external")(pay)
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    run = advanced(made)
+    row = TaskResult.objects.get(run=run)
+    results.note_thread_ended(run.id, 1, Task("pay", 1, 0), row.attempt)
+    runs.settle(run.id, "pay:1:0", happened=False, by=people.starter, reason="the bank says no")
+    run = runs.advance(run.id)
+    assert (run.status, TaskResult.objects.filter(run=run).count()) == (Status.COMPLETED, 2)
+    assert run_actions.state(replayed(run))["notes"] == ["paid"]
 
 
 def test_what_was_never_answered_diverges_for_want_of_a_record(people: cast.People) -> None:

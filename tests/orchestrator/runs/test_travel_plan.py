@@ -1,17 +1,23 @@
 """The plan of going on from a point: what it says of loops, open supersteps and versions."""
 
+import json
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from bench.counting import fetched
-from checkpoints import lines
+from checkpoints import lines, timeline
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, NotDone, Task, Write
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.runs.departure import load_departure
+from orchestrator.views.go_on.draft import draft_of
 from tests.support import cast, run_actions
+from tests.support.api_people import Client
 from tests.support.paid_claims import PAID, claim, paid
 from tests.support.small_graphs import advanced, graph, registered
 from tests.support.statements import counted
@@ -216,3 +222,30 @@ def test_the_plan_of_a_replay_reuses_the_answer_to_what_waits_at_its_point(peopl
     run = paid("planned_waiting", people)
     plan = runs.plan(f"{run.key}:at-2", "replay")
     assert [task.node for task in plan.reused] == ["ask", "pay"]
+
+
+@pytest.mark.parametrize("how", ["replay", "fork", "rewind"])
+def test_the_plan_is_one_and_the_same_on_the_page_in_the_api_by_command_and_in_python(
+    people: cast.People, how: str
+) -> None:
+    run = paid("one_plan", people)
+    client = Client(people.starter)
+    for row in timeline.list_checkpoints(run.id):
+        plan = runs.plan(row.id, how)
+        assert draft_of(load_departure(row.id), people.starter, {}, how=how).plan == plan
+        assert client.post(f"checkpoints/{row.id}/plan/", {"how": how}).json() == plan.to_json()
+        out = StringIO()
+        call_command(f"{how}_run", *([run.key] if how == "rewind" else []), str(row.id), "--plan", "--json", stdout=out)
+        assert json.loads(out.getvalue()) == plan.to_json()
+
+
+def test_the_plan_of_a_replay_runs_nothing_that_acts_or_asks_from_any_point(people: cast.People) -> None:
+    run = paid("acts_nowhere", people)
+    for row in timeline.list_checkpoints(run.id):
+        plan = runs.plan(row.id, "replay")
+        assert not {task.node for task in (*plan.runs, *plan.may_run)} & {"ask", "pay"}
+        assert (plan.effects_again, plan.may_have_happened, plan.asks, plan.stops) == ((), (), (), ())
+        made = runs.advance(runs.replay(row.id).id)
+        report = runs.replay_report(made.id)
+        assert {*report["reused"]} <= {str(task) for task in plan.reused}
+        assert (made.status, len(PAID)) == (Status.COMPLETED, 1)
