@@ -7,6 +7,7 @@ from rest_framework import serializers
 from approvals import permissions
 from approvals.api.base import Body, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
+from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
@@ -168,9 +169,15 @@ class RequestOut(RequestLine):
         return [dict(WriteOut(slip, context=context).data) for slip in slips_of(request)]
 
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
-        closed, user = permissions.closed(request), self.context["request"].user
-        allowed = permissions.Allowed(False, closed) if closed else permissions.may_decide(user, request)
-        return dict(MayDecide(allowed).data)
+        return dict(MayDecide(_allowed_to_decide(request, self.context["request"].user)).data)
+
+
+def _allowed_to_decide(request: ApprovalRequest, user: Any) -> permissions.Allowed:
+    if closed := permissions.closed(request):
+        return permissions.Allowed(False, closed)
+    allowed = permissions.may_decide(user, request)
+    refusal = refusal_to_sign(request.run) if allowed.yes else None
+    return permissions.Allowed(False, refusal.message) if refusal else allowed
 
 
 class ReceiptLine(serializers.Serializer[Any]):
