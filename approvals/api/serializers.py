@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from approvals import permissions
@@ -164,10 +165,12 @@ class RequestOut(RequestLine):
     def get_why(self, request: ApprovalRequest) -> str:
         return read_value(request, "why") or ""
 
+    @extend_schema_field(WriteOut(many=True))
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         context = {**self.context, "policy": policy_of(request)}
         return [dict(WriteOut(slip, context=context).data) for slip in slips_of(request)]
 
+    @extend_schema_field(MayDecide)
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
         return dict(MayDecide(_allowed_to_decide(request, self.context["request"].user)).data)
 
