@@ -53,8 +53,9 @@ def sign(
     what was on the screen. The same `idempotency_key` with the same decisions gives the same receipt again.
 
     Raises, having changed nothing: `InvalidValue` (names the write and what is wrong), `UnknownThing`, `NotAReviewer`
-    (and leaves an audit line), `WrongStatus`, `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then
-    on, with an audit line); and where nothing counted `StaleProposal` or `AlreadyDecided`.
+    (and leaves an audit line), `WrongStatus`, `IncompatibleGraph` (no worker could go on with the run once it is
+    signed), `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then on, with an audit line); and where
+    nothing counted `StaleProposal` or `AlreadyDecided`.
     """
     run_uuid, by = uuid_of(run_id, "run"), checked_person(by, "by")
     if idempotency_key is not None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from approvals import permissions
 from approvals.gates.edited_texts import has_other_texts, request_texts, shown_after_edit
+from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints import timeline, versions
@@ -154,6 +155,8 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     """Let each decision count, or note why it does not. Raises where the whole act must not stand."""
     results = [_result_of(act, item) for item in items]
     act.counted = [one.item for one in results if not one.result]
+    if act.counted:
+        require_signable(act.run)
     for one in results:
         if one.item.verdict == "edit" and not one.result:
             act.revised[one.row.write] = _edited(act, one.row, one.item)

@@ -52,6 +52,7 @@ class Conf:
     payloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_payloads: str = "database"
     direct_statements: bool = True
+    verbs_ask_rights: bool = False
     audit_head_file: str = ""
     memory_days: float = 0.0
     archive_folder: str = ""

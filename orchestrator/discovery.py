@@ -3,13 +3,11 @@
 Versions that any process has seen are rows: only a process that has the newest may say that a run's graph is gone.
 """
 
-from collections.abc import Collection, Mapping
 from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-import structlog
 from django.apps import apps
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -18,15 +16,12 @@ from checkpoints.conf import conf
 from checkpoints.models import GraphVersion
 from checkpoints.queue.workers import live_fingerprints
 from checkpoints.sealing import sealed_rows
-from checkpoints.verification.graph_versions import faults_among
+from checkpoints.versions import later_versions, newest_versions
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UnknownThing
 
 _noted: set[str] = set()
-_refused: set[str] = set()
-"""Rows of versions that are not as they were sealed, of which this process has told."""
-log = structlog.get_logger(__name__)
 
 
 def discover() -> list[Compiled]:
@@ -88,63 +83,6 @@ def _insert(version: GraphVersion) -> None:
 def forget_noted(**_: Any) -> None:
     """Take nothing for written down any more: rows may be gone after a migrate or a flush."""
     _noted.clear()
-
-
-def newest_versions(names: Collection[str]) -> dict[str, str]:
-    """The fingerprint of each of these graphs that was first seen last, of those that are current where they are.
-    One query; few rows, one a change.
-    """
-    return _newest(_seen(names))
-
-
-def later_versions(newest: Mapping[str, str]) -> set[str]:
-    """What was first seen after these versions of their graphs: nobody takes a run back from it unasked. One query."""
-    return _later(_seen(newest), newest)
-
-
-def versions_once_noted(names: Collection[str]) -> tuple[dict[str, str], set[str]]:
-    """The newest versions of these graphs, and what was first seen after them, as they will be when a process with
-    these graphs has started and written down its own. Nothing is written. One query.
-    """
-    rows = _seen(names)
-    known = {(name, fingerprint) for name, fingerprint, _ in rows}
-    ours = [one for one in registry.all() if one.name in names]
-    rows += [(one.name, one.fingerprint, False) for one in ours if (one.name, one.fingerprint) not in known]
-    current = {(one.name, one.fingerprint): registry.current(one.name) is one for one in ours}
-    noted = [(name, fingerprint, current.get((name, fingerprint), is_it)) for name, fingerprint, is_it in rows]
-    newest = _newest(noted)
-    return newest, _later(noted, newest)
-
-
-_Seen = list[tuple[str, str, bool]]
-
-
-def _newest(seen: _Seen) -> dict[str, str]:
-    return {name: fingerprint for name, fingerprint, current in seen if current}
-
-
-def _later(seen: _Seen, newest: Mapping[str, str]) -> set[str]:
-    found: set[str] = set()
-    passed: set[str] = set()
-    for name, fingerprint, _ in seen:
-        if name in passed:
-            found.add(fingerprint)
-        elif fingerprint == newest.get(name):
-            passed.add(name)
-    return found
-
-
-def _seen(names: Collection[str]) -> _Seen:
-    """(name, fingerprint, current) of every version of these graphs, in the order in which they were first seen. None
-    of a graph of which a version is not as it was sealed, or was deleted: nobody can tell which is newer.
-    """
-    rows = list(GraphVersion.objects.filter(name__in=names).defer("structure").order_by("first_seen_at", "id"))
-    tampered = dict(faults_among(rows))
-    for name, fault in tampered.items():
-        if fault.what not in _refused:
-            _refused.add(fault.what)
-            log.error("graph_version_tampered", graph=name, row=fault.what, error=fault.reason)
-    return [(row.name, row.fingerprint, row.current) for row in rows if row.name not in tampered]
 
 
 def judging_version(graph: str, pinned: str) -> Compiled | None:

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from approvals import permissions
 from approvals.api.base import Body, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
+from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
@@ -163,14 +165,22 @@ class RequestOut(RequestLine):
     def get_why(self, request: ApprovalRequest) -> str:
         return read_value(request, "why") or ""
 
+    @extend_schema_field(WriteOut(many=True))
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         context = {**self.context, "policy": policy_of(request)}
         return [dict(WriteOut(slip, context=context).data) for slip in slips_of(request)]
 
+    @extend_schema_field(MayDecide)
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
-        closed, user = permissions.closed(request), self.context["request"].user
-        allowed = permissions.Allowed(False, closed) if closed else permissions.may_decide(user, request)
-        return dict(MayDecide(allowed).data)
+        return dict(MayDecide(_allowed_to_decide(request, self.context["request"].user)).data)
+
+
+def _allowed_to_decide(request: ApprovalRequest, user: Any) -> permissions.Allowed:
+    if closed := permissions.closed(request):
+        return permissions.Allowed(False, closed)
+    allowed = permissions.may_decide(user, request)
+    refusal = refusal_to_sign(request.run) if allowed.yes else None
+    return permissions.Allowed(False, refusal.message) if refusal else allowed
 
 
 class ReceiptLine(serializers.Serializer[Any]):

@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 
 from approvals.drafts import DraftChoice, drafts_of, save_drafts
 from approvals.gates.departed_line import departed_line
+from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
 from approvals.views import group_form, review_form, write_cards
@@ -108,7 +109,8 @@ def _typed_in(posted: QueryDict, run: Run) -> Callable[[PendingWrite], bool]:
 
 def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, PendingWrite]:
     """The writes that this person may decide now, by id."""
-    why_not = reasons_not_to_sign(user, [one.request for one in states], run)
+    refused = refusal_to_sign(run) is not None
+    why_not = reasons_not_to_sign(user, [one.request for one in states], run, refused=refused)
     return {
         str(row.write): row
         for one in states

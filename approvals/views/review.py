@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 from approvals import permissions, reviews
 from approvals.drafts import DraftChoice, drafts_of
 from approvals.gates.departed_line import departed_line
+from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, RequestStatus
@@ -41,6 +42,7 @@ from orchestrator.engine.errors import (
     REFUSALS,
     AlreadyDecided,
     CountersignError,
+    IncompatibleGraph,
     InvalidValue,
     KeyConflict,
     NotAReviewer,
@@ -59,10 +61,12 @@ ANSWERS: dict[type[CountersignError], int] = {
     AlreadyDecided: 409,
     KeyConflict: 409,
     WrongStatus: 410,
+    IncompatibleGraph: 409,
 }
 """What the page answers for each refusal of the verb."""
 MOST_OPENED = 20
 """Writes of a review of many that one address opens."""
+NO_VERSION = "Nobody can sign this now: the version of the graph that is here could not go on with the run."
 WORDS = {"approve": "Approve", "edit": "Edit", "reject": "Reject"}
 
 
@@ -105,6 +109,7 @@ class Review:
     key: str
     number: int = 1
     next: Next | None = None
+    refusal: IncompatibleGraph | None = None
     message: str = ""
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
@@ -294,6 +299,8 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     run = visible_run(request.user, ref)
     shown = _review_posted(request, run, key=request.POST.get("key", "")[:200])
     chosen = choices_posted(request, shown)
+    if shown.refusal is not None:
+        return show_again(request, shown, chosen, shown.refusal)
     if shown.many and _has_newer(shown, request.POST):
         return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
     if any(group.errors for group in shown.groups):
@@ -460,7 +467,8 @@ def review_of(
     line = departed_line(run, compiled, states)
     made = list(Decision.objects.filter(request__in=standing).select_related("by").order_by("event_seq"))
     decisions = list({(d.by_id, d.write): d for d in made}.values())  # of each person the last on each write
-    why_not = reasons_not_to_sign(user, [asked.request for asked in states], run)
+    refusal = refusal_to_sign(run)
+    why_not = reasons_not_to_sign(user, [asked.request for asked in states], run, refused=refusal is not None)
     kept = drafts_of(user, run)
     count = sum(len(asked.writes) for asked in states)
     drawing = drawing_with(kept, drawing, count)
@@ -491,6 +499,7 @@ def review_of(
         number=max((one.number for one in kept.values()), default=0) + 1,
         next=drafted_outcome(compiled, states, made, drafts, user.pk, ahead=line.ahead),
         kept=kept,
+        refusal=refusal,
     )
     shown.turn(LinePages())
     return shown
@@ -560,8 +569,10 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     return found
 
 
-def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run) -> dict[UUID, str]:
-    """For each request why this person may not sign it; empty where he may. A constant number of queries."""
+def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run, *, refused: bool) -> dict[UUID, str]:
+    """For each request why this person may not sign it; empty where he may. `refused`: the version that is here could
+    not go on with the run, so nobody may. A constant number of queries.
+    """
     held = permissions.principals_of(user)
     mine = {r.id for r in requests if not set(r.policy["reviewers"]).isdisjoint(held)}
     four_eyes = next((r for r in requests if r.id in mine and r.policy.get("four_eyes")), None)
@@ -569,6 +580,7 @@ def reasons_not_to_sign(user: Any, requests: Sequence[ApprovalRequest], run: Run
     return {
         r.id: permissions.closed(r)
         or ("You are not one of its reviewers." if r.id not in mine else shaped if r.policy.get("four_eyes") else "")
+        or (NO_VERSION if refused else "")
         for r in requests
     }
 

@@ -1,6 +1,6 @@
 """Bundles: a run as one signed file that leaves the house, is verified offline, and comes in elsewhere to be read.
 
-docs/bundles.md describes the format. Permissions are asked by the faces.
+docs/bundles.md describes the format. `export` and `load` follow the rule of `checkpoints.rights`.
 """
 
 from checkpoints.bundle.exporter import Exported, export

@@ -25,12 +25,13 @@ from checkpoints.bundle.signing_keys import private_key, public_key
 from checkpoints.bundle.tables import TABLES, BundledTable
 from checkpoints.bundle.told_erasures import erasures_of
 from checkpoints.bundle.verifier import ROWS
-from checkpoints.core.arguments import checked_actor, checked_yes_or_no
+from checkpoints.core.arguments import checked_yes_or_no
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.pages import pages
 from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunLine
 from checkpoints.payloads import local_files
+from checkpoints.rights import require_right_of_verb
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import protection_of
@@ -69,9 +70,9 @@ def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = Fals
 
     A path is replaced as a whole when all is written. Raises `UnknownThing`; `TamperedRow` where the run does not
     verify, unless `as_is` is said; `WrongStatus` where it goes on all the while, or is being erased; `InvalidValue`,
-    `PayloadTooLarge`, `WrongKey`, `OSError`.
+    `PayloadTooLarge`, `WrongKey`, `OSError`; `Forbidden`, where verbs ask for rights.
     """
-    checked_actor(by, "by")
+    require_right_of_verb(by, "export_run")
     checked_yes_or_no(as_is, "as_is")
     if not (_is_path(file) if isinstance(file, str | PathLike) else hasattr(file, "write")):
         raise InvalidValue("file is a path, or a binary file", path="file")

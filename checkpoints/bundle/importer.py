@@ -29,12 +29,12 @@ from checkpoints.bundle.signing_keys import name_of_key, public_key
 from checkpoints.bundle.tables import TABLES, shapes_of
 from checkpoints.bundle.told_erasures import Note
 from checkpoints.bundle.verifier import Bad, Contents
-from checkpoints.core.arguments import checked_actor
 from checkpoints.core.run_key import LONGEST_KEY, RULE, is_run_key
 from checkpoints.core.status import ENDS, STOPPED, Status
 from checkpoints.core.visible_text import visible_text
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, ErasureRecord, PendingWrite, Run, RunLine
 from checkpoints.models.fields import Sealed
+from checkpoints.rights import require_right_of_verb
 from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN, Protection, protection_of
@@ -66,14 +66,14 @@ def load(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> Run:
 
     Nothing is changed, but for a line in the audit log, where it raises `InvalidBundle` (with `line` and `reason`),
     `KeyConflict` (a run or a row of that id is here already), `WrongKey` (it is encrypted under a key that is not
-    here), `OSError`.
+    here), `OSError`; `Forbidden`, where verbs ask for rights.
     """
     return load_or_find(file, by=by)[0]
 
 
 def load_or_find(file: "str | PathLike[str] | BinaryIO", *, by: Any = None) -> tuple[Run, bool]:
     """As `load`, and whether this call made the run."""
-    checked_actor(by, "by")
+    require_right_of_verb(by, "import_run")
     if not isinstance(file, str | PathLike) and not hasattr(file, "readline"):
         raise InvalidValue("file is a path, or a binary file", path="file")
     try:

@@ -153,8 +153,9 @@ def prune_job(lease: JobLease) -> Iterator[Step]:
 
 def stop(job_id: UUID, *, by: Any) -> bool:
     """End a removal after the piece in hand, which is done whole or not at all, with its line in the audit log. False:
-    it had ended before. Raises `UnknownThing`.
+    it had ended before. Raises `UnknownThing`, and `Forbidden` for whoever may not manage retention.
     """
+    require_manager(by)
     with transaction.atomic():
         if not jobs.cancel_job(job_id):
             return False

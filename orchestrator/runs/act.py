@@ -8,10 +8,14 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
+from approvals.permissions import may_see_run
 from checkpoints import audit_log
+from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_person
+from checkpoints.core.ids import unknown_thing
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run
+from checkpoints.rights import require_right_of_verb
 from orchestrator.engine.errors import NotAReviewer, TamperedRow
 
 
@@ -41,6 +45,20 @@ def check_person(by: Any, path: str) -> None:
     """Raise `InvalidValue` for whoever is not a stored user. None is the system."""
     if by is not None:
         checked_person(by, path)
+
+
+def require_rights(by: Any, right: str, run: Run | None = None) -> None:
+    """Raise `Forbidden` for a person who lacks this right and `UnknownThing` where he may not see the run, if the
+    settings say that verbs ask for rights; `InvalidValue` for what is no person. None, the system, may do all of it.
+    """
+    require_right_of_verb(by, right)
+    if run is not None and not sees(by, run):
+        raise unknown_thing("run", run.id)
+
+
+def sees(by: Any, run: Run) -> bool:
+    """Return whether a verb may tell `by` of this run: as he may see it, if the settings say that verbs ask."""
+    return by is None or not conf().verbs_ask_rights or may_see_run(by, run)
 
 
 def name_of(by: AbstractBaseUser | None) -> str:

@@ -45,7 +45,7 @@ from orchestrator.engine.errors import (
 from orchestrator.engine.patch import PARTITIONS, json_of
 from orchestrator.models import BulkFork, BulkForkResult
 from orchestrator.runs import travel, travel_plan
-from orchestrator.runs.act import check_person
+from orchestrator.runs.act import require_rights
 from orchestrator.runs.bulk_plan import BulkPlan
 from orchestrator.runs.keys import get
 
@@ -117,7 +117,8 @@ def fork_many(
     Raises `InvalidValue` (neither or both said, two checkpoints of one run, patch, status), `UnknownThing` (a
     checkpoint), `PayloadTooLarge`.
     """
-    check_person(by, "by")
+    for right in ("steer_run", "view_run"):
+        require_rights(by, right)
     if (checkpoint_ids is None) == (graph is None):
         raise InvalidValue("say either which checkpoints, or of which graph", path="checkpoints")
     allowed = travel_plan.checked_names(allow_effects)

@@ -17,7 +17,7 @@ from approvals.gates.reviewed_channels import channels_under_review, count_signe
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
-from orchestrator.discovery import versions_once_noted
+from checkpoints.versions import versions_once_noted
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.differences import BREAKING, WEIGHTS, Difference

@@ -1,7 +1,7 @@
 """Going back in time: fork, rewind, and a resume with a patch. Each is the plan of a point, carried out in one
 transaction under the lock of the point's run.
 
-Permissions are asked by the faces; what is refused here is refused to everybody.
+Rights are asked as `orchestrator.runs.verbs` says.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,7 +35,7 @@ from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, KeyConfl
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
 from orchestrator.runs import labels
-from orchestrator.runs.act import check_person, locked, name_of
+from orchestrator.runs.act import check_person, locked, name_of, require_rights
 from orchestrator.runs.answers import Answers, check_answers, sign_answers
 from orchestrator.runs.departure import (
     Departure,
@@ -156,6 +156,7 @@ def fork(
     wanted = Wanted(Travel.FORK, patch, answers, allow_effects, reason, by)
     checked_key(key)
     point = load_departure(checkpoint)
+    require_rights(by, "steer_run", point.run)
     overlay = lay_over(point, patch, by=name_of(by))
     status = Status.QUEUED if start else Status.PAUSED
     run = open_fork(point, overlay, wanted, Place(_new_id(id), key, status))
@@ -206,6 +207,7 @@ def replay(
     """
     wanted = Wanted(Travel.REPLAY, reason=reason, by=by)
     point = load_departure(checkpoint)
+    require_rights(by, "steer_run", point.run)
     with locked(point.run.id, by=by):
         _require_there(point)
         require_ways(point.graph, point.run, point.checkpoint)
@@ -256,8 +258,9 @@ def rewind(
     effect must be settled first.
     """
     wanted = Wanted(Travel.REWIND, patch, answers, allow_effects, reason, by)
-    point = load_departure(checkpoint)
-    with locked(get(run_id).id, by=by) as run:
+    run, point = get(run_id), load_departure(checkpoint)
+    require_rights(by, "steer_run", run)
+    with locked(run.id, by=by) as run:
         if seen_line not in (None, run.line):
             message = f"run {run.key} has gone back since you saw it, and is on line {run.line} now"
             raise WrongStatus(message, status=run.status, line=run.line)

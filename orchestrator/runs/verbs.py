@@ -1,7 +1,8 @@
 """What people and programs ask of runs: start, advance, resume, settle. Pages, API and commands call nothing else.
 
 Each verb is one transaction, or joins the caller's; but `advance` runs nodes, and refuses inside one. `by=None` means
-the system (commands without --by). Permissions are asked by the faces; what is refused here is refused to everybody.
+the system (commands without --by). A person acts with his own rights (`require_rights`), where the settings say that
+verbs ask for them; pages, API and commands have asked before.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -52,7 +53,7 @@ from orchestrator.engine.notes import checked_metadata
 from orchestrator.engine.plan import begin
 from orchestrator.execution import cancellation, diagnostics, loop
 from orchestrator.runs import fork_adoption, labels, travel, travel_plan, unknown_outcomes, version_choice
-from orchestrator.runs.act import check_person, locked, name_of
+from orchestrator.runs.act import check_person, locked, name_of, require_rights, sees
 from orchestrator.runs.keys import checked_key, get
 from orchestrator.runs.needed_secrets import graph_of, require_own_secrets, require_secrets
 from orchestrator.runs.overlay import Patch
@@ -139,6 +140,7 @@ class StartRequest:
 
 def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     """As `start`, and whether this call made the run."""
+    _require_may_start(asked)
     compiled = registry.current(asked.graph)
     staged = compiled.stage_input(asked.input, limit=conf().max_value_bytes)
     uploads.check_refs(staged, by=asked.by)
@@ -165,6 +167,12 @@ def start_or_find(asked: StartRequest) -> tuple[Run, bool]:
     return opened, True
 
 
+def _require_may_start(asked: StartRequest) -> None:
+    require_rights(asked.by, "start_run")
+    if asked.again.resume_failed or asked.again.restart:
+        require_rights(asked.by, "steer_run")
+
+
 def _new(asked: StartRequest, compiled: Compiled, staged: Any) -> Run:
     new, key, queued = uuid7(), checked_key(asked.key), asked.queued
     run = Run(id=new, key=key or str(new), started_by=asked.by, on_behalf_of=asked.on_behalf_of)
@@ -182,6 +190,8 @@ def _new(asked: StartRequest, compiled: Compiled, staged: Any) -> Run:
 def _same(asked: StartRequest, wanted: Run, staged: Any) -> Run:
     """The run that has the key, if it is the same journey."""
     run = Run.objects.get(key=wanted.key)
+    if not sees(asked.by, run):
+        raise KeyConflict("this key is taken")
     if run.imported:
         raise KeyConflict(f"key {run.key} belongs to a run that was imported", key=run.key, run=str(run.id))
     # Under the cover of the run that is there: keys and the graph's encryption may have changed since.
@@ -240,11 +250,12 @@ def resume(
     for people passes its gate by their signatures alone; `InvalidValue` (patch, nodes), `MissingSecrets`, `TamperedRow`
     or `WrongKey`, naming the first fault.
     """
-    check_person(by, "by")
+    require_rights(by, "steer_run")
     allow_effects = travel_plan.checked_names(allow_effects)
     if (fork := fork_adoption.adopt_fork(run_id, by=by, allow_effects=allow_effects, reason=reason)) is not None:
         return resume(fork.id, patch=patch, allow_effects=allow_effects, reason=reason, by=by) if patch else fork
     run = _of_newest_checkpoint(run_id) or get(run_id)
+    require_rights(by, "steer_run", run)
     if patch:
         return travel.resume_patched(run, patch, travel.Wanted(Travel.RESUME, patch, None, allow_effects, reason, by))
     if run.status == Status.TAMPERED:
@@ -344,7 +355,9 @@ def cancel(run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: st
     changes nothing. Raises `UnknownThing`, and `WrongStatus` for a run that ended otherwise.
     """
     checked_text(reason, "reason", most=LONGEST_REASON)
-    with locked(get(run_id).id, by=by) as run:
+    run = get(run_id)
+    require_rights(by, "steer_run", run)
+    with locked(run.id, by=by) as run:
         cancellation.request_cancel(run, by=by, reason=reason)
     return run
 
@@ -368,7 +381,9 @@ def settle(
     checked_text(reason, "reason", most=LONGEST_REASON)
     checked_text(task, "task", most=1000)
     said: dict[str, Any] = {"happened": happened, "output": output, "accept_risk": accept_risk, "reason": reason}
-    with locked(get(run_id).id, by=by) as run:
+    run = get(run_id)
+    require_rights(by, "settle_task", run)
+    with locked(run.id, by=by) as run:
         unknown_outcomes.settle_task(run, task, by=by, **said)
     return run
 

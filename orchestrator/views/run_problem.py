@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from approvals.gates.lost_version import refusal_to_sign
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.versions import graph_for
@@ -92,17 +93,20 @@ def _left_behind(run: Run, may: bool) -> Problem | None:
     """
     if not is_stranded(run) or graph_for(run) is not None:
         return None
-    ways = ways_out(run, forks=False)
+    ways, refusal = ways_out(run, forks=False), refusal_to_sign(run)
+    changes = [Difference.from_json(change) for change in refusal.facts["changes"]] if refusal else []
     can = "Somebody with the right to steer runs can bring it onto the version that is here." if ways.resume else ""
     return Problem(
         f"Version {run.version} is not here any more",
-        safe="What it asks can be approved or rejected as it is, and edited by nobody.",
+        safe=_NOBODY_SIGNS if refusal else "What it asks can be approved or rejected as it is, and edited by nobody.",
         todo="" if ways.resume else _RAISE.format(run.version) if ways.same_version else _DEPLOY,
         action="resume" if ways.resume and may else "",
         label=ways.resume or "Resume",
         confirm="It pauses again, and people are asked on. What was signed counts, or comes back where what it was "
         "bound to moved.",
         why_not="" if may else can,
+        breaking=tuple(change.words for change in changes if change.weight == BREAKING),
+        harmless=tuple(change.words for change in changes if change.weight != BREAKING),
     )
 
 
@@ -152,6 +156,7 @@ def _sentence(error: dict[str, Any]) -> str:
     return named if named.endswith((".", "!", "?")) else f"{named}."
 
 
+_NOBODY_SIGNS = "What it asks can be signed by nobody, for the version that is here could not go on with it then."
 _DEPLOY = "Deploy the version that it began with beside the new one, or a migration to the new one; then resume it."
 _RAISE = (
     "Raise the version of the graph that is here, for it is called {} too. Then deploy it with a migration, or beside "

@@ -14,7 +14,7 @@ from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
-from orchestrator.discovery import later_versions, newest_versions
+from checkpoints.versions import later_versions, newest_versions
 from orchestrator.engine import registry
 
 SHOWN = 50

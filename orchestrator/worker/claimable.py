@@ -3,7 +3,8 @@
 from checkpoints.conf import conf
 from checkpoints.queue.queue import Claimable
 from checkpoints.queue.workers import live_fingerprints
-from orchestrator.discovery import later_versions, missing_secrets, newest_versions
+from checkpoints.versions import later_versions, newest_versions
+from orchestrator.discovery import missing_secrets
 from orchestrator.engine import registry
 from orchestrator.engine.compile import Compiled
 

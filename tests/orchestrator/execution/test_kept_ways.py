@@ -67,13 +67,16 @@ def refused(run: Run, said: str) -> None:
 def test_what_people_are_asked_about_leads_on_in_the_new_version_or_the_run_stops(
     way: str, people: cast.People
 ) -> None:
-    run = advanced(leading("1", way))
+    run, signed = (advanced(leading("1", way)) for _ in range(2))
     assert run.status == Status.PAUSED
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.sign(signed, rita, ["approve"])
     deployed(leading("2", way, "y"))
     (said,) = forecast_runs()
     assert (said.judgement.verdict, said.judgement.said("breaking")) == (STUCK, [WAYS[way][1]])
-    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    refused(runs.advance(run.id), WAYS[way][1])
+    with pytest.raises(IncompatibleGraph, match=WAYS[way][1]):
+        run_actions.sign(run, rita, ["approve"])
+    refused(runs.advance(signed.id), WAYS[way][1])
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -285,7 +285,8 @@ def test_what_people_are_asked_keeps_the_rule_under_which_it_was_asked(people: c
 
 
 def test_a_value_that_waits_to_be_signed_is_not_migrated(people: cast.People) -> None:
-    run = advanced(paying("1"))
+    run, rita = advanced(paying("1")), run_actions.reviewer(people.reviewer)
+    run_actions.sign(run, rita, ["approve"])
     discovery.note_versions()
 
     class Number(Notes):
@@ -294,7 +295,6 @@ def test_a_value_that_waits_to_be_signed_is_not_migrated(people: cast.People) ->
     new = paying("2", Number)
     new.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
     deployed(new)
-    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     error = stored_error(run)
     assert error is not None
@@ -391,8 +391,13 @@ def test_nobody_edits_by_a_version_that_reads_what_is_signed_otherwise(people: c
     migrated.migration(from_version="1")(lambda state: state["scratch"].update(letter=0))
     for other in (paying("2", Numbered), migrated):
         deployed(other)
-        with pytest.raises(IncompatibleGraph, match="is not installed here"):
+        with pytest.raises(IncompatibleGraph, match="channel `letter`: text became number"):
             run_actions.sign(run, reviewer, [("edit", 7)])
+    converted = paying("4", Texts)
+    converted.migration(from_version="1")(in_euros)
+    deployed(converted)
+    with pytest.raises(IncompatibleGraph, match="is not installed here"):
+        run_actions.sign(run, reviewer, [("edit", "Hello")])
     assert not Decision.objects.filter(run=run.id).exists()
 
 
