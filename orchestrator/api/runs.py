@@ -38,7 +38,7 @@ from orchestrator.runs.start_for_user import require, start_for
 
 _COLUMNS = [*RunLine.Meta.fields, "started_by__username", "on_behalf_of__username"]
 _METADATA = "metadata."
-"""How a parameter begins that narrows a list to runs with a value of metadata."""
+"""How a parameter begins that narrows a list to runs, or checkpoints, with a value of metadata."""
 
 
 class Runs(APIView):
@@ -116,13 +116,14 @@ class OneRun(APIView):
 
 
 class RunCheckpoints(APIView):
-    """The kept checkpoints of a run, newest first: metadata only."""
+    """The kept checkpoints of a run, newest first, without their states; those with `metadata.<name>`, if that is set."""
 
-    @describe(parameters=[Query], responses=page_schema(CheckpointLine))
+    @describe(parameters=[Query], open_prefixes=[_METADATA], responses=page_schema(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
-        read_body(Query, request.query_params)
+        parameters, metadata = _without_metadata(request.query_params.dict())
+        read_body(Query, parameters)
         found = visible_run(person(request), run)
-        rows = timeline.checkpoint_lines(found)
+        rows = notes.checkpoints_with_metadata(found.id, timeline.checkpoint_lines(found), metadata)
         return paginate(request, rows, CheckpointLine, by=("-seq",), protection=protection_of(found))
 
 
