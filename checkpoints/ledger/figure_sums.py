@@ -54,15 +54,16 @@ def checked_range(by: str, graph: str, first: date | None = None, last: date | N
     return Range(by, graph, first, last)
 
 
-def sums_of(figures: "QuerySet[TaskFigure]", asked: Range) -> "QuerySet[TaskFigure, dict[str, Any]]":
-    """The sums of these figures, as {day, graph, run_id, name, millionths} with what they are told by. One query."""
+def sums_of(figures: "QuerySet[TaskFigure]", asked: Range) -> "QuerySet[Any, Any]":
+    """The sums of these figures, as {day, graph, run_id, name, sum} with those that they are told by and millionths. One query."""
     # Each day is named: an index that begins with the days then goes on with the graph.
     rows = figures.filter(day__in=asked.days)
     if asked.graph:
         rows = rows.filter(graph=asked.graph)
     order = GROUPS[asked.by]
     columns = [column.removeprefix("-") for column in order]
-    return rows.order_by(*order).values(*columns).annotate(sum=Sum("millionths"))
+    sums: QuerySet[Any, Any] = rows.order_by(*order).values(*columns).annotate(sum=Sum("millionths"))
+    return sums
 
 
 def after(rows: "QuerySet[Any, Any]", by: str, position: Sequence[str]) -> "QuerySet[Any, Any]":

@@ -261,7 +261,8 @@ class CheckpointLines(serializers.ListSerializer[Any]):
     def to_representation(self, data: Any) -> list[Any]:
         rows = list(data)
         if rows:
-            self.child.metadata_at = notes.metadata_at(rows[0].run, [row.seq for row in rows])
+            child: Any = self.child
+            child.metadata_at = notes.metadata_at(rows[0].run, [row.seq for row in rows])
         return super().to_representation(rows)
 
 

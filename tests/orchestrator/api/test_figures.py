@@ -66,7 +66,7 @@ def test_sums_by_graph_and_by_run_add_up_the_days_between(two_graphs: list[Run],
 def test_days_outside_what_is_asked_for_are_not_in_it(two_graphs: Any, olive: Client) -> None:
     before = str(TODAY - timedelta(days=7))
     assert sums(olive, **{"from": before, "to": before}) == [(before, "claims", "tokens", "5")]
-    assert sums(olive, **{"to": str(TODAY - timedelta(days=8))}) == []
+    assert sums(olive, to=str(TODAY - timedelta(days=8))) == []
 
 
 @pytest.mark.parametrize("by", ["day", "graph", "run"])

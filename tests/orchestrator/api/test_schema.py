@@ -20,7 +20,8 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
     assert paths == {
         "decisions/{decision}/receipt/", "runs/{run}/export/", "imports/",
         "audit/", "audit/{number}/", "runs/{run}/stream/",
-        "graphs/", "graphs/{name}/", "figures/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
+        "graphs/", "graphs/{name}/", "figures/",
+        "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
         "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
         "runs/{run}/erase/", "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
         "checkpoints/{checkpoint}/diff/", "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
