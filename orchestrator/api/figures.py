@@ -45,7 +45,7 @@ class FigureSum(serializers.Serializer[Any]):
     sum = serializers.CharField(help_text="The exact number as text: 1234, 0.25.")
 
     def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
-        run = instance.get("run_id")
+        run = instance.get("of_run")
         return {
             "day": instance.get("day"),
             "graph": instance["graph"],

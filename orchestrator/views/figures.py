@@ -94,10 +94,10 @@ def _read_position(request: HttpRequest, asked: Range) -> list[str]:
 
 def _name_runs(rows: list[dict[str, Any]]) -> None:
     """Put to each sum of a run the run as pages name it. One query, or none."""
-    ids = {row["run_id"] for row in rows if "run_id" in row}
+    ids = {row["of_run"] for row in rows if "of_run" in row}
     runs = Run.objects.only("id", "key", "label").in_bulk(ids) if ids else {}
     for row in rows:
-        row["run"] = runs.get(row.get("run_id"))
+        row["run"] = runs.get(row.get("of_run"))
 
 
 def _query(request: HttpRequest, **more: str) -> str:
