@@ -16,13 +16,14 @@ from checkpoints.models import Run, RunMetadata, TaskFigure
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator import runs
 from orchestrator.engine import END, START
-from tests.orchestrator.views.test_start import GOOD, URL
 from tests.support.cast import People
 from tests.support.figures import noted
 from tests.support.rows import a_run
 from tests.support.small_graphs import graph, registered
 
 Browse = Callable[[User], Client]
+URL = "/graphs/page_claim/start/"
+GOOD = {"mode": "form", "i.claim_id": "CLM-1", "i.amount": "4512.50", "i.cause": "fire", "i.holder.name": "Marta"}
 
 
 # The page that starts a run
