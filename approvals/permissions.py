@@ -15,7 +15,7 @@ from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.lines import Stretch, past
-from checkpoints.models import Checkpoint, Run, RunLine, TaskResult
+from checkpoints.models import Checkpoint, Run, RunLine, TaskFigure, TaskResult
 
 RIGHTS = {
     "view_run": "checkpoints.view_run",
@@ -79,6 +79,12 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
     started = Run.objects.filter(started_by=user).order_by().values("id")
     asked = RequestReviewer.objects.filter(principal__in=principals_of(user)).values("request__run")
     return Run.objects.filter(id__in=started.union(asked))
+
+
+def visible_figures(user: Any) -> "QuerySet[TaskFigure]":
+    """The figures of the runs that this user may see."""
+    figures = TaskFigure.objects.all()
+    return figures if may(user, "view_run") else figures.filter(run__in=visible_runs(user).values("id"))
 
 
 def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":

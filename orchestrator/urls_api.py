@@ -4,7 +4,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import checkpoints, comparisons, graphs, not_found, runs, schema, travel, uploads
+from orchestrator.api import checkpoints, comparisons, figures, graphs, not_found, runs, schema, travel, uploads
 from orchestrator.api.base import mount
 from orchestrator.api.bundles import endpoints as bundles
 from orchestrator.live import stream
@@ -12,6 +12,7 @@ from orchestrator.live import stream
 v1 = [
     path("graphs/", mount(graphs.Graphs), name="graphs"),
     path("graphs/<str:name>/", mount(graphs.OneGraph), name="graph"),
+    path("figures/", mount(figures.Figures), name="figures"),
     path("runs/", mount(runs.Runs), name="runs"),
     path("runs/<str:run>/", mount(runs.OneRun), name="run"),
     path("runs/<str:run>/checkpoints/", mount(runs.RunCheckpoints), name="run-checkpoints"),

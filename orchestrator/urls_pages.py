@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import account, cancel, graphs, home, run, runs, settle, start, workers
+from orchestrator.views import account, cancel, figures, graphs, home, run, runs, settle, start, workers
 from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
@@ -17,6 +17,7 @@ urlpatterns = [
     path("account/", account.account_page, name="account"),
     path("account/shortcuts/", account.shortcuts, name="shortcuts"),
     path("account/theme/", home.theme, name="theme"),
+    path("figures/", figures.figures_page, name="figures"),
     path("runs/", runs.runs_page, name="runs"),
     path("runs/-/rows/", runs.runs_rows, name="run_rows"),
     path("runs/-/news/", runs.runs_news, name="run_news"),

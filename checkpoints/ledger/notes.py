@@ -5,7 +5,7 @@ that is changed or gone shows.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -14,8 +14,8 @@ from django.db.models import QuerySet, Sum
 
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
-from checkpoints.models import Run, RunMetadata, TaskFigure
-from checkpoints.models.fields import task_columns
+from checkpoints.models import Checkpoint, Run, RunMetadata, TaskFigure, TaskResult
+from checkpoints.models.fields import of_tasks, task_columns
 from checkpoints.models.notes import OF_RUN
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
@@ -28,6 +28,8 @@ from orchestrator.engine.notes import filter_text
 
 __all__ = ["OF_RUN", "OfRun"]
 
+TaskOnLine = tuple[UUID, int, str]
+"""A run, one of its lines, and a task there as `node:visit:index`."""
 NOTED = "checkpoint_noted"
 """The type of the line that tells of what was noted with a checkpoint."""
 
@@ -117,48 +119,72 @@ def shown_metadata(runs: Collection[Run]) -> dict[UUID, dict[str, Any]]:
     A value that is not as it was sealed, or cannot be read, is {"refused": why}.
     """
     protections = {run.id: protection_of(run) for run in runs}
-    rows = RunMetadata.objects.filter(run__in=protections, seq=OF_RUN).order_by("run_id", "name")
     shown: dict[UUID, dict[str, Any]] = defaultdict(dict)
-    for row in rows:
-        fault = fault_of(row, protections[row.run_id])
-        if fault is not None:
-            shown[row.run_id][row.name] = {"refused": fault.reason}
-        else:
-            shown[row.run_id][row.name] = read_or_reason(row, "value")
+    for row in RunMetadata.objects.filter(run__in=protections, seq=OF_RUN).order_by("run_id", "name"):
+        shown[row.run_id][row.name] = _shown_value(row, protections[row.run_id])
     return shown
 
 
-def shown_at_checkpoints(run: UUID, seqs: Collection[int]) -> dict[int, dict[str, Any]]:
-    """The metadata of these checkpoints of a run, by their numbers, for pages. One query."""
+def metadata_at(run: Run, seqs: Collection[int]) -> dict[int, dict[str, Any]]:
+    """The metadata of these checkpoints of a run by number and name, shown as that of runs; `OF_RUN` is the run itself.
+    One query.
+    """
+    protection = protection_of(run)
     shown: dict[int, dict[str, Any]] = defaultdict(dict)
-    for row in RunMetadata.objects.filter(run=run, seq__in=seqs).order_by("seq", "name"):
-        shown[row.seq][row.name] = read_or_reason(row, "value")
+    for row in RunMetadata.objects.filter(run=run.id, seq__in=seqs).order_by("seq", "name"):
+        shown[row.seq][row.name] = _shown_value(row, protection)
     return shown
 
 
-def figures_by_node(run: UUID, seqs: Collection[int]) -> dict[int, dict[str, dict[str, int]]]:
-    """The figures of these checkpoints of a run, in millionths: {seq: {node: {name: sum}}}. One query."""
-    rows = TaskFigure.objects.filter(run=run, seq__in=seqs).order_by("seq", "node", "name")
-    sums = rows.values_list("seq", "node", "name").annotate(sum=Sum("millionths"))
-    found: dict[int, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-    for seq, node, name, millionths in sums:
-        found[seq][node][name] = int(millionths)
-    return found
+def _shown_value(row: RunMetadata, protection: Protection) -> Any:
+    fault = fault_of(row, protection)
+    return {"refused": fault.reason} if fault else read_or_reason(row, "value")
+
+
+def figures_at(run: Run, seq: int) -> dict[str, dict[str, Any]]:
+    """The sums of figures of a checkpoint, {node: {name: millionths}}; {"refused": why} where one of the numbers is not
+    as it was sealed. One query.
+    """
+    rows = TaskFigure.objects.filter(run=run.id, seq=seq).order_by("node", "name")
+    return _shown_sums(rows, protection_of(run), lambda row: row.node)
+
+
+def figures_of_results(results: Collection[TaskResult], protection: Protection) -> dict[TaskOnLine, dict[str, Any]]:
+    """The figures of the tasks of these results, as those of checkpoints. One query for each line of a run."""
+    tasks: dict[tuple[UUID, int], set[Task]] = defaultdict(set)
+    for result in results:
+        tasks[result.run_id, result.line].add(Task(result.node, result.visit, result.index))
+    shown: dict[TaskOnLine, dict[str, Any]] = {}
+    for (run, line), there in tasks.items():
+        rows = TaskFigure.objects.filter(of_tasks(run, line, there)).order_by("name")
+        shown |= _shown_sums(rows, protection, task_on_line)
+    return shown
+
+
+def task_on_line(row: TaskFigure | TaskResult) -> TaskOnLine:
+    """The task that a row belongs to, and where it ran."""
+    return row.run_id, row.line, row.task
+
+
+def _shown_sums(
+    rows: Iterable[TaskFigure], protection: Protection, group: Callable[[TaskFigure], Any]
+) -> dict[Any, dict[str, Any]]:
+    shown: dict[Any, dict[str, Any]] = defaultdict(dict)
+    for row in rows:
+        sums = shown[group(row)]
+        fault = fault_of(row, protection)
+        before = sums.get(row.name, 0)
+        if fault is not None:
+            sums[row.name] = {"refused": fault.reason}
+        elif isinstance(before, int):
+            sums[row.name] = before + row.millionths
+    return dict(shown)
 
 
 def figures_of_run(run: UUID) -> dict[str, int]:
     """The sum of each figure of a run over all its lines, in millionths by name. One query, of columns."""
     rows = TaskFigure.objects.filter(run=run).order_by("name")
     return {name: int(sum) for name, sum in rows.values_list("name").annotate(sum=Sum("millionths"))}
-
-
-def figures_by_day(graphs: Collection[str], first: str, last: str) -> list[dict[str, Any]]:
-    """The sums of figures of these graphs from one day to another, as {graph, day, name, sum} with the sum in
-    millionths, the newest day first. One query, which reads the index of these graphs and days alone.
-    """
-    rows = TaskFigure.objects.filter(graph__in=graphs, day__gte=first, day__lte=last)
-    sums = rows.values("graph", "day", "name").annotate(sum=Sum("millionths"))
-    return [{**row, "sum": int(row["sum"])} for row in sums.order_by("-day", "graph", "name")]
 
 
 def with_metadata(runs: "QuerySet[Run]", wanted: Mapping[str, str]) -> "QuerySet[Run]":
@@ -171,11 +197,11 @@ def with_metadata(runs: "QuerySet[Run]", wanted: Mapping[str, str]) -> "QuerySet
     return runs
 
 
-def checkpoints_with_metadata(run: UUID, wanted: Mapping[str, str]) -> list[int]:
-    """The numbers of the checkpoints of a run that have this metadata. One query for each name."""
-    seqs: set[int] | None = None
+def checkpoints_with_metadata(
+    run: UUID, checkpoints: "QuerySet[Checkpoint]", wanted: Mapping[str, str]
+) -> "QuerySet[Checkpoint]":
+    """Of these checkpoints of a run those that have this metadata, by the text of each value."""
     for name, text in wanted.items():
         rows = RunMetadata.objects.filter(run=run, seq__gt=OF_RUN, name=name, text=text).exclude(text="")
-        there = set(rows.values_list("seq", flat=True))
-        seqs = there if seqs is None else seqs & there
-    return sorted(seqs or ())
+        checkpoints = checkpoints.filter(seq__in=rows.values("seq"))
+    return checkpoints

@@ -61,8 +61,8 @@ class TaskFigure(OfTask, Sealed):
                 fields=["run", "seq", "line", "node", "visit", "index", "name"], name="task_figure_once"
             )
         ]
-        # A sum reads the entries of its graph and days and no others, and no row.
-        indexes = [models.Index(fields=["graph", "day", "name", "millionths"], name="task_figure_sums")]
+        # A sum reads the entries of its days and graph and no others, and no row.
+        indexes = [models.Index(fields=["day", "graph", "name", "run", "millionths"], name="task_figure_days")]
 
     def __str__(self) -> str:
         return f"{self.task} {self.name}"

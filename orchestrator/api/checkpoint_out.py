@@ -8,11 +8,12 @@ from rest_framework import serializers
 from approvals.api.base import SealedOut
 from approvals.models import Decision
 from checkpoints import timeline
+from checkpoints.ledger import notes
 from checkpoints.lines import logged_until, past
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.api.serializers import CheckpointLine, StateOut
+from orchestrator.api.serializers import CheckpointLine, StateOut, shown_figures
 from orchestrator.engine import registry
 from orchestrator.engine.plan import Frontier, skipped
 
@@ -52,14 +53,18 @@ class ResultOut(SealedOut, serializers.ModelSerializer[TaskResult]):
     """A recorded result that counted at that point, with what its node returned; null where that cannot be read."""
 
     output = serializers.SerializerMethodField()
+    figures = serializers.SerializerMethodField()
 
     class Meta:
         model = TaskResult
-        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at", "output", "fault"]
+        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at", "output", "figures", "fault"]
         read_only_fields = fields
 
     def get_output(self, result: TaskResult) -> Any:
         return self.value_or_none(result, "output")
+
+    def get_figures(self, result: TaskResult) -> dict[str, Any]:
+        return shown_figures(self.context["figures"].get(notes.task_on_line(result), {}))
 
 
 class ApprovalOut(SealedOut, serializers.ModelSerializer[Decision]):
@@ -96,6 +101,7 @@ class CheckpointOut(CheckpointLine):
         help_text="{reads, landed, added, updated, removed}: what its superstep read from memory, what landed with it, "
         "and the keys that it added, updated and removed. Null: nothing.",
     )
+    figures = serializers.SerializerMethodField()
     metrics = serializers.SerializerMethodField()
     hashes = serializers.SerializerMethodField()
     signature = serializers.SerializerMethodField()
@@ -103,12 +109,14 @@ class CheckpointOut(CheckpointLine):
     class Meta(CheckpointLine.Meta):
         fields = [
             *CheckpointLine.Meta.fields, "aliases", "state", "pending_writes", "channel_versions", "node_results",
-            "visited", "skipped", "paused", "pending_edges", "approvals", "memory", "metrics", "hashes", "signature",
+            "visited", "skipped", "paused", "pending_edges", "approvals", "memory", "figures", "metrics", "hashes",
+            "signature",
         ]  # fmt: skip
         read_only_fields = fields
 
     def to_representation(self, instance: Checkpoint) -> dict[str, Any]:
         self.payload = timeline.snapshot_of(instance)
+        self.metadata_at = notes.metadata_at(instance.run, [instance.seq])
         self.frontier = Frontier.from_json(self.payload["frontier"])
         return {**super().to_representation(instance), "memory": memory_at(instance)}
 
@@ -126,7 +134,12 @@ class CheckpointOut(CheckpointLine):
         return dict(self.payload["versions"])
 
     def get_node_results(self, row: Checkpoint) -> list[dict[str, Any]]:
-        return list(ResultOut(timeline.results_at(row), many=True, context=_of_run(row)).data)
+        results = list(timeline.results_at(row))
+        figures = notes.figures_of_results(results, protection_of(row.run))
+        return list(ResultOut(results, many=True, context={**_of_run(row), "figures": figures}).data)
+
+    def get_figures(self, row: Checkpoint) -> dict[str, dict[str, Any]]:
+        return {node: shown_figures(sums) for node, sums in notes.figures_at(row.run, row.seq).items()}
 
     def get_visited(self, row: Checkpoint) -> list[str]:
         return list(self.frontier.visited)

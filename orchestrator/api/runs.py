@@ -32,13 +32,11 @@ from orchestrator.api.serializers import (
 from orchestrator.api.travel_body import ResumeBody
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.notes import checked_metadata
 from orchestrator.models import ApiToken
+from orchestrator.runs.metadata import PARAMETER, split_filters
 from orchestrator.runs.start_for_user import require, start_for
 
 _COLUMNS = [*RunLine.Meta.fields, "started_by__username", "on_behalf_of__username"]
-_METADATA = "metadata."
-"""How a parameter begins that narrows a list to runs with a value of metadata."""
 
 
 class Runs(APIView):
@@ -49,11 +47,11 @@ class Runs(APIView):
     @describe(
         operation_id="runs_list",
         parameters=[RunsQuery],
-        open_prefixes=[_METADATA],
+        open_prefixes=[PARAMETER],
         responses=page_schema(RunLine),
     )
     def get(self, request: Request) -> Response:
-        parameters, metadata = _without_metadata(request.query_params.dict())
+        parameters, metadata = split_filters(request.query_params.dict())
         wanted = read_body(RunsQuery, parameters)
         rows = _narrowed(visible_runs(person(request)), wanted)
         rows = notes.with_metadata(rows, metadata)
@@ -91,22 +89,6 @@ def _narrowed(rows: "QuerySet[Run]", wanted: dict[str, Any]) -> "QuerySet[Run]":
     return rows.filter(**{lookup: wanted[name] for name, lookup in filters.items() if name in wanted})
 
 
-def _without_metadata(parameters: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the parameters of a list of runs, and apart from them the texts of `metadata.<name>` by name.
-
-    Raises `InvalidValue` for a name or text that no metadata can have.
-    """
-    others: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    for parameter, text in parameters.items():
-        if parameter.startswith(_METADATA):
-            metadata[parameter.removeprefix(_METADATA)] = text
-        else:
-            others[parameter] = text
-    checked_metadata(metadata)
-    return others, metadata
-
-
 class OneRun(APIView):
     """One run, by id or key."""
 
@@ -116,13 +98,14 @@ class OneRun(APIView):
 
 
 class RunCheckpoints(APIView):
-    """The kept checkpoints of a run, newest first: metadata only."""
+    """The kept checkpoints of a run, newest first, without their states; by `metadata.<name>` those that have it."""
 
-    @describe(parameters=[Query], responses=page_schema(CheckpointLine))
+    @describe(parameters=[Query], open_prefixes=[PARAMETER], responses=page_schema(CheckpointLine))
     def get(self, request: Request, run: str) -> Response:
-        read_body(Query, request.query_params)
+        parameters, metadata = split_filters(request.query_params.dict())
+        read_body(Query, parameters)
         found = visible_run(person(request), run)
-        rows = timeline.checkpoint_lines(found)
+        rows = notes.checkpoints_with_metadata(found.id, timeline.checkpoint_lines(found), metadata)
         return paginate(request, rows, CheckpointLine, by=("-seq",), protection=protection_of(found))
 
 

@@ -1,5 +1,6 @@
 """Runs, checkpoints, events and graphs as the API takes and gives them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -14,6 +15,7 @@ from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.identity import Task, idempotency_key
+from orchestrator.engine.notes import figure_text
 from orchestrator.runs import unknown_outcomes
 from orchestrator.runs.labels import needs_yes_of, progress_of
 
@@ -182,12 +184,13 @@ class RunOut(RunLine):
     stopped_before = serializers.SerializerMethodField()
     imported_from = serializers.SerializerMethodField()
     metadata = serializers.SerializerMethodField()
+    figures = serializers.SerializerMethodField()
     fault = serializers.SerializerMethodField()
 
     class Meta(RunLine.Meta):
         fields = [
             *RunLine.Meta.fields, "input", "error", "paused", "unknown", "needs_yes", "stopped_before", "imported_from",
-            "metadata", "fault",
+            "metadata", "figures", "fault",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -213,6 +216,9 @@ class RunOut(RunLine):
 
     def get_metadata(self, run: Run) -> dict[str, Any]:
         return notes.shown_metadata([run]).get(run.id, {})
+
+    def get_figures(self, run: Run) -> dict[str, str]:
+        return shown_figures(notes.figures_of_run(run.id))
 
     def get_input(self, run: Run) -> dict[str, Any]:
         return read_value(run, "input") or {}
@@ -244,6 +250,22 @@ class EventOut(SealedOut, serializers.ModelSerializer[RunEvent]):
         return self.value_or_none(event, "payload") or {}
 
 
+def shown_figures(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Sums of figures as exact numbers in text; {"refused": why} stays as it is."""
+    return {name: figure_text(sum) if isinstance(sum, int) else sum for name, sum in sums.items()}
+
+
+class CheckpointLines(serializers.ListSerializer[Any]):
+    """Checkpoints of one run, with their metadata. One query more, however many there are."""
+
+    def to_representation(self, data: Any) -> list[Any]:
+        rows = list(data)
+        if rows:
+            child: Any = self.child
+            child.metadata_at = notes.metadata_at(rows[0].run, [row.seq for row in rows])
+        return super().to_representation(rows)
+
+
 class CheckpointLine(SealedOut, serializers.ModelSerializer[Checkpoint]):
     """A checkpoint in a list: metadata only."""
 
@@ -251,15 +273,21 @@ class CheckpointLine(SealedOut, serializers.ModelSerializer[Checkpoint]):
     graph_fingerprint = serializers.CharField(source="fingerprint")
     format_version = serializers.IntegerField(source="format")
     event_position = serializers.IntegerField(source="event_seq")
+    metadata = serializers.SerializerMethodField()
+    metadata_at: Mapping[int, dict[str, Any]] = {}
 
     class Meta:
         model = Checkpoint
+        list_serializer_class = CheckpointLines
         fields = [
             "id", "alias", "run", "graph", "version", "graph_fingerprint", "format_version", "seq", "superstep", "line",
             "source", "parent", "created_at", "committed", "nodes", "changed", "event_position", "took_ms",
-            "stored_size", "state_size", "fault",
+            "stored_size", "state_size", "metadata", "fault",
         ]  # fmt: skip
         read_only_fields = fields
+
+    def get_metadata(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        return self.metadata_at.get(checkpoint.seq, {})
 
     def get_alias(self, checkpoint: Checkpoint) -> str:
         return timeline.alias_of(checkpoint)

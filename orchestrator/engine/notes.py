@@ -79,6 +79,11 @@ def figure_number(millionths: int) -> Decimal:
     return number.quantize(Decimal(1)) if whole else number.normalize()
 
 
+def figure_text(millionths: int) -> str:
+    """The figure in plain digits, without exponent: "1234", "0.25"."""
+    return format(figure_number(millionths), "f")
+
+
 def _check_name(name: Any, place: str) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         cure = "use up to 60 letters, digits, _ . -, and begin with a letter"

@@ -11,9 +11,11 @@ from django import template
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from approvals.views.leaf import Leaf, leaf_of
+from approvals.views.leaf import ERASED, Leaf, leaf_of
 from approvals.views.text_pieces import Piece
+from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_text import BLANK, LINE_END, Stretch, is_odd, stretches, visible_text, written_out
+from orchestrator.engine.notes import figure_number, filter_text
 
 register = template.Library()
 
@@ -91,6 +93,18 @@ def shown_value(leaf: Leaf) -> SafeString:
 def shown_fact(value: Any) -> SafeString:
     """A figure of a run as its head shows it."""
     return shown_value(leaf_of(value, longest=300))
+
+
+@register.filter
+def shown_note(value: Any) -> SafeString:
+    """A value of metadata: text as it is, anything else as JSON writes it; what was erased is called so."""
+    return visible(ERASED if is_tombstone(value) else filter_text(value))
+
+
+@register.filter
+def shown_figure(millionths: int) -> str:
+    """A figure, or a sum of some, with commas: 1,234.5."""
+    return f"{figure_number(int(millionths)):,f}"
 
 
 @register.filter

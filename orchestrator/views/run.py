@@ -18,6 +18,7 @@ from approvals.views.inbox import asked_of
 from approvals.views.page import may_post, opens_payloads, read_number, render, single_fields, visible_run
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
+from checkpoints.ledger import notes
 from checkpoints.models import BundleImport, Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.seal_fault import fault_of
@@ -144,6 +145,7 @@ def _context(
         "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
         "superseded": run_lines.is_superseded(at, way),
         "pinned": lasting_pin(at),
+        **_noted(run, at),
         "may_pin": permissions.may(request.user, "manage_retention"),
         **_timeline(run, rows, at, newest=newest, tab=tab, way=way),
         "has_role": permissions.has_role(request.user),
@@ -156,6 +158,17 @@ def _context(
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
     } | _ways_on(asked, at)
+
+
+def _noted(run: Run, at: Checkpoint) -> Facts:
+    """Return the metadata of the run and of this checkpoint, the figures of its nodes, and the run's sums."""
+    metadata = notes.metadata_at(run, [notes.OF_RUN, at.seq])
+    return {
+        "metadata": metadata.get(notes.OF_RUN, {}),
+        "figures": notes.figures_of_run(run.id),
+        "metadata_at": metadata.get(at.seq, {}),
+        "figures_at": notes.figures_at(run, at.seq),
+    }
 
 
 def _ways_on(asked: Facts, at: Checkpoint) -> Facts:

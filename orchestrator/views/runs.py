@@ -1,13 +1,15 @@
 """The list of runs: tabs by status, filters, pages by key. Reads columns of the run's row only, never a checkpoint."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -15,11 +17,14 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import permissions
-from approvals.views.page import render
+from approvals.views.page import error_page, render
 from checkpoints.core.status import STOPPED, Status
+from checkpoints.ledger import notes
 from checkpoints.models import Run
 from checkpoints.sealing import data_keys
 from orchestrator.engine import registry
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.runs.metadata import PARAMETER, read_pair, split_filters
 from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
@@ -43,17 +48,34 @@ SPANS = {
 }
 """Word in the address -> its words on the page, and how long ago a run may have started."""
 FILTERS = ("status", "graph", "started", "q", "before")
-"""What the address of the list may say."""
+"""What the address of the list may say, beside `metadata.<name>`."""
 COLUMNS = (
     "id", "key", "graph", "version", "label", "status", "line", "origin_checkpoint", "head_seq", "event_seq",
     "at_node", "tape", "error_code", "error", "progress", "imported", "created_at", "started_at", "ended_at",
 )  # fmt: skip
 
 
+def refuses_unreadable_filters(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A page that says so where it is narrowed by metadata that no run can have."""
+
+    @wraps(view)
+    def page(request: HttpRequest) -> HttpResponse:
+        try:
+            return view(request)
+        except InvalidValue as error:
+            return error_page(request, "This filter cannot be read", f"{error.message}.", status=400)
+
+    return page
+
+
 @login_required
 @require_safe
+@refuses_unreadable_filters
 def runs_page(request: HttpRequest) -> HttpResponse:
     """One page of the list."""
+    if typed := request.GET.get("metadata", "").strip():
+        name, text = read_pair(typed)
+        return redirect(f"{reverse('runs')}?{_query(request, before='', **{PARAMETER + name: text})}")
     runs = _filtered(request)
     counts = _counts(runs)
     tab = request.GET.get("status", "")
@@ -68,11 +90,12 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "tabs": list(_tabs(request, tab, counts)),
         "tab": tab if wanted else "",
         "total": counts[tab if wanted else ""],
-        "graphs": _graphs(request.user),
+        "graphs": graphs_to_choose(request.user),
         "graph": request.GET.get("graph", ""),
         "spans": [(name, words) for name, (words, _) in SPANS.items()],
         "started": request.GET.get("started", ""),
         "q": request.GET.get("q", "").strip(),
+        "metadata": _metadata_filters(request),
         "older": _query(request, before=f"{last.created_at.isoformat()}~{last.id}") if last else "",
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "news": _query(request, before="", since=str(found[0].id)) if found and not request.GET.get("before") else "",
@@ -98,7 +121,8 @@ def runs_rows(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_safe
-def runs_news(request: HttpRequest) -> JsonResponse:
+@refuses_unreadable_filters
+def runs_news(request: HttpRequest) -> HttpResponse:
     """How many runs match the list's filters and are newer than its first row."""
     since = next(_uuids([request.GET.get("since", "")]), None)
     tab = request.GET.get("status", "")
@@ -147,10 +171,28 @@ def _filtered(request: HttpRequest) -> "QuerySet[Run]":
         runs = runs.filter(graph=graph)
     if words:
         runs = runs.filter(Q(key__istartswith=words) | Q(label__icontains=words) | _id_prefix(words))
-    return runs
+    return notes.with_metadata(runs, _metadata(request))
 
 
-def _graphs(user: Any) -> list[str]:
+def _metadata(request: HttpRequest) -> dict[str, str]:
+    """The texts by which the list is narrowed, by name. Raises `InvalidValue`."""
+    return split_filters(request.GET.dict())[1]
+
+
+def _metadata_filters(request: HttpRequest) -> list[dict[str, str]]:
+    """What the list is narrowed to by metadata, each with the address of the list without it."""
+    return [
+        {
+            "parameter": PARAMETER + name,
+            "name": name,
+            "text": text,
+            "without": _query(request, **{PARAMETER + name: ""}),
+        }
+        for name, text in _metadata(request).items()
+    ]
+
+
+def graphs_to_choose(user: Any) -> list[str]:
     """The graphs to choose from: those that are registered; for who has no role, those of the runs that he sees."""
     if permissions.has_role(user):
         return sorted({compiled.name for compiled in registry.all()})
@@ -186,7 +228,8 @@ def _uuids(texts: Iterable[str]) -> Iterator[UUID]:
 
 
 def _query(request: HttpRequest, **changed: str) -> str:
-    kept = {name: request.GET.get(name, "") for name in FILTERS} | changed
+    metadata = {PARAMETER + name: text for name, text in _metadata(request).items()}
+    kept = {name: request.GET.get(name, "") for name in FILTERS} | metadata | changed
     return urlencode({name: value for name, value in kept.items() if value})
 
 

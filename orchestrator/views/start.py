@@ -33,7 +33,9 @@ from orchestrator.engine.errors import (
     PayloadTooLarge,
     WrongKey,
 )
+from orchestrator.engine.notes import checked_metadata
 from orchestrator.runs import StartRequest
+from orchestrator.runs.metadata import read_pairs
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.templatetags.console import size
 from orchestrator.views.go_on.value_texts import ValueType, plain_text
@@ -62,6 +64,9 @@ class StartForm:
     text: str = "{}"
     text_error: str = ""
     key_error: str = ""
+    metadata: str = ""
+    metadata_error: str = ""
+    metadata_value: dict[str, Any] | None = None
     message: str = ""
     problems: list[tuple[str, str]] = field(default_factory=list)
     value: Any = None
@@ -70,7 +75,7 @@ class StartForm:
 
     @property
     def sound(self) -> bool:
-        return not (self.problems or self.text_error or self.key_error or self.message)
+        return not (self.problems or self.text_error or self.key_error or self.metadata_error or self.message)
 
 
 @login_required
@@ -90,7 +95,8 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
         return _shown(request, compiled, form, status=422)
     try:
         with transaction.atomic():
-            run, new = start_for(StartRequest(compiled.name, form.value, form.key or None, by=request.user))
+            key, metadata = form.key or None, form.metadata_value
+            run, new = start_for(StartRequest(compiled.name, form.value, key, by=request.user, metadata=metadata))
     except REFUSALS as error:
         return _shown(request, compiled, form, status=_refused(form, compiled, error))
     if not new:
@@ -114,6 +120,8 @@ def _read(form: StartForm, request: HttpRequest) -> None:
     form.key = request.POST.get("key", "").strip()
     form.mode = "json" if request.POST.get("mode") == "json" else "form"
     form.text = request.POST.get("json", "")
+    form.metadata = request.POST.get("metadata", "")
+    _read_metadata(form)
     given, too_large = _uploads(form, request)
     posted: dict[str, Any] = {**request.POST.dict(), **given}
     value = reading.read_form(form.root, posted)
@@ -137,6 +145,14 @@ def _read_json(form: StartForm) -> None:
         return
     if not isinstance(form.value, dict):
         form.text_error = "An input is an object: it begins with { and ends with }."
+
+
+def _read_metadata(form: StartForm) -> None:
+    """Read one name and value from each line that has something."""
+    try:
+        form.metadata_value = checked_metadata(read_pairs(line for line in form.metadata.splitlines() if line.strip()))
+    except InvalidValue as error:
+        form.metadata_error = f"{error.message}."
 
 
 def _uploads(form: StartForm, request: HttpRequest) -> tuple[dict[str, Any], dict[str, str]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.browser.axe import sideways, violations
 from tests.browser.conftest import Page
 from tests.support import claims, forks, run_actions
 from tests.support.cast import People
+from tests.support.figures import noted
 
 Browse = Callable[..., Page]
 LOOKS = [("light", 1440), ("dark", 768), ("light", 390), ("dark", 1440), ("light", 768), ("dark", 390)]
@@ -53,6 +55,7 @@ def paths(people: People) -> list[str]:
         f"/compare/?a={run.id}",
         "/reviews/",
         f"/reviews/{run.id}/",
+        *_with_notes(run),
         "/graphs/",
         "/graphs/page_claim/",
         "/graphs/page_claim/start/",
@@ -72,6 +75,12 @@ def _travels(people: People) -> list[str]:
     ways = [f"/checkpoints/{at}/go-on/?how={how}" for how in ("fork", "replay", "rewind")]
     asking = f"/checkpoints/{timeline.get_checkpoint(f'{run.key}:at-2').id}/go-on/"
     return [*ways, asking, f"/runs/{run.id}/?at=2&tab=writes", f"/reviews/{runs.advance(patched.id).id}/"]
+
+
+def _with_notes(run: Run) -> list[str]:
+    """The sums of figures, with some and with none, and a list of runs that is narrowed by metadata."""
+    noted(run, {"tokens": 1_234_567, "cost": Decimal("0.25")})
+    return ["/figures/", "/figures/?by=run", "/figures/?to=2000-01-01", "/runs/?metadata.team=claims"]
 
 
 def _lost(people: People) -> Run:

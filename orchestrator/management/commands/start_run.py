@@ -17,6 +17,7 @@ from checkpoints.models import Run
 from checkpoints.queue import workers
 from orchestrator import runs
 from orchestrator.management import command_line
+from orchestrator.runs.metadata import read_pairs
 from orchestrator.runs.start_for_user import start_for
 
 _PAUSE = 0.2
@@ -50,7 +51,7 @@ class Command(command_line.DatabaseCommand):
             given = _input(options["input"]) | dict(pairs)
             given |= {name: _upload(path, by) for name, path in files}
             queued = runs.Queued(options["priority"], due_in=options["due_in"])
-            metadata = _metadata(options["metadata"])
+            metadata = read_pairs(options["metadata"])
             asked = runs.StartRequest(options["graph"], given, options["key"], by, queued=queued, metadata=metadata)
             run, _ = runs.start_or_find(asked) if by is None else start_for(asked)
         if not options["wait"]:
@@ -103,22 +104,6 @@ def _pair(text: str) -> tuple[str, Any]:
         return name, parse_strict(value)
     except ValueError as error:
         raise CommandError(f"the value of {name} begins like JSON and is none: {error}") from error
-
-
-def _metadata(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the metadata by name. Numbers, true and false are read as such, and so is text in quotes; the rest is
-    text as it stands.
-    """
-    pairs = [_named(text) for text in texts]
-    _refuse_repeated([name for name, _ in pairs])
-    metadata: dict[str, Any] = {}
-    for name, text in pairs:
-        try:
-            value = parse_strict(text)
-        except ValueError:
-            value = text
-        metadata[name] = value if isinstance(value, str | int | float) else text
-    return metadata
 
 
 def _upload(path: str, by: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
     assert paths == {
         "decisions/{decision}/receipt/", "runs/{run}/export/", "imports/",
         "audit/", "audit/{number}/", "runs/{run}/stream/",
-        "graphs/", "graphs/{name}/", "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
+        "graphs/", "graphs/{name}/", "figures/",
+        "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
         "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
         "runs/{run}/erase/", "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
         "checkpoints/{checkpoint}/diff/", "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
@@ -57,6 +58,7 @@ def test_the_catalogue_lists_graphs_and_one_graph_tells_all(rita: Client) -> Non
         ("graphs/{name}/", "graphs/gated/"),
         ("runs/", "runs/"),
         ("runs/{run}/", "runs/CLM-1/"),
+        ("figures/", "figures/?by=run"),
         ("runs/{run}/checkpoints/", "runs/CLM-1/checkpoints/"),
         ("runs/{run}/events/", "runs/CLM-1/events/"),
         ("runs/{run}/decisions/", "runs/CLM-1/decisions/"),

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.db.models import Sum
 
-from checkpoints import bundle
+from checkpoints import bundle, timeline
 from checkpoints.bundle.verifier import Contents
 from checkpoints.core.status import Status
 from checkpoints.ledger import notes
@@ -169,9 +168,11 @@ def test_what_a_node_notes_is_kept_with_its_checkpoint_and_sealed() -> None:
     run = advanced(counting())
     assert run.status == Status.COMPLETED
     assert sums(run) == {"cost": Decimal("0.25"), "tokens": 1245}
-    assert notes.shown_at_checkpoints(run.id, [0, 1]) == {1: {"model": "large"}}
-    assert notes.figures_by_node(run.id, [1])[1]["call"] == {"cost": 250_000, "tokens": 1_235_000_000}
-    assert notes.checkpoints_with_metadata(run.id, {"model": "large"}) == [1]
+    assert notes.metadata_at(run, [0, 1]) == {1: {"model": "large"}}
+    assert notes.figures_at(run, 1)["call"] == {"cost": 250_000, "tokens": 1_235_000_000}
+    kept = timeline.checkpoint_lines(run)
+    assert [row.seq for row in notes.checkpoints_with_metadata(run.id, kept, {"model": "large"})] == [1]
+    assert not notes.checkpoints_with_metadata(run.id, kept, {"model": "small"}).exists()
     assert verify_run(run.id) == []
 
 
@@ -246,7 +247,7 @@ def test_of_several_tasks_that_note_one_name_the_last_in_declared_order_stays() 
     made.edge("split", END)
     made.edge("work", END)
     run = advanced(made)
-    assert notes.shown_at_checkpoints(run.id, [run.head_seq]) == {run.head_seq: {"last": 2}}
+    assert notes.metadata_at(run, [run.head_seq]) == {run.head_seq: {"last": 2}}
 
 
 @pytest.mark.parametrize(
@@ -272,27 +273,20 @@ def test_a_note_that_was_slipped_in_shows() -> None:
     assert "of which its log does not tell" in verify_run(run.id)[0].reason
 
 
+def test_a_figure_that_was_changed_is_refused_in_the_sum_of_its_node_and_others_are_shown() -> None:
+    run = advanced(counting())
+    TaskFigure.objects.filter(name="cost").update(millionths=1)
+    shown = notes.figures_at(run, 1)
+    assert list(shown["call"]["cost"]) == ["refused"]
+    assert (shown["call"]["tokens"], shown["check"]["tokens"]) == (1_235_000_000, 10_000_000)
+
+
 def graph_without_notes() -> Graph:
     made = graph("plain")
     made.node("step")(lambda state, ctx: None)
     made.edge(START, "step")
     made.edge("step", END)
     return made
-
-
-def test_sums_by_day_read_the_index_of_their_graphs_and_days_and_no_row() -> None:
-    run = advanced(counting())
-    day = run.created_at.date().isoformat()
-    assert notes.figures_by_day(["counting"], day, "9999-12-31") == [
-        {"graph": "counting", "day": day, "name": "cost", "sum": 250_000},
-        {"graph": "counting", "day": day, "name": "tokens", "sum": 1_245_000_000},
-    ]
-    assert notes.figures_by_day(["other"], day, day) == []
-    assert notes.figures_by_day(["counting"], "2000-01-01", "2000-12-31") == []
-    rows = TaskFigure.objects.filter(graph__in=["counting", "other"], day__gte=day, day__lte=day)
-    sums = rows.values("graph", "day", "name").annotate(sum=Sum("millionths")).order_by("-day", "graph", "name")
-    if connection.vendor == "sqlite":
-        assert "COVERING INDEX task_figure_sums (graph=? AND day>? AND day<?)" in sums.explain()
 
 
 def test_a_secret_in_metadata_is_masked(settings: Any) -> None:
@@ -302,7 +296,7 @@ def test_a_secret_in_metadata_is_masked(settings: Any) -> None:
     made.edge(START, "call")
     made.edge("call", END)
     run = advanced(made)
-    assert notes.shown_at_checkpoints(run.id, [1]) == {1: {"seen": "•••"}}
+    assert notes.metadata_at(run, [1]) == {1: {"seen": "•••"}}
 
 
 # Bundles
