@@ -15,6 +15,7 @@ from checkpoints import retention, timeline, verification
 from checkpoints.core.status import Status
 from checkpoints.models import Job, Run
 from orchestrator import runs
+from orchestrator.demo.claims.graphs import graph
 from orchestrator.jobs import kinds
 from tests.browser.conftest import KEY, Page
 from tests.browser.docs_walk import DocsPage
@@ -115,7 +116,9 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
         call_command("verify_runs", ASKS, "--mark", stdout=io.StringIO())
     docs.says("Its page and `GET runs/{run}/` say what was found and what helps; nobody can decide in it")
     page.reload()
-    print(page.inner_text(".problem"))
+    problem = page.inner_text(".problem")
+    assert "Checkpoint 2 does not match its seal" in problem
+    assert "Restore the record from a backup; this page then offers to resume the run" in problem
     reviewer = browse(demo("rita"))
     reviewer.open(f"/reviews/{ASKS}/")
     assert reviewer.page.locator("#sign, .trip input").count() == 0
@@ -134,7 +137,7 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     runs.advance(runs.start("claim_payout", claim, key="CLM-118900", by=demo("olive")).id)
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SIGNING_KEYS": {}}
     window.open("/runs/CLM-118900/")
-    docs.sees(page, "not verified", within=".cplist")
+    docs.sees(page, "not verified")
 
     docs.says("Without any, a key is derived from `SECRET_KEY` (HKDF with SHA-256), and the workers page says so")
     window.open("/workers/")
@@ -202,7 +205,9 @@ def test_versions_the_page_of_a_run_that_stopped_says_what_changed_and_offers_th
     docs.says("The ways out of `incompatible`, of which the run's page offers those that exist")
     docs.says("resume the run once it is deployed")
     docs.says("a fork onto the new version from a checkpoint at which that can take over")
-    print(panel.inner_text())
+    ways = "Deploy the version that it began with beside the new one, or a migration to the new one; then resume it."
+    panel.get_by_text(ways).wait_for()
+    assert panel.locator("summary, button", has_text="Resume").count() == 0
     window.open("/graphs/paying/")
     docs.word("fingerprint")
     docs.sees(page, "fingerprint", within=".facts")
@@ -217,17 +222,16 @@ def test_checkpoints_their_names_and_sources_stand_on_the_page_of_the_run(demo: 
     window.open(f"/runs/{KEY}/?at=7")
     docs.says("| `CLM-1:at-7` | exactly the row with `seq` 7 |")
     assert page.inner_text("dd code.id") == f"{KEY}:at-7"
-    print(page.inner_text("section:has(#cp)"))
+    docs.says("| `source` | why it was made:")
+    assert "superstep ended, line 1" in page.inner_text("section:has(#cp)")
     docs.says("where a value was set, and by whom")
     window.open(f"/runs/{KEY}/?at=7&path=payout.amount")
-    print(page.inner_text("[data-test=watched]"))
+    assert "payout.amount was set at" in page.inner_text("[data-test=watched]")
     docs.is_walked("before", "ops", "snapshot", "stay", "own", "ahead")
 
 
 def test_graphs_what_an_author_writes_stands_where_the_documentation_says(demo: Person, browse: Browse) -> None:
     docs = DocsPage("graphs.md")
-    from orchestrator.demo.claims.graphs import graph
-
     runs.advance(runs.get(ASKS).id)
     window = browse(demo("rita"))
     page = window.page
@@ -239,7 +243,7 @@ def test_graphs_what_an_author_writes_stands_where_the_documentation_says(demo: 
     docs.says("the path of the amount within the value: the inbox and groups of writes show the sum")
     window.open("/reviews/")
     row = page.locator("[data-test=ask]", has_text=ASKS)
-    print(row.inner_text())
+    assert "€4,512.50" in row.inner_text()
     window.open(f"/reviews/{ASKS}/")
     docs.says("a template over input, state and proposal")
     page.get_by_role("heading", name=f"Is the settlement of {ASKS} right, and may it be paid?").first.wait_for()
@@ -251,4 +255,4 @@ def test_graphs_what_an_author_writes_stands_where_the_documentation_says(demo: 
     page.get_by_text("Pay €4,512.50 to").first.wait_for()
     docs.says("the sentence on what can be taken back")
     page.get_by_text("A payment cannot be taken back.").first.wait_for()
-    print(docs.left)
+    docs.is_walked("Bound", "Guarded")
