@@ -92,8 +92,10 @@ def demo(site: str, settings: Any) -> Callable[[str], User]:
 
     def person(name: str) -> User:
         user = User.objects.get(username=name)
-        user.set_password(cast.PASSWORD)
-        user.save()
+        # Another password would sign out who is signed in already.
+        if not user.check_password(cast.PASSWORD):
+            user.set_password(cast.PASSWORD)
+            user.save()
         return user
 
     return person
