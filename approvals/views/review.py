@@ -389,6 +389,9 @@ def show_again(request: HttpRequest, shown: Review, chosen: dict[str, Choice], e
         choice = chosen.get(slip.write)
         if choice and slip.may and slip.write not in moved:
             write_cards.keep_choice(slip, choice)
+        # Nobody can decide here any more, and what was chosen on the page stays readable.
+        if choice and slip.withdrawn:
+            slip.not_sent = write_cards.CHOSEN[choice.verdict]
     lost = [slip for slip in shown.slips if slip.write in chosen and slip.settled_line]
     only = isinstance(error, AlreadyDecided | WrongStatus) and len(lost) == len(chosen)
     shown.message = _lost(lost) if only else _sentence(error, gone=bool(shown.gone))

@@ -1,5 +1,6 @@
 """A browser on a server of its own. Skipped, with the reason, where no chromium is installed."""
 
+import io
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -7,13 +8,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connections
 
+from checkpoints.core.status import Status
 from orchestrator import runs
 from tests.__main__ import BROWSERS
 from tests.support import cast, claims
 
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
+KEY = "CLM-118894"
+"""A run of the demo: small, so it pays itself, to an account that was closed."""
 LONGEST_WAIT = 30_000
 """Milliseconds until something that a page must show counts as missing; a machine may be busy with other things."""
 FLAGS = (
@@ -76,6 +81,24 @@ def site(transactional_db: None, address: str) -> Iterator[str]:
 @pytest.fixture
 def people(transactional_db: None) -> cast.People:
     return cast.People()
+
+
+@pytest.fixture
+def demo(site: str, settings: Any) -> Callable[[str], User]:
+    """The demo after `make demo`: its runs have come to rest. Gives a person of it by name."""
+    settings.COUNTERSIGN_DEMO_PAYMENTS_URL = f"{site}/demo/payments/"
+    call_command("demo_data", "--wait", "0", stdout=io.StringIO())
+    assert runs.advance(runs.get(KEY).id).status == Status.COMPLETED
+
+    def person(name: str) -> User:
+        user = User.objects.get(username=name)
+        # Another password would sign out who is signed in already.
+        if not user.check_password(cast.PASSWORD):
+            user.set_password(cast.PASSWORD)
+            user.save()
+        return user
+
+    return person
 
 
 class Page:

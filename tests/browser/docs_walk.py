@@ -10,11 +10,14 @@ _ITALICS = re.compile(r"(?<![*\w])\*(?![*\s])([^*]+?)\*(?![*\w])")
 
 
 class DocsPage:
-    """The words of the console that a page of docs names, each of which a walk has to meet in the browser."""
+    """The words of the console that a page of docs, or one section of it, names. A walk has to meet each of them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, section: str = "") -> None:
         text = _CODE.sub("", (ROOT / "docs" / name).read_text())
-        self.name = name
+        if section:
+            text = text.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+        self.name = f"{name}#{section}" if section else name
+        self.lines = text.splitlines()
         self.text = " ".join(text.split())
         self.left = {" ".join(words.split()) for words in _ITALICS.findall(text)}
         self.words = set(self.left)
@@ -32,6 +35,7 @@ class DocsPage:
         area = page.locator(within)
         # The words on the button of a form of the admin are its value.
         named = area.get_by_text(text).or_(area.locator(f'input[type=submit][value="{text}"]'))
+        named = named.or_(area.get_by_placeholder(text, exact=True))
         named.filter(visible=True).first.wait_for()
 
     def press(self, page: Any, words: str, *, within: str = "body", shown: str = "") -> None:
@@ -51,6 +55,16 @@ class DocsPage:
         """Return a stretch of the docs that has no italics, such as a label in code. It must stand there."""
         assert sentence in self.text, f"docs/{self.name} does not say {sentence!r}"
         return sentence
+
+    def table(self, head: str) -> list[list[str]]:
+        """Return the cells of the rows of the table whose first column is called so."""
+        start = next(at for at, line in enumerate(self.lines) if line.startswith(f"| {head} |"))
+        rows = []
+        for line in self.lines[start + 2 :]:
+            if not line.startswith("|"):
+                break
+            rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
+        return rows
 
     def is_walked(self, *elsewhere: str) -> None:
         """Assert that each word was met. `elsewhere` are words of the docs that name nothing on a page."""

@@ -2,7 +2,6 @@
 the browser shows, and what they say happens does.
 """
 
-import io
 import json
 import re
 import sys
@@ -13,14 +12,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core import mail
-from django.core.management import call_command
 
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.demo.claims.models import Payment
 from orchestrator.engine import registry
-from tests.browser.conftest import Page
+from tests.browser.conftest import KEY, Page
 from tests.browser.docs_walk import DocsPage
 from tests.house import tutorial
 from tests.house.words import blocks
@@ -28,24 +26,7 @@ from tests.support.cast import PASSWORD, People
 from tests.support.run_actions import state
 
 Browse = Callable[..., Page]
-KEY = "CLM-118894"
 AGAIN = "CLM-118894-again"
-
-
-@pytest.fixture
-def demo(site: str, settings: Any) -> Callable[[str], User]:
-    """The demo after `make demo`: its runs have come to rest. Gives a person of it by name."""
-    settings.COUNTERSIGN_DEMO_PAYMENTS_URL = f"{site}/demo/payments/"
-    call_command("demo_data", "--wait", "0", stdout=io.StringIO())
-    assert runs.advance(runs.get(KEY).id).status == Status.COMPLETED
-
-    def person(name: str) -> User:
-        user = User.objects.get(username=name)
-        user.set_password(PASSWORD)
-        user.save()
-        return user
-
-    return person
 
 
 @pytest.fixture

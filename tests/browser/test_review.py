@@ -128,6 +128,8 @@ def test_a_cancelled_run_answers_410_to_a_signature(people: People, browse: Brow
     with plain.page.expect_response("**/sign/") as answer:
         plain.page.click("#sign")
     assert answer.value.status == 410
+    assert "Your draft (Approved) was not sent." in plain.page.inner_text("#w1")
+    assert "was not sent" not in plain.page.inner_text("#w2")
     assert not Decision.objects.exists()
 
 

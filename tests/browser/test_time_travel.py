@@ -101,6 +101,46 @@ def test_opening_a_copied_url_in_another_browser_shows_the_same_checkpoint_and_w
     assert other.page.inner_text("#what") == page.inner_text("#what")
 
 
+def test_opening_a_copied_url_in_another_browser_shows_the_same_tab_comparison_and_filter(
+    people: People, browse: Browse
+) -> None:
+    run = paid("copied_views", people)
+    other_run = runs.advance(runs.start("copied_views", {}, key="waits").id)
+    window, other = browse(people.starter), browse(people.steward)
+    page = window.page
+
+    def same(selector: str) -> str:
+        """What stands there in both browsers once the other has opened the address of the first."""
+        other.page.goto(page.url)
+        text = str(page.locator(selector).first.inner_text())
+        assert other.page.locator(selector).first.inner_text() == text
+        return text
+
+    window.open(f"/runs/{run.id}/?at=2")
+    page.click(".subtabs a:has-text('State')")
+    page.wait_for_url("**tab=state**")
+    page.wait_for_selector(".subtabs [aria-current]:has-text('State')")
+    assert same(".subtabs [aria-current]").startswith("State")
+    assert same(".tape [aria-current] .flag") == "Viewing 2"
+    assert "first" in same("section[aria-label^='Detail of checkpoint']")
+
+    window.open(f"/compare/?a={run.id}&b={other_run.id}")
+    page.click("nav.subtabs a:has-text('Path')")
+    page.wait_for_selector(".subtabs [aria-current]:has-text('Path')")
+    page.click("[role=switch]")
+    page.wait_for_selector("[role=switch][aria-checked=false]")
+    assert same(".subtabs [aria-current]") == "Path"
+    assert other.page.get_attribute("[role=switch]", "aria-checked") == "false"
+    assert same(".sums tbody")
+
+    window.open("/runs/")
+    page.fill("main input[name=q]", "waits")
+    page.click("main button:has-text('Apply')")
+    page.wait_for_url("**q=waits**")
+    assert "1 of 1 run" in same(".tfoot")
+    assert other.page.input_value("main input[name=q]") == "waits"
+
+
 def test_away_from_the_head_the_past_banner_is_there_and_actions_carry_the_number_and_l_returns_and_follows(
     people: People, browse: Browse
 ) -> None:
