@@ -16,6 +16,7 @@ from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.engine import END, START, Graph, registry
 from orchestrator.runs.unknown_outcomes import carried_keys
 from orchestrator.views import run_problem
+from orchestrator.views.run_problem import problem_of
 from tests.support import claims
 from tests.support.cast import People
 from tests.support.forging import rewrite
@@ -76,18 +77,17 @@ def test_the_page_asks_without_a_default(lost: Run, people: People, browse: Brow
     assert " checked" not in html
 
 
-def test_the_page_of_the_run_lists_what_is_unknown_by_its_key_for_whoever_sees_the_run(
-    lost: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+def test_the_panel_of_the_run_lists_what_is_unknown_by_its_key_also_for_who_may_not_settle(
+    lost: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ((row, key),) = carried_keys(lost)
-    address = reverse("run", args=[lost.id])
-    html = browse(people.auditor).get(address).content.decode()
-    listed = html.partition('data-test="unknown"')[2].partition("</ul>")[0]
-    assert row.task in listed
-    assert key in listed
-    assert "and others" not in listed
+    panel = problem_of(lost, asks=False, may_steer=False, may_settle=False)
+    assert panel is not None
+    assert (panel.unknown, panel.more) == (((row.task, key),), False)
     monkeypatch.setattr(run_problem, "MOST_UNKNOWN", 0)
-    assert "and others" in browse(people.auditor).get(address).content.decode()
+    panel = problem_of(lost, asks=False, may_steer=False, may_settle=False)
+    assert panel is not None
+    assert (panel.unknown, panel.more) == ((), True)
 
 
 def test_it_happened_with_this_output(lost: Run, people: People, browse: Browse) -> None:
