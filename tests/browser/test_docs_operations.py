@@ -129,7 +129,7 @@ def test_recovery_the_pages_list_what_is_unknown_by_its_key_and_ask_which_is_tru
         listed = window.page.inner_text("[data-test=unknown]")
         assert all(task in listed and key in listed for task, key in keys.items())
     answer = operator.page.request.get(f"{operator.site}/api/v1/runs/{run.id}/").json()
-    assert {one["task"]: one["idempotency_key"] for one in answer["unknown"]} == keys
+    assert {task["task"]: task["idempotency_key"] for task in answer["unknown"]} == keys
     said = io.StringIO()
     with pytest.raises(SystemExit):
         call_command("run_status", run.key, stdout=said)
@@ -427,7 +427,9 @@ def test_use_in_your_project_brings_the_admin_the_sign_in_page_and_middleware_th
     page.fill("#id_password2", PASSWORD)
     page.click("input[name=_save]")
     page.wait_for_url("**/change/")
+    page.check("#id_is_staff")
+    page.click("input[name=_save]")
     window.open("/audit/")
-    page.locator("main [data-test=line]").get_by_text("newcomer").first.wait_for()
+    page.locator("[data-test=line]:has-text('newcomer'):has-text('admin')").first.wait_for()
     docs.is_walked()
     assert window.complaints == []
