@@ -14,7 +14,6 @@ from checkpoints.models import BundleImport, Checkpoint, ErasureRecord, Run, Run
 from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.identity import Task, idempotency_key
 from orchestrator.engine.notes import figure_text
 from orchestrator.runs import unknown_outcomes
 from orchestrator.runs.labels import needs_yes_of, progress_of
@@ -157,7 +156,7 @@ class UnknownOut(SealedOut):
     idempotency_key = serializers.SerializerMethodField()
 
     def get_idempotency_key(self, row: TaskResult) -> str:
-        return idempotency_key(row.run_id, row.line, Task(row.node, row.visit, row.index))
+        return unknown_outcomes.key_of(row)
 
 
 class ImportedFrom(SealedOut):

@@ -24,6 +24,7 @@ from orchestrator import checks, runs
 from orchestrator.engine.errors import CountersignError
 from orchestrator.runs.labels import display_error, needs_yes_of, progress_of
 from orchestrator.runs.start_for_user import require
+from orchestrator.runs.unknown_outcomes import carried_keys
 
 WORKING = frozenset({Status.QUEUED, Status.RUNNING})
 ENDED_OTHERWISE, STOPPED_CODE = 3, 4
@@ -164,6 +165,9 @@ def as_dict(run: Run) -> dict[str, Any]:
         "at_node": run.at_node,
         "progress": progress_of(run),
         "error": display_error(run),
+        "unknown": [
+            {"task": row.task, "attempt": row.attempt, "idempotency_key": key} for row, key in carried_keys(run)
+        ],
         "needs_yes": needs_yes_of(run),
         "waiting": [{"request": str(r.id), "task": r.task, "title": read_or_reason(r, "title")} for r in waiting],
     }
@@ -180,6 +184,7 @@ def as_text(run: Run) -> str:
     lines = [f"at {run.at_node}"] if run.at_node else []
     lines += [progress(run)] if run.progress else []
     lines += [f"{facts['error']['message']} [{facts['error']['code']}]"] if facts["error"] else []
+    lines += [f"may have happened: {u['task']}, whose call carried {u['idempotency_key']}" for u in facts["unknown"]]
     lines += [f"waits for a decision: {w['title']} ({w['task']}, request {w['request']})" for w in facts["waiting"]]
     if facts["needs_yes"] and run.status not in ENDS:
         lines += [

@@ -10,15 +10,20 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.versions import graph_for
 from orchestrator.engine.differences import BREAKING, Difference
 from orchestrator.runs.labels import display_error
+from orchestrator.runs.unknown_outcomes import carried_keys
 from orchestrator.runs.version_choice import is_stranded, ways_out
 from orchestrator.views.run_damage import Damage, damage_of
+
+MOST_UNKNOWN = 20
+"""Tasks with an unknown outcome that the panel lists; the page that settles them has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """The panel above the stage. `action` is resume, settle or nothing; `why_not` stands where the reader may not.
     `label`: what resuming means, `fork`: the checkpoint from which another version takes over. `breaking` and
-    `harmless`: what differs between two versions, each in words.
+    `harmless`: what differs between two versions, each in words. `unknown`: tasks that may have acted, each with the
+    key of its call; `more`: whether there are others.
     """
 
     title: str
@@ -35,6 +40,8 @@ class Problem:
     damage: Damage | None = None
     breaking: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    more: bool = False
 
 
 def problem_of(run: Run, *, asks: bool, may_steer: bool, may_settle: bool) -> Problem | None:
@@ -132,6 +139,8 @@ def _incompatible(run: Run, found: Problem, error: dict[str, Any], may: bool) ->
 
 
 def _failed(run: Run, error: dict[str, Any]) -> str:
+    if error.get("code") == "database_restored":
+        return "The database was put back"
     node, attempt = str(error.get("node") or run.at_node), error.get("attempt", 1)
     tries = f" after {attempt} attempts" if isinstance(attempt, int) and attempt > 1 else ""
     return f"{node} failed{tries}" if node else "The run failed"
@@ -139,6 +148,7 @@ def _failed(run: Run, error: dict[str, Any]) -> str:
 
 def _unknown(run: Run, error: dict[str, Any], may: bool) -> Problem:
     node = str(error.get("node") or run.at_node)
+    open_tasks = carried_keys(run, limit=MOST_UNKNOWN + 1)
     return Problem(
         title=f"Did {node} happen?",
         message="It was written down that it would run, and nobody wrote down that it had.",
@@ -146,6 +156,8 @@ def _unknown(run: Run, error: dict[str, Any], may: bool) -> Problem:
         todo=str(error.get("message", "")),
         action="settle" if may else "",
         why_not="" if may else "Somebody with the right to settle outcomes must say what happened.",
+        unknown=tuple((row.task, key) for row, key in open_tasks[:MOST_UNKNOWN]),
+        more=len(open_tasks) > MOST_UNKNOWN,
         traceback=str(error.get("traceback", "")),
     )
 

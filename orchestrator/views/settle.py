@@ -20,7 +20,6 @@ from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
-from orchestrator.engine import Task, identity
 from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue, UnknownThing, WrongStatus
 from orchestrator.runs import unknown_outcomes
 
@@ -128,7 +127,7 @@ def _open(run: Run, row: TaskResult, evidence: str) -> Open:
     return Open(
         row=row,
         doc=graph.nodes[row.node].doc if graph and row.node in graph.nodes else "",
-        key=identity.idempotency_key(run.id, row.line, Task(row.node, row.visit, row.index)),
+        key=unknown_outcomes.key_of(row),
         going_on=unknown_outcomes.may_be_going_on(row),
         evidence=evidence,
         error=str(error.get("message", "")),

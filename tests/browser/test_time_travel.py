@@ -234,6 +234,8 @@ def test_a_replay_does_what_its_plan_shows_and_nothing_outside(people: People, b
     made = runs.advance(made_by(page).id)
     assert (made.status, len(PAID)) == (Status.COMPLETED, 1)
     assert {e.node for e in RunEvent.objects.filter(run=made) if e.node} <= {*told}
+    reused = {task.split(":")[0] for task in runs.replay_report(made.id)["reused"]}
+    assert reused == {node for node, word in told.items() if word == "reused"}
 
 
 def test_nothing_that_already_happened_happens_again_without_its_tick(people: People, browse: Browse) -> None:

@@ -16,6 +16,8 @@ from django.utils import timezone
 from checkpoints.ledger import notes
 from checkpoints.models import Run, Upload
 from orchestrator import runs, tokens
+from orchestrator.management import command_line
+from orchestrator.runs.unknown_outcomes import carried_keys
 from tests.support import api_graphs as graphs
 from tests.support.cast import People
 from tests.support.rows import a_worker
@@ -146,6 +148,14 @@ def test_settling_what_is_not_unknown_fails_with_one_clear_line(tmp_path: Path) 
         call("settle_run", "A", "fetch:1:0", "--did-not", "--reason", "looked", "--output", str(tmp_path))
     with pytest.raises(CommandError, match="one of the arguments"):
         call("settle_run", "A", "fetch:1:0", "--reason", "looked")
+
+
+def test_run_status_lists_what_is_unknown_with_the_key_of_its_call() -> None:
+    graphs.broken.add("pay")
+    run = runs.advance(runs.start("paying", {"claim_id": "C", "amount": 7}, key="P").id)
+    ((_, key),) = carried_keys(run)
+    assert f"may have happened: pay:1:0, whose call carried {key}" in command_line.as_text(run)
+    assert command_line.as_dict(run)["unknown"] == [{"task": "pay:1:0", "attempt": 1, "idempotency_key": key}]
 
 
 def test_an_unknown_outcome_is_settled_with_the_output_of_a_file(tmp_path: Path) -> None:

@@ -60,6 +60,15 @@ def test_a_tampered_run_names_the_first_bad_checkpoint_and_offers_a_fork_of_the_
         assert way not in html
 
 
+def test_of_two_checkpoints_that_were_altered_the_first_is_named(people: People, browse: Browse) -> None:
+    run = damaged(people, 3)
+    tamper(timeline.get_checkpoint(f"{run.key}:at-1"), took_ms=99)
+    html = page(browse(people.starter), run)
+    assert "Checkpoint 1 does not match its seal" in words(html)
+    assert "Checkpoint 3 does not match its seal" not in words(html)
+    assert "Fork from 0<" in html
+
+
 def test_the_fork_that_a_tampered_run_offers_can_be_made(people: People, browse: Browse) -> None:
     run = damaged(people, 2)
     html = page(browse(people.starter), run, at="1")

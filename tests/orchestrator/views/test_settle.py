@@ -14,6 +14,9 @@ from checkpoints.models import AuditLine, Run, TaskResult
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator.engine import END, START, Graph, registry
+from orchestrator.runs.unknown_outcomes import carried_keys
+from orchestrator.views import run_problem
+from orchestrator.views.run_problem import problem_of
 from tests.support import claims
 from tests.support.cast import People
 from tests.support.forging import rewrite
@@ -72,6 +75,19 @@ def test_the_page_asks_without_a_default(lost: Run, people: People, browse: Brow
     assert "It happened" in html
     assert "It did not" in html
     assert " checked" not in html
+
+
+def test_the_panel_of_the_run_lists_what_is_unknown_by_its_key_also_for_who_may_not_settle(
+    lost: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((row, key),) = carried_keys(lost)
+    panel = problem_of(lost, asks=False, may_steer=False, may_settle=False)
+    assert panel is not None
+    assert (panel.unknown, panel.more) == (((row.task, key),), False)
+    monkeypatch.setattr(run_problem, "MOST_UNKNOWN", 0)
+    panel = problem_of(lost, asks=False, may_steer=False, may_settle=False)
+    assert panel is not None
+    assert (panel.unknown, panel.more) == ((), True)
 
 
 def test_it_happened_with_this_output(lost: Run, people: People, browse: Browse) -> None:
