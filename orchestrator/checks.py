@@ -195,7 +195,7 @@ def check_session_cache(app_configs: Sequence[AppConfig] | None, **_: Any) -> li
     if settings.SESSION_ENGINE not in SESSIONS_THAT_NEED_A_CACHE:
         return []
     alias = settings.SESSION_CACHE_ALIAS
-    backend = settings.CACHES.get(alias, {}).get("BACKEND", "")
+    backend = str(settings.CACHES.get(alias, {}).get("BACKEND", ""))
     if backend.removeprefix("django.core.cache.backends.") in CACHES_OF_DJANGO_ALONE:
         return []
     return [
