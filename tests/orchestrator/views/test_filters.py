@@ -18,14 +18,17 @@ MOMENTS = (
     *("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", EDGE, LATE, "\x00", "\ud800", "9" * 100_000),
 )
 NUMBERS = ("-1", "0", str(2**31 - 1), str(2**31), str(2**63), "9" * 5000, "1e9", "٣", "\x00", "\ud800", "x" * 100_000)
-CURSORS = tuple(f"{moment}~{last}" for moment in MOMENTS for last in (SOME_ID, "1", str(2**63)))
 FILTERS = {
-    "/audit/": {"from": MOMENTS, "to": MOMENTS, "before": CURSORS, "from=1&from": MOMENTS},
-    "/runs/": {"started": MOMENTS, "before": CURSORS, "since": NUMBERS, "before[]": CURSORS[:3]},
-    "/reviews/": {"page": NUMBERS, "folder": NUMBERS},
-    "/compare/": {"a": NUMBERS, "a=CLM-1&b=CLM-1&at": NUMBERS, "with_at": NUMBERS},
-    "/workers/": {"page": NUMBERS},
-    "/runs/CLM-1/": {"at": NUMBERS, "e": NUMBERS, "path": NUMBERS, "tab": NUMBERS},
+    "/audit/": {
+        "from": MOMENTS,
+        "to": MOMENTS,
+        "before": [f"{moment}~{2**63}" for moment in MOMENTS],
+    },
+    "/runs/": {"started": MOMENTS[:2], "before": [f"{moment}~{SOME_ID}" for moment in MOMENTS], "since": NUMBERS[-4:]},
+    "/reviews/": {"page": NUMBERS},
+    "/compare/": {"a": NUMBERS[-4:], "a=CLM-1&b=CLM-1&at": NUMBERS[-4:]},
+    "/workers/": {"page": NUMBERS[-4:]},
+    "/runs/CLM-1/": {"at": NUMBERS, "e": NUMBERS[-4:]},
 }
 
 
