@@ -10,10 +10,20 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from checkpoints.models import Run
-from tests.orchestrator.views.test_start import GOOD, URL, input_of
+from checkpoints.sealing.sealed_columns import unpack_json
 from tests.support.cast import People
 
 Browse = Callable[[User], Client]
+URL = "/graphs/page_claim/start/"
+GOOD = {
+    "mode": "form",
+    "i.claim_id": "CLM-1",
+    "i.amount": "4512.50",
+    "i.cause": "fire",
+    "i.holder.name": "Marta",
+    "i.photos": "one.jpg\r\ntwo.jpg",
+    "i.urgent": "true",
+}
 
 
 def shown(client: Client, **posted: Any) -> Any:
@@ -57,7 +67,7 @@ def test_what_was_typed_as_json_stands_in_the_form_and_starts_the_run(
     )
     typed = {"i.claim_id": "CLM-3", "i.amount": "12.5", "i.holder.name": "Ann", "i.photos": "a"}
     assert client.post(URL, {"mode": "form", "base": form.base, **typed}).status_code == 302
-    assert input_of(Run.objects.get())["claim_id"] == "CLM-3"
+    assert unpack_json(Run.objects.get().input)["claim_id"] == "CLM-3"
 
 
 def test_what_is_not_typed_yet_keeps_nobody_from_the_other_view(
