@@ -44,7 +44,12 @@ class OrchestratorConfig(AppConfig):
             checks.check_direct_statements,
         ):
             register(check, checks.TAG)
-        for check in (checks.check_page_policy, checks.check_client_address, checks.check_web_connections):
+        for check in (
+            checks.check_page_policy,
+            checks.check_client_address,
+            checks.check_web_connections,
+            checks.check_session_cache,
+        ):
             register(check, checks.TAG, deploy=True)
         # A key that cannot be one stops the start-up itself, whatever starts: nothing must be written under it.
         keyring()

@@ -28,6 +28,10 @@ PAGE_POLICIES = (
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
 )
 """Middleware of which each gives our pages a Content-Security-Policy."""
+SESSIONS_THAT_NEED_A_CACHE = ("django.contrib.sessions.backends.cache", "django.contrib.sessions.backends.cached_db")
+"""Engines of sessions that fail while their cache does."""
+CACHES_OF_DJANGO_ALONE = ("locmem.LocMemCache", "db.DatabaseCache", "filebased.FileBasedCache", "dummy.DummyCache")
+"""Caches behind which there is no server of its own that could be down."""
 TESTED_DJANGO, TESTED_PSYCOPG = ("5.2", "6.0"), ("3.3",)
 """The minors that `checkpoints.db.drivers` was tested with. It rests on what neither of them promises."""
 
@@ -182,5 +186,23 @@ def check_web_connections(app_configs: Sequence[AppConfig] | None, **_: Any) -> 
             f"DATABASES['default']['CONN_MAX_AGE'] is {age}: under ASGI each request leaves its connection open",
             hint="set it to 0, or use psycopg's pool; a worker keeps its own connections whatever it is",
             id="orchestrator.W005",
+        )
+    ]
+
+
+def check_session_cache(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """orchestrator.W006: sessions need a cache server, so nobody signs in or out while it is down."""
+    if settings.SESSION_ENGINE not in SESSIONS_THAT_NEED_A_CACHE:
+        return []
+    alias = settings.SESSION_CACHE_ALIAS
+    backend = str(settings.CACHES.get(alias, {}).get("BACKEND", ""))
+    if backend.removeprefix("django.core.cache.backends.") in CACHES_OF_DJANGO_ALONE:
+        return []
+    return [
+        Warning(
+            f"SESSION_ENGINE is {settings.SESSION_ENGINE}: while the cache {alias!r} ({backend}) is down or its"
+            " package is missing, signing in and pages answer 500",
+            hint='set SESSION_ENGINE = "orchestrator.sessions", which reads sessions from the database meanwhile',
+            id="orchestrator.W006",
         )
     ]

@@ -28,8 +28,9 @@ class SessionStore(cached_db.SessionStore):
     """Django's store of sessions in database and cache, which does without the cache while it fails."""
 
     def __init__(self, session_key: str | None = None) -> None:
-        super().__init__(session_key)
-        self._cache: BaseCache = _Dispensable(caches[settings.SESSION_CACHE_ALIAS])
+        # Django's own __init__ asks for the cache, which fails where its package is not installed.
+        super(cached_db.SessionStore, self).__init__(session_key)
+        self._cache: BaseCache = _Dispensable(settings.SESSION_CACHE_ALIAS)
 
 
 class _Dispensable(BaseCache):
@@ -37,9 +38,14 @@ class _Dispensable(BaseCache):
 
     _rests_until = 0.0
 
-    def __init__(self, cache: BaseCache) -> None:
+    def __init__(self, alias: str) -> None:
         super().__init__({})
-        self._behind = cache
+        self._alias = alias
+
+    @property
+    def _behind(self) -> BaseCache:
+        """Return the cache itself. Fails where its package is not installed, so it is asked for inside `_try` alone."""
+        return caches[self._alias]
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         return self._try(lambda: self._behind.get(key, default, version), default)

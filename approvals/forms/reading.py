@@ -12,6 +12,8 @@ from checkpoints.core.strict_json import NotStrict, parse_strict
 
 ABSENT: Any = object()
 """A field that was left empty and is not required: it takes its default."""
+MISSING = {"value": "This is needed.", "file": "Choose a file."}
+"""What is said of a required field that was left empty."""
 
 
 def read_form(control: Control, posted: Mapping[str, Any]) -> Any:
@@ -77,7 +79,7 @@ def _empty(control: Control, text: str, *, sent: bool) -> Any:
     if control.nullable:
         return None
     if control.required:
-        control.error = "This is needed."
+        control.error = MISSING["value"]
     return ABSENT
 
 
@@ -87,7 +89,7 @@ def _file(control: Control, posted: Mapping[str, Any]) -> Any:
         control.value = given
         return given
     if control.required:
-        control.error = "Choose a file."
+        control.error = MISSING["file"]
     return ABSENT
 
 

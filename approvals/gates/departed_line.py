@@ -4,6 +4,7 @@ begun, and what people had decided at the same places before. Reads; nothing whe
 
 from collections.abc import Collection, Sequence
 
+from approvals.gates.repeated_effects import repeats_of
 from approvals.gates.request_state import RequestState
 from approvals.models import Decision, RequestStatus
 from checkpoints import lines, timeline
@@ -22,12 +23,14 @@ Place = tuple[str, int]
 
 @frozen
 class Ahead:
-    """What a line of a run has before it: `stops`, the nodes that it does not start without somebody's yes. Where a
+    """What a line of a run has before it: `stops`, the nodes that it does not start without somebody's yes; `again`,
+    those that it does start although what they do has happened on the line that it departed from. Where a
     patch waits for people, `pending` are the edges whose tokens go on once it is signed; `patches` says how many gates
     have to sign it, `others` whether more is asked of people at that point.
     """
 
     stops: frozenset[str] = frozenset()
+    again: frozenset[str] = frozenset()
     pending: tuple[Edge, ...] = ()
     patches: int = 0
     others: bool = False
@@ -50,7 +53,7 @@ class DepartedLine:
 
 
 def departed_line(run: Run, compiled: Compiled | None, states: Sequence[RequestState]) -> DepartedLine:
-    """The run's line. No query where it never departed; else two. Two more while a patch waits for people, or what a
+    """The run's line. No query where it never departed; else three. Two more while a patch waits for people, or what a
     migration made of a guarded channel.
 
     Raises `TamperedRow` or `WrongKey` where a row is not as it was written.
@@ -59,11 +62,12 @@ def departed_line(run: Run, compiled: Compiled | None, states: Sequence[RequestS
     waiting = [one.request for one in states if one.request.status == RequestStatus.OPEN]
     patches = sum(1 for request in waiting if request.node == PATCH)
     stops = frozenset(row.stops if row else ())
-    ahead = Ahead(stops)
+    again = frozenset(node for repeats in repeats_of([row] if row else []).values() for node in repeats.again)
+    ahead = Ahead(stops, again)
     if patches and compiled is not None:
         frontier = Frontier.from_json(timeline.head_document(run.id)["frontier"])
         others = any(visit_of(key)[0] != PATCH for key in frontier.waiting)
-        ahead = Ahead(stops, _pending(compiled, frontier), patches, others)
+        ahead = Ahead(stops, again, _pending(compiled, frontier), patches, others)
     if row is None:
         return DepartedLine(ahead)
     reason = str(read_value(row, "reason") or "")

@@ -94,6 +94,7 @@ def _lines(compiled: Compiled, node: str, outcome: str, ahead: Ahead, *, single:
     return [first, *(lines_after(compiled, node, outcome, (), ahead) or [NOTHING_FOLLOWS])]
 
 
+HAPPENED = "It happened already, before this run departed from there: it would happen again."
 NOTHING_FOLLOWS = Line(
     "Nothing follows on this path", "If nothing else is going on, the run ends as rejected.", icon="slash"
 )
@@ -114,7 +115,7 @@ def lines_after(
     if node == PATCH:
         return _lines_after_patch(compiled, outcome, fates, ahead)
     taken = [(edge, _sure(edge)) for edge in compiled.edges if edge.source == node and takes(edge, outcome)]
-    lines = _lines_ahead(compiled, taken, fates, ahead.stops)
+    lines = _lines_ahead(compiled, taken, fates, ahead)
     return [BEHIND_PATCH, *lines] if lines and ahead.patches else lines
 
 
@@ -125,7 +126,7 @@ def _lines_after_patch(compiled: Compiled, outcome: str, fates: Sequence[Fate], 
     found = []
     if ahead.patches > 1:
         found.append(Line("Nothing starts before every gate has signed the patch", icon="clock"))
-    found += _lines_ahead(compiled, [(edge, True) for edge in ahead.pending], fates, ahead.stops)
+    found += _lines_ahead(compiled, [(edge, True) for edge in ahead.pending], fates, ahead)
     if ahead.others:
         found.append(Line("The other questions of this run still wait for people", icon="clock"))
     return found or [Line("The run ends", icon="check")]
@@ -139,7 +140,7 @@ def takes(edge: Edge, outcome: str) -> bool:
 
 
 def _lines_ahead(
-    compiled: Compiled, taken: Sequence[tuple[Edge, bool]], fates: Sequence[Fate], stops: frozenset[str]
+    compiled: Compiled, taken: Sequence[tuple[Edge, bool]], fates: Sequence[Fate], ahead: Ahead
 ) -> list[Line]:
     """The nodes behind these edges (and whether each is surely taken) as far as the next gate, each with what becomes
     of the writes that it reads.
@@ -159,8 +160,8 @@ def _lines_ahead(
             lines.append(Line("More follows", "The run's page draws all of it.", icon="dots"))
             break
         node = compiled.nodes[edge.target]
-        lines.append(_stopped(node) if node.name in stops else _line(node, sure, fates))
-        if not node.gated and node.name not in stops:
+        lines.append(_stopped(node) if node.name in ahead.stops else _line(node, sure, fates, ahead))
+        if not node.gated and node.name not in ahead.stops:
             onward = [e for e in compiled.edges if e.source == node.name and e.kind != "error"]
             queue.extend((e, sure and _sure(e)) for e in onward)
     # The end comes last, wherever the walk met it.
@@ -176,11 +177,13 @@ def _sure(edge: Edge) -> bool:
     return edge.kind == "edge"
 
 
-def _line(node: Node, sure: bool, fates: Sequence[Fate]) -> Line:
+def _line(node: Node, sure: bool, fates: Sequence[Fate], ahead: Ahead) -> Line:
     effect = "human" if node.gated else node.effect
     does = DOES[effect]
     text = does if sure else f"may follow: it {does}"
     more = _irreversible(node) if effect == "external" else ""
+    if node.name in ahead.again:
+        more = f"{HAPPENED} {more}".strip()
     if effect not in ("write", "external") or not fates:
         return Line(text, more, node=node.name, effect=effect)
     idle, of_writes = _work_for(node, fates)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals import inbox
+from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
 from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import read_number, render
@@ -49,6 +50,7 @@ class Row:
     fault: SealFault | None
     effects: list[EffectCount]
     of_patch: bool
+    repeats: Repeats
     drafted: int
 
     @property
@@ -137,7 +139,18 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[Row]:
     data_keys.know_keys_of(requests)
     names = names_of(_accounts(r.principal for one in requests for r in one.reviewers.all()))
     effects, drafted = effects_of(requests), _drafted(requests, user)
-    return [_row(one, user, names, effects[one.id], drafted.get(one.run_id, 0)) for one in requests]
+    repeats = repeated_effects(request.run for request in requests if request.status == RequestStatus.OPEN)
+    return [
+        _row(
+            request,
+            user,
+            names,
+            effects[request.id],
+            repeats.get(request.run_id, NO_REPEATS) if request.status == RequestStatus.OPEN else NO_REPEATS,
+            drafted.get(request.run_id, 0),
+        )
+        for request in requests
+    ]
 
 
 def _drafted(requests: Sequence[ApprovalRequest], user: Any) -> dict[UUID, int]:
@@ -152,6 +165,7 @@ def _row(
     user: AbstractBaseUser | Any,
     names: Mapping[str, str],
     effects: list[EffectCount],
+    repeats: Repeats,
     drafted: int,
 ) -> Row:
     # Under four eyes an edit counts as nobody's signature.
@@ -178,6 +192,7 @@ def _row(
         fault=fault_of(request, protection_of(request.run)),
         effects=effects,
         of_patch=request.node == PATCH,
+        repeats=repeats,
         drafted=drafted,
     )
 

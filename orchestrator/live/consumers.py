@@ -19,13 +19,14 @@ from orchestrator.live import limits, messages, tail
 from orchestrator.live.hub import EVERYBODY, Hub, InboxHub
 from orchestrator.live.viewers import SignedOut
 
+# Daphne closes a socket with 1000 or a code from 3000 on; with any other the program would seem to have failed (1011).
 NOT_FOUND = 4404
 GAP = 4409
 BAD_MESSAGE = 4400
 SIGNED_OUT = 4401
 TOO_MANY = 4429
-TOO_LARGE = 1009
-TRY_AGAIN = 1013
+TOO_LARGE = 4413
+TRY_AGAIN = 4503
 
 
 class Following(AsyncJsonWebsocketConsumer):

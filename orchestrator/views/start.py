@@ -1,4 +1,6 @@
-"""Starting a run: a form from the graph's input schema, or the input as JSON. Both go the way that the API goes."""
+"""Starting a run: a form from the graph's input schema, or the input as JSON. Both go the way that the API goes, and
+what was typed in one is carried over to the other.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,11 +17,12 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals import permissions
-from approvals.forms import controls, reading
+from approvals.forms import reading
 from approvals.forms.controls import Control
 from approvals.views.page import needs_role, render, single_fields
 from checkpoints import timeline, uploads
 from checkpoints.core.diff import ADDED, REMOVED, differences, written
+from checkpoints.core.visible_json import json_text
 from checkpoints.models import Run, Upload
 from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
@@ -38,6 +41,7 @@ from orchestrator.runs import StartRequest
 from orchestrator.runs.metadata import read_pairs
 from orchestrator.runs.start_for_user import start_for
 from orchestrator.templatetags.console import size
+from orchestrator.views import start_views
 from orchestrator.views.go_on.value_texts import ValueType, plain_text
 from orchestrator.views.graphs import current, first_line
 
@@ -56,11 +60,15 @@ class InputDifference:
 
 @dataclass(slots=True)
 class StartForm:
-    """The form as it is shown, with what was typed and what is wrong."""
+    """The form as it is shown, with what was typed and what is wrong. `base` is the value over which its fields are
+    drawn, as JSON; `stays`: another view was chosen, which would lose some of what was typed in this one.
+    """
 
     root: Control
     key: str = ""
     mode: str = "form"
+    base: str = "{}"
+    stays: bool = False
     text: str = "{}"
     text_error: str = ""
     key_error: str = ""
@@ -74,6 +82,10 @@ class StartForm:
     differs: list[InputDifference] = field(default_factory=list)
 
     @property
+    def views(self) -> dict[str, str]:
+        return start_views.VIEWS
+
+    @property
     def sound(self) -> bool:
         return not (self.problems or self.text_error or self.key_error or self.metadata_error or self.message)
 
@@ -85,12 +97,15 @@ class StartForm:
 def start_page(request: HttpRequest, name: str) -> HttpResponse:
     """The form; posted, the run, or the form again with every error at its field."""
     compiled = current(name)
-    form = StartForm(controls.root(compiled.schemas["input"], prefix="i"))
+    form = StartForm(start_views.drawn_over(compiled.schemas["input"], ""))
     if request.method != "POST":
         return _shown(request, compiled, form)
     if not permissions.may(request.user, "start_run"):
         return _shown(request, compiled, form, status=403)
-    _read(form, request)
+    _read(form, compiled, request)
+    if request.POST.get("view") in start_views.VIEWS:
+        _show_view(form, compiled, request)
+        return _shown(request, compiled, form)
     if not form.sound:
         return _shown(request, compiled, form, status=422)
     try:
@@ -116,8 +131,64 @@ def _shown(request: HttpRequest, compiled: Compiled, form: StartForm, *, status:
     return render(request, "orchestrator/start.html", context, section="graphs", status=status)
 
 
-def _read(form: StartForm, request: HttpRequest) -> None:
+def _show_view(form: StartForm, compiled: Compiled, request: HttpRequest) -> None:
+    """Turn the form to the view that was chosen, with what was typed in the other; or leave it, where that is lost."""
+    view = request.POST["view"]
+    form.problems = []
+    for control in form.root.walk():
+        if control.error in reading.MISSING.values():
+            control.error = ""
+    if form.message or view == form.mode:
+        return
+    if view == "json":
+        _show_json(form)
+    else:
+        _show_fields(form, compiled, request.user)
+
+
+def _show_json(form: StartForm) -> None:
+    if start_views.unreadable(form.root):
+        form.stays = True
+        return
+    form.mode = "json"
+    form.text = start_views.as_json(form.value)
+
+
+def _show_fields(form: StartForm, compiled: Compiled, user: Any) -> None:
+    if form.text_error:
+        form.stays = True
+        return
+
+    def file(value: Any) -> Any:
+        upload = _kept(str(value.get("file", "")), by=user)
+        return uploads.ref_of(upload) if upload else None
+
+    schema = compiled.schemas["input"]
+    base = json_text(form.value)
+    try:
+        root = start_views.drawn_over(schema, base)
+        lost = start_views.lost_in_form(schema, form.value, file=file)
+    except ValueError as error:
+        # Such as a number that is too large to be one.
+        form.text_error = f"The form cannot show this: {error}."
+        form.stays = True
+        return
+    if lost:
+        form.text_error = f"The form cannot show {lost} as it is here."
+        form.stays = True
+        return
+    form.mode = "form"
+    form.base = base
+    form.root = root
+
+
+def _read(form: StartForm, compiled: Compiled, request: HttpRequest) -> None:
     form.key = request.POST.get("key", "").strip()
+    try:
+        form.root = start_views.drawn_over(compiled.schemas["input"], request.POST.get("base", ""))
+        form.base = request.POST.get("base", "") or "{}"
+    except ValueError:
+        form.message = "What this page was drawn over cannot be read. Open it again."
     form.mode = "json" if request.POST.get("mode") == "json" else "form"
     form.text = request.POST.get("json", "")
     form.metadata = request.POST.get("metadata", "")

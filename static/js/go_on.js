@@ -2,6 +2,7 @@
 
 import { announce } from './tools.js';
 import { editInPlace } from './json_editor.js';
+import { redrawn } from './redraw.js';
 import { swapParts } from './swap.js';
 
 const PAUSE = 300;
@@ -31,18 +32,14 @@ const showFound = () => {
 const ask = async (parts, pressed = null) => {
   clearTimeout(timer);
   const mine = ++turn;
-  const body = new FormData(form);
-  body.set('do', 'check');
-  if (pressed) body.set(pressed.name, pressed.value);
+  const fields = [['do', 'check'], ...(pressed ? [[pressed.name, pressed.value]] : [])];
   // What is redrawn with the answer cannot be typed into meanwhile, so nothing typed is lost.
-  const redrawn = parts === EVERYTHING ? document.getElementById('changes') : null;
-  if (redrawn) redrawn.inert = true;
-  const answer = await fetch(form.action, { method: 'POST', body, headers: { 'X-Fragment': '1' } }).catch(() => null);
-  const text = answer?.ok ? await answer.text() : '';
-  if (redrawn) redrawn.inert = false;
+  const changes = parts === EVERYTHING ? document.getElementById('changes') : null;
+  if (changes) changes.inert = true;
+  const page = await redrawn(form, fields);
+  if (changes) changes.inert = false;
   // Only the newest answer counts: what was typed since is asked with it.
-  if (!text || mine !== turn) return;
-  const page = new DOMParser().parseFromString(text, 'text/html');
+  if (!page || mine !== turn) return;
   swapParts(page, parts);
   editJson();
   showFound();

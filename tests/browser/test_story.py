@@ -179,3 +179,24 @@ def test_the_theme_is_kept_and_right_at_first_paint(people: People, browse: Brow
     again = browse(people.starter)
     assert again.page.get_attribute("html", "data-theme") == "dark"
     assert operator.complaints == []
+
+
+def test_what_is_typed_is_carried_between_the_form_and_the_json_of_a_start(people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    window.open("/graphs/page_claim/start/")
+    page = window.page
+    page.fill("[name='i.claim_id']", "CLM-7")
+    page.fill("#key", "mine")
+    page.click("#view-json")
+    page.wait_for_selector("#json")
+    assert page.evaluate("document.activeElement.id") == "view-json"
+    page.fill("#json", page.input_value("#json").replace("CLM-7", "CLM-8"))
+    page.click("#view-form")
+    page.wait_for_selector("[name='i.claim_id']")
+    assert page.input_value("[name='i.claim_id']") == "CLM-8"
+    page.fill("[name='i.amount']", "3.50")
+    page.check("[name='i.cause'][value='fire']")
+    page.press("[name='i.claim_id']", "Enter")
+    page.wait_for_selector("h1:has-text('Claim')")
+    assert Run.objects.get().key == "mine"
+    assert window.complaints == []

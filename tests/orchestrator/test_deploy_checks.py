@@ -52,6 +52,31 @@ def test_web_processes_that_close_their_connections_are_not() -> None:
     assert checks.check_web_connections(None) == []
 
 
+REDIS = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://localhost"}}
+
+
+@pytest.mark.parametrize("engine", checks.SESSIONS_THAT_NEED_A_CACHE)
+def test_sessions_that_need_a_cache_server_are_warned_of_with_the_cure(settings: Any, engine: str) -> None:
+    settings.SESSION_ENGINE = engine
+    settings.CACHES = REDIS
+    (warning,) = checks.check_session_cache(None)
+    assert warning.id == "orchestrator.W006"
+    assert engine in warning.msg
+    assert 'SESSION_ENGINE = "orchestrator.sessions"' in warning.hint
+
+
+def test_sessions_that_do_without_their_cache_are_not(settings: Any) -> None:
+    settings.CACHES = REDIS
+    settings.SESSION_ENGINE = "orchestrator.sessions"
+    assert checks.check_session_cache(None) == []
+
+
+def test_a_cache_without_a_server_cannot_be_down(settings: Any) -> None:
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    assert checks.check_session_cache(None) == []
+
+
 def test_the_warnings_are_those_of_a_deployment_alone(tmp_path: Any) -> None:
     behind_proxy = {**PRODUCTION, "COUNTERSIGN_DATA_DIR": tmp_path, "COUNTERSIGN_BEHIND_PROXY": "true"}
     assert "orchestrator.W004" in manage("check", "--deploy", **behind_proxy).stderr

@@ -51,6 +51,7 @@ def test_after_the_limit_the_right_password_is_refused_too(olive: str) -> None:
     answer = log_in(olive, PASSWORD)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "900")
     assert b"Too many sign-ins failed. Try again in 15 min" in answer.content
+    assert answer.context["username"] == answer.wsgi_request.POST["username"]
     assert b'value="/graphs/"' in answer.content
     assert "_auth_user_id" not in answer.client.session
 

@@ -1,5 +1,6 @@
 """Sessions do without their cache while it is away, and do not believe it for long."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.cache.backends.locmem import LocMemCache
 from django.test import Client
 
 from orchestrator import sessions
+from orchestrator.checks import SESSIONS_THAT_NEED_A_CACHE
 from orchestrator.sessions import COPY_SECONDS, SessionStore
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +73,27 @@ def test_people_sign_in_and_out_while_the_cache_is_away(client: Client, olive: U
     assert client.get("/runs/").status_code == 200
     assert client.post("/logout/").status_code == 302
     assert client.get("/runs/").status_code == 302
+
+
+@pytest.mark.parametrize("engine", SESSIONS_THAT_NEED_A_CACHE)
+def test_with_an_engine_of_django_nobody_signs_in_while_the_cache_is_away(
+    client: Client, olive: User, cache: type[Faulty], settings: Any, engine: str
+) -> None:
+    settings.SESSION_ENGINE = engine
+    cache.away = True
+    client.raise_request_exception = False
+    assert sign_in(client) == 500
+
+
+@pytest.mark.parametrize("backend", ["django.core.cache.backends.redis.RedisCache", "not_installed.RedisCache"])
+def test_people_sign_in_and_out_without_the_package_of_the_cache(
+    client: Client, olive: User, settings: Any, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": "redis://localhost"}}
+    assert sign_in(client) == 302
+    assert client.get("/runs/").status_code == 200
+    assert client.post("/logout/").status_code == 302
 
 
 def test_a_cache_that_failed_is_left_alone_for_a_while(client: Client, olive: User, cache: type[Faulty]) -> None:

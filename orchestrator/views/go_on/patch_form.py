@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from approvals.forms import controls, reading
+from approvals.forms import controls, reading, sent
 from approvals.forms.controls import Control
 from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented, json_text
@@ -181,9 +181,9 @@ def _read_controls(form: PatchForm, point: Departure, over: State, posted: Mappi
         if f"d-{name}" not in posted:
             continue
         channel = point.graph.channels[name]
-        untouched = _untouched(control)
-        sent = {one.name: posted[one.name].replace("\r\n", "\n") for one in control.walk() if one.name in posted}
-        if sent == untouched:
+        untouched = sent.untouched(control)
+        typed = {one.name: posted[one.name].replace("\r\n", "\n") for one in control.walk() if one.name in posted}
+        if typed == untouched:
             continue
         fresh = _control(channel, over[channel.partition].get(name, channel.default))
         before = reading.read_form(fresh, untouched)
@@ -213,30 +213,6 @@ def _put_channel(state: State, channel: Channel, value: Any) -> None:
         state[channel.partition].pop(channel.name, None)
     else:
         state[channel.partition][channel.name] = value
-
-
-def _untouched(control: Control) -> dict[str, str]:
-    """Return what a browser sends of the form where nobody types into it."""
-    sent: dict[str, str] = {}
-    for one in control.walk():
-        text = _sent_of(one)
-        if text is not None:
-            sent[one.name] = text
-    return sent
-
-
-def _sent_of(control: Control) -> str | None:
-    """Return what a browser sends of one control as it is drawn, None where it sends nothing."""
-    if control.switch:
-        return controls.NOT_SET if control.value is None else controls.SET
-    if control.children:
-        return None
-    if control.kind == "bool":
-        return "true" if control.value else None
-    if control.kind == "radio" and control.value is None:
-        # No button is chosen, unless one of them says that there is no value.
-        return "" if control.nullable else None
-    return "" if control.value is None else str(control.value)
 
 
 def _same(one: Any, other: Any) -> bool:

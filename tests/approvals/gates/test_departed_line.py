@@ -1,6 +1,7 @@
 """The review of a run that went back: of a patch, and of what is asked anew."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -8,6 +9,7 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from approvals import reviews
+from approvals.gates.repeated_effects import Repeats, repeated_effects
 from checkpoints import timeline
 from checkpoints.models import Run
 from orchestrator import runs
@@ -66,6 +68,34 @@ def test_the_review_of_a_patch_lists_what_then_runs_and_what_does_not(
     text = text_of(browse(people.reviewer), f"/reviews/{allowed.id}/")
     assert "It is written into the run External: pay acts outside" in text
     assert "External, when pay runs" in text
+    assert "It happened already, before this run departed from there: it would happen again." in text
+
+
+def test_the_inbox_says_of_a_patch_what_would_happen_a_second_time(
+    people: cast.People, browse: Browse, django_assert_max_num_queries: Any
+) -> None:
+    settled = timeline.list_checkpoints(paid("second", people).id)[1]
+    patch = {"scratch": {"total": 9999}}
+    stops = runs.advance(runs.fork(settled.id, patch=patch, by=people.starter).id)
+    again = runs.advance(runs.fork(settled.id, patch=patch, allow_effects=["pay"], by=people.starter).id)
+    client = browse(people.reviewer)
+    rows = {row.run.id: row for row in client.get("/reviews/").context["rows"]}
+    assert rows[again.id].repeats == Repeats(again=("pay",))
+    assert rows[stops.id].repeats == Repeats(stopped=("pay",))
+    text = text_of(client, "/reviews/")
+    assert "pay happened already: a second time" in text
+    assert "pay happened already: the run stops before it" in text
+    with django_assert_max_num_queries(2):
+        assert len(repeated_effects([stops, again])) == 2
+
+
+def test_what_this_line_has_done_itself_and_what_lies_before_it_is_no_second_time(people: cast.People) -> None:
+    run = paid("first", people)
+    before, after = timeline.list_checkpoints(run.id)[1], timeline.list_checkpoints(run.id)[0]
+    again = runs.advance(runs.fork(before.id, patch=None, allow_effects=["pay"], by=people.starter).id)
+    assert again.status == "completed"
+    behind = runs.fork(after.id, by=people.starter)
+    assert repeated_effects([run, again, behind]) == {}
 
 
 def test_no_fact_beside_a_patch_tells_what_an_edit_of_it_would_change(people: cast.People, browse: Browse) -> None:

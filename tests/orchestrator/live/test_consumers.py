@@ -188,3 +188,10 @@ async def test_a_message_that_is_nested_deeply_closes_the_socket_by_a_code_of_ou
         await live.send_to(text_data=text)
         code = await close_of(live)
     assert code in (consumers.BAD_MESSAGE, consumers.TOO_LARGE)
+
+
+def test_every_close_code_is_one_that_the_web_server_sends() -> None:
+    names = ("NOT_FOUND", "GAP", "BAD_MESSAGE", "SIGNED_OUT", "TOO_MANY", "TOO_LARGE", "TRY_AGAIN")
+    codes = [getattr(consumers, name) for name in names]
+    assert all(3000 <= code <= 4999 for code in codes), codes
+    assert len({*codes}) == len(codes)

@@ -1,0 +1,28 @@
+"""What a browser sends of a form into which nobody typed. Pure."""
+
+from approvals.forms import controls
+from approvals.forms.controls import Control
+
+
+def untouched(control: Control) -> dict[str, str]:
+    """Return what a browser sends of the form where nobody types into it."""
+    fields: dict[str, str] = {}
+    for one in control.walk():
+        text = _sent_of(one)
+        if text is not None:
+            fields[one.name] = text
+    return fields
+
+
+def _sent_of(control: Control) -> str | None:
+    """Return what a browser sends of one control as it is drawn, None where it sends nothing."""
+    if control.switch:
+        return controls.NOT_SET if control.value is None else controls.SET
+    if control.children:
+        return None
+    if control.kind == "bool":
+        return "true" if control.value else None
+    if control.kind == "radio" and control.value is None:
+        # No button is chosen, unless one of them says that there is no value.
+        return "" if control.nullable else None
+    return "" if control.value is None else str(control.value)
