@@ -19,7 +19,8 @@ BROKEN_LINES = """() => [...document.querySelectorAll('td time, td code.nowrap')
 TOUCHING = """() => [...document.querySelectorAll('main .panel')].filter(panel => {
   const next = panel.nextElementSibling;
   if (!next || !next.checkVisibility()) return false;
-  return next.getBoundingClientRect().top - panel.getBoundingClientRect().bottom < 8;
+  const [above, below] = [panel.getBoundingClientRect(), next.getBoundingClientRect()];
+  return below.left < above.right && below.top - above.bottom < 8;
 }).map(panel => panel.innerText.slice(0, 40))"""
 
 
