@@ -56,7 +56,7 @@ def cancel_page(request: HttpRequest, ref: str) -> HttpResponse:
         return _shown(request, run, may, status=403 if request.method == "POST" else 200)
     reason = request.POST.get("reason", "").strip()
     if not reason:
-        return _shown(request, run, may, status=422, message="Say why: the reason stands in the log.")
+        return _shown(request, run, may, status=422, message="Say why: the reason is kept in the log.")
     try:
         runs.cancel(run.id, by=request.user, reason=reason)  # type: ignore[arg-type]
     except REFUSALS as error:

@@ -28,7 +28,7 @@ from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import REFUSALS, UNREADABLE
+from orchestrator.engine.errors import REFUSALS, UNREADABLE, CountersignError, TamperedRow
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.views import run_details, run_gaps, run_lineage, run_lines, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
@@ -188,7 +188,14 @@ def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
     try:
         return timeline.snapshot_of(at), ""
     except UNREADABLE as error:
-        return None, f"{error.facts.get('row', 'It')} {unreadable_reason(error)}"
+        return None, _why_unreadable(error)
+
+
+def _why_unreadable(error: CountersignError) -> str:
+    """Return why a checkpoint cannot be opened, without the names of tables and columns."""
+    if isinstance(error, TamperedRow):
+        return "This checkpoint cannot be opened: it, or one that it builds on, is not what was written"
+    return f"This checkpoint {unreadable_reason(error)}"
 
 
 def _timeline(
@@ -264,7 +271,7 @@ def _tab(at: Checkpoint, snapshot: Payload, tab: str, query: dict[str, str]) -> 
             return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"
         why = _snapshot(at)[1]
     except UNREADABLE as error:
-        why = f"{error.facts.get('row', 'It')} {unreadable_reason(error)}"
+        why = _why_unreadable(error)
     return {"count": None, "why": why}, "orchestrator/_tab_refused.html"
 
 

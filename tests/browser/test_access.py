@@ -34,7 +34,7 @@ def paths(people: People) -> list[str]:
     claims.BROKEN.add("read")
     failed = claims.paused("CLM-2", people.starter)
     return [
-        f"/runs/{_lost(people).id}/settle/",
+        f"/runs/{lost_run(people).id}/settle/",
         f"/receipts/{_signed(run, people).id}/",
         "/runs/",
         f"/runs/{run.id}/",
@@ -51,7 +51,7 @@ def paths(people: People) -> list[str]:
         f"/runs/{_cancelled(people).id}/",
         *_travels(people),
         f"/runs/{run.id}/?path=scratch.notes",
-        f"/compare/?a={run.id}&b={_forked(run, people).id}",
+        f"/compare/?a={run.id}&b={forked_run(run, people).id}",
         f"/compare/?a={run.id}",
         "/reviews/",
         f"/reviews/{run.id}/",
@@ -83,7 +83,7 @@ def _with_notes(run: Run) -> list[str]:
     return ["/figures/", "/figures/?by=run", "/figures/?to=2000-01-01", "/runs/?metadata.team=claims"]
 
 
-def _lost(people: People) -> Run:
+def lost_run(people: People) -> Run:
     """A run whose payment may or may not have been made."""
     run = claims.paused("CLM-3", people.starter)
     now = timezone.now()
@@ -104,7 +104,7 @@ def _lost(people: People) -> Run:
     return run
 
 
-def _forked(run: Run, people: People) -> Run:
+def forked_run(run: Run, people: People) -> Run:
     """A fork with another note, decided and done."""
     made = runs.advance(forks.forked(run, 1, {"scratch": {"notes": ["patched"]}}, by=people.starter).id)
     claims.decide_all(made, by=people.reviewer)

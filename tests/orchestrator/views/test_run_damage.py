@@ -47,6 +47,14 @@ def words(html: str) -> str:
     return re.sub(r"\s+", " ", strip_tags(html))
 
 
+def test_a_tab_that_cannot_be_opened_says_so_without_names_of_tables(people: People, browse: Browse) -> None:
+    run = damaged(people, 2)
+    html = page(browse(people.starter), run, at="2")
+    refused = html.partition('data-test="refused"')[2].partition("</div>")[0]
+    assert "it, or one that it builds on, is not what was written." in words(refused)
+    assert "checkpoints_checkpoint" not in refused
+
+
 def test_a_tampered_run_names_the_first_bad_checkpoint_and_offers_a_fork_of_the_newest_intact_one_alone(
     people: People, browse: Browse
 ) -> None:
