@@ -6,18 +6,18 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Receipt
 from checkpoints import timeline
-from checkpoints.models import Run, TaskResult
+from checkpoints.models import Run
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from tests.browser.axe import sideways, violations
 from tests.browser.conftest import Page
-from tests.support import claims, forks, run_actions
+from tests.browser.scenes import forked_run, lost_run
+from tests.support import claims, run_actions
 from tests.support.cast import People
 from tests.support.figures import noted
 
@@ -81,34 +81,6 @@ def _with_notes(run: Run) -> list[str]:
     """The sums of figures, with some and with none, and a list of runs that is narrowed by metadata."""
     noted(run, {"tokens": 1_234_567, "cost": Decimal("0.25")})
     return ["/figures/", "/figures/?by=run", "/figures/?to=2000-01-01", "/runs/?metadata.team=claims"]
-
-
-def lost_run(people: People) -> Run:
-    """A run whose payment may or may not have been made."""
-    run = claims.paused("CLM-3", people.starter)
-    now = timezone.now()
-    TaskResult.objects.create(
-        run=run,
-        line=1,
-        node="pay",
-        visit=1,
-        attempt=1,
-        effect="external",
-        epoch=1,
-        superstep=3,
-        intent_at=now,
-        over_at=now,
-        outcome="unknown",
-    )
-    Run.objects.filter(id=run.id).update(status="unknown", error_code="outcome_unknown")
-    return run
-
-
-def forked_run(run: Run, people: People) -> Run:
-    """A fork with another note, decided and done."""
-    made = runs.advance(forks.forked(run, 1, {"scratch": {"notes": ["patched"]}}, by=people.starter).id)
-    claims.decide_all(made, by=people.reviewer)
-    return runs.advance(made.id)
 
 
 def _cancelled(people: People) -> Run:

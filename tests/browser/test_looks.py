@@ -9,7 +9,7 @@ from checkpoints import timeline
 from orchestrator import runs
 from tests.browser.axe import sideways
 from tests.browser.conftest import Page
-from tests.browser.test_access import forked_run, lost_run
+from tests.browser.scenes import forked_run, lost_run
 from tests.support import claims, long_runs
 from tests.support.cast import People
 

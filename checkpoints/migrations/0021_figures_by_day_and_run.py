@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0019_seals_of_jobs'),
+        ('checkpoints', '0020_seals_of_graph_versions'),
     ]
 
     operations = [
