@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSER = "tests/browser"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first that is installed is taken; the one that has no windows needs the least processor time."""
 SWEEPS = ("tests/crash", "tests/races", "tests/properties", "tests/soak")
 """Every kind of crash, race and random graph, each in short; half a minute of killed processes."""
 WHOLE = (
