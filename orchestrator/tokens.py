@@ -87,9 +87,10 @@ def revoke_token(row: ApiToken) -> None:
         found = ApiToken.objects.select_for_update().filter(pk=row.pk, revoked_at=None).first()
         if found is None:
             return
+        is_sealed = fault_of(found, PLAIN) is None
         found.revoked_at = timezone.now()
         names = ["revoked_at"]
-        if fault_of(found, PLAIN) is None:
+        if is_sealed:
             names = sealed_rows.seal_again(found, PLAIN, revoked_at=found.revoked_at)
         found.save(update_fields=names)
         audit_log.record("token_revoked", actor=current_actor(), **_told_of(found))

@@ -64,7 +64,15 @@ def _pairs(value: Any) -> bool:
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_number, value.values()))
+    return isinstance(value, dict) and all(_is_task(task) and _number(count) for task, count in value.items())
+
+
+def _is_task(text: str) -> bool:
+    try:
+        Task.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 _DEPARTED: dict[str, Kind] = {

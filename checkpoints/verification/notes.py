@@ -36,7 +36,8 @@ def noted(subject: Subject) -> Iterator[Fault]:
         for line in page:
             facts = _facts(subject, line)
             if line.type == ERASED:
-                left |= facts.get("metadata", {})
+                said = facts.get("metadata")
+                left |= said if isinstance(said, dict) else {}
                 continue
             seq = facts.get("seq", OF_RUN)
             if not isinstance(seq, int):

@@ -90,10 +90,12 @@ def _proven(subject: Subject, row: Checkpoint, far: _Folded) -> Any:
     _require_begin(row, far, alone=bool(row.snapshot_hash) or change.startswith(reader.WHOLE))
     document = _after(row, canonical.loads(change), far)
     _require_given(subject, row)
-    _require_size(subject, row, stored.values())
     if not (bytes(row.snapshot) or row.snapshot_hash):
+        _require_size(subject, row, stored.values())
         return document
     snapshot = _kept(subject, row, "snapshot", stored["snapshot"], row.snapshot_hash)
+    # Only now: of bytes that were cut, that they cannot be opened says more than their number.
+    _require_size(subject, row, stored.values())
     if subject.erased.said_of(row) is None and document is not None and canonical.encode(document) != snapshot:
         raise TamperedRow(f"the snapshot of {sealed_rows.name_of(row)} is not what the changes up to it come to")
     return canonical.loads(snapshot) if document is None else document

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from approvals import permissions
 from approvals.views.page import error_page, render
 from checkpoints.core.ids import is_storable
+from checkpoints.core.strict_json import parse_strict
 from checkpoints.ledger import figure_sums
 from checkpoints.ledger.figure_sums import GROUPS, Range
 from checkpoints.models import Run
@@ -81,7 +82,7 @@ def _read_position(request: HttpRequest, asked: Range) -> list[str]:
     if not text:
         return []
     try:
-        position = json.loads(text)
+        position = parse_strict(text)
         texts = all(isinstance(value, str) and is_storable(value) for value in position)
         if texts and len(position) == len(GROUPS[asked.by]):
             if asked.by == "run":

@@ -28,7 +28,7 @@ from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import plan, registry
 from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import REFUSALS, UNREADABLE, CountersignError, TamperedRow
+from orchestrator.engine.errors import REFUSALS, UNREADABLE, CountersignError, PayloadLost, TamperedRow
 from orchestrator.engine.frontier import Frontier, visit_of
 from orchestrator.views import run_details, run_gaps, run_lineage, run_lines, run_paths, run_timeline
 from orchestrator.views.cancel import can_be_cancelled, cancelled
@@ -193,7 +193,8 @@ def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
 
 def _why_unreadable(error: CountersignError) -> str:
     """Return why a checkpoint cannot be opened, without the names of tables and columns."""
-    if isinstance(error, TamperedRow):
+    # A payload that is gone is named: who has a copy of its file can put it back.
+    if isinstance(error, TamperedRow) and not isinstance(error, PayloadLost):
         return "This checkpoint cannot be opened: it, or one that it builds on, is not what was written"
     return f"This checkpoint {unreadable_reason(error)}"
 

@@ -20,7 +20,7 @@ from orchestrator import runs
 from orchestrator.demo.claims.models import Payment
 from tests.browser.conftest import KEY, Page
 from tests.browser.docs_walk import DocsPage
-from tests.browser.test_live import Wire
+from tests.browser.wire import Wire
 from tests.support import claims, forks, run_actions
 from tests.support.cast import UserFactory
 from tests.support.processes import until

@@ -1,56 +1,22 @@
 """What a page says and does while its connection is lost, for one second, for five, and for longer."""
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 from checkpoints.models import Run
 from orchestrator import runs
 from tests.browser.conftest import Page
+from tests.browser.wire import Wire
 from tests.support import claims
 from tests.support.cast import People
 
 Browse = Callable[..., Page]
 Worker = Callable[[str], None]
-GOING_AWAY = 1012
 SEEN = """() => {
   const live = document.querySelector('[data-live]');
   window.seen = [];
   new MutationObserver(() => window.seen.push(live.textContent.trim()))
     .observe(live, { childList: true, subtree: true, characterData: true, attributes: true });
 }"""
-
-
-class Wire:
-    """The sockets of a page: they can be cut, and are refused until they are joined again."""
-
-    def __init__(self, page: Any) -> None:
-        self.is_cut = False
-        self.open: list[Any] = []
-        self.lines: list[dict[str, Any]] = []
-        page.route_web_socket("**/ws/**", self._connect)
-
-    def cut(self, *, refuse: bool) -> None:
-        self.is_cut = refuse
-        for socket in self.open:
-            socket.close(code=GOING_AWAY)
-        self.open.clear()
-
-    def _connect(self, socket: Any) -> None:
-        if self.is_cut:
-            socket.close(code=GOING_AWAY)
-            return
-        server = socket.connect_to_server()
-        server.on_message(lambda text: self._pass_on(socket, text))
-        self.open.append(socket)
-
-    def _pass_on(self, socket: Any, text: str) -> None:
-        # The server's side of a socket that was cut may go on for a while; the page hears nothing of it.
-        if socket not in self.open:
-            return
-        if "/ws/runs/" in socket.url:
-            self.lines.append(json.loads(text))
-        socket.send(text)
 
 
 def test_a_socket_that_drops_shows_nothing_then_reconnecting_then_a_banner_and_every_missed_event_arrives_once(

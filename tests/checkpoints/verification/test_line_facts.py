@@ -25,6 +25,7 @@ SAMPLES: dict[Any, Any] = {
     line_facts._ids: [str(uuid4())],
     line_facts._object: {},
     line_facts._pairs: [["x", "y"]],
+    line_facts._counts: {"node:1:0": 1},
 }
 OTHERS: tuple[Any, ...] = (None, 7.5, True, 3, "x", ["x"], [7], {"x": 1})
 """Values of all kinds that JSON has."""

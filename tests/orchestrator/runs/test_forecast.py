@@ -21,6 +21,7 @@ from checkpoints.models import GraphVersion, PendingWrite, Run
 from checkpoints.queue import leases
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
+from orchestrator.engine.errors import IncompatibleGraph
 from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
 from orchestrator.engine.pending_parts import Pending
 from orchestrator.runs.forecast import STAYS, forecast_runs
@@ -64,8 +65,14 @@ def test_what_it_says_of_a_deployment_is_what_becomes_of_the_runs(deployment: st
     found = [advanced(paying("1")), advanced(paying("1"))]
     deployed(new())
     assert verdicts() == expected
+    rita = run_actions.reviewer(people.reviewer)
     for run in found:
-        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+        if end == Status.INCOMPATIBLE:
+            with pytest.raises(IncompatibleGraph):
+                run_actions.sign(run, rita, ["approve"])
+            assert Run.objects.get(id=run.id).status == Status.PAUSED
+            continue
+        run_actions.sign(run, rita, ["approve"])
         assert runs.advance(run.id).status == end
 
 
@@ -116,8 +123,9 @@ def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(peopl
     made.migration(from_version="2")(_in_numbers)
     deployed(made)
     assert verdicts() == {STUCK: 1}
-    run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    assert runs.advance(run.id).status == Status.INCOMPATIBLE
+    with pytest.raises(IncompatibleGraph):
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert Run.objects.get(id=run.id).status == Status.PAUSED
 
 
 def test_it_says_of_how_many_runs_values_wait_whose_meaning_a_migration_must_not_change(people: cast.People) -> None:
