@@ -32,9 +32,13 @@ const rove = () => {
   }
 };
 
+let steps = 0;
 const step = async (url, { push = true } = {}) => {
   const list = listOf(document.activeElement);
+  const mine = ++steps;
   const page = await refresh(url, PARTS);
+  // A step that was overtaken has no answer any more: loading its address would undo the newer one.
+  if (mine !== steps) return;
   if (!page) { location.assign(url); return; }
   if (push) history.pushState(null, '', url);
   document.title = page.title;

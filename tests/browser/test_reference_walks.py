@@ -21,6 +21,7 @@ from tests.browser.conftest import KEY, Page
 from tests.browser.docs_walk import DocsPage
 from tests.support import run_actions, sealed_graphs
 from tests.support.cast import People
+from tests.support.figures import noted
 from tests.support.forging import tamper
 from tests.support.small_graphs import started
 from tests.support.versioned_graphs import Texts, deployed, paying
@@ -59,9 +60,9 @@ def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable
     assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
     docs.says("the run's page and `GET` of the same address say when it has ended")
     page.reload()
-    noted = page.inner_text("[data-test=erased]")
-    assert "were erased" in noted
-    assert "a person asked" in noted
+    said = page.inner_text("[data-test=erased]")
+    assert "were erased" in said
+    assert "a person asked" in said
 
     docs.says('pages say "erased"')
     window.open(f"/runs/{KEY}/?at=1")
@@ -109,7 +110,7 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     window.open(f"/runs/{ASKS}/?at=2")
     docs.sees(page, "tampered", within=".cplist")
     docs.says("with the code `tampered_row` and the `row`; the page says so in its place and shows the rest")
-    assert str(point.id) in page.inner_text("[data-test=refused]")
+    assert "it, or one that it builds on, is not what was written" in page.inner_text("[data-test=refused]")
     assert page.locator(".cplist li").count() > 2
 
     docs.says("With `--mark` a bad run that has not ended, and that no worker has in hand, becomes `tampered`")
@@ -256,4 +257,13 @@ def test_graphs_what_an_author_writes_stands_where_the_documentation_says(demo: 
     page.get_by_text("Pay €4,512.50 to").first.wait_for()
     docs.says("the sentence on what can be taken back")
     page.get_by_text("A payment cannot be taken back.").first.wait_for()
+    noted(runs.get(KEY), {"tokens": 1234})
+    docs.says("The run's page shows those of a checkpoint by node, and the sums of the run")
+    operator.open(f"/runs/{KEY}/?at=1")
+    assert "1,234" in operator.page.inner_text("[data-test=noted]")
+    assert "1,234" in operator.page.inner_text("[data-test=figures-of-node]")
+    operator.open("/runs/")
+    docs.press(operator.page, "Figures", within="main")
+    docs.says("have the sums by day, graph and run")
+    operator.page.locator("[data-test=sum]", has_text="tokens").get_by_text("1,234").wait_for()
     docs.is_walked("Bound", "Guarded")

@@ -234,6 +234,24 @@ def test_stepping_by_key_keeps_focus_on_the_checkpoint_shown_and_says_its_number
         assert f"{int(seq):,} of 10,000" in page.inner_text("#announce")
 
 
+def test_two_steps_in_a_row_end_on_the_second_whichever_answer_comes_first(people: People, browse: Browse) -> None:
+    window = browse(people.starter)
+    page = window.page
+    window.open(f"/runs/{paid('hasty', people).id}/?at=1")
+    asked: list[Any] = []
+    page.route("**tab=events", lambda route: asked.append(route))
+    page.click(".subtabs a:has-text('Events')")
+    page.click(".subtabs a:has-text('State')")
+    page.wait_for_url("**tab=state")
+    with page.expect_response("**tab=events") as late:
+        asked[0].continue_()
+    late.value.finished()
+    page.click(".subtabs a:has-text('Node results')")
+    page.wait_for_url("**tab=results")
+    assert len(asked) == 1, "the step that was overtaken is not taken again"
+    assert window.complaints == []
+
+
 def test_shift_and_an_arrow_leap_10_checkpoints_and_the_page_keys_100(
     long: Run, people: People, browse: Browse
 ) -> None:
