@@ -27,7 +27,7 @@ from orchestrator.engine.held_patch import PATCH
 
 PAGE = 50
 FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
-_SIGNED = ("request", "verdict", "by", "by_name", "at", "by__first_name", "by__last_name", "by__username")
+_SIGNED = ("request", "write", "verdict", "by", "by_name", "at", "by__first_name", "by__last_name", "by__username")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Row:
     writes: int
     quorum: int
     signers: list[str]
+    signed: int
     opened_at: Any
     deadline: Any
     open: bool
@@ -184,6 +185,7 @@ def _row(
         writes=request.writes,
         quorum=request.quorum,
         signers=list(signers.values()),
+        signed=len({d.write for d in signed}),
         opened_at=request.opened_at,
         deadline=request.deadline,
         open=is_open,

@@ -34,11 +34,18 @@ def slots(asked: Mapping[UUID, RequestState], decisions: Iterable[Decision], use
     found = [_signed_slot(given, user, given[0].by_id in counting) for given in per_person.values()]
     lacking = max((_lacking(one) for one in asked.values()), default=0)
     for number in range(lacking):
-        own = may_sign and number == 0 and user.pk not in per_person
+        own = may_sign and number == 0 and _may_still_sign(asked, user)
         names = {p for one in asked.values() for p in one.request.policy["reviewers"]}
         others = Slot("Somebody else", f"May sign: {asked_of(sorted(names), user)}.")
-        found.append(Slot("You", "") if own else others)
+        more = "For the writes that are left." if user.pk in per_person else ""
+        found.append(Slot("You", more) if own else others)
     return found
+
+
+def _may_still_sign(asked: Mapping[UUID, RequestState], user: Any) -> bool:
+    """Whether a write is open that this person has not signed."""
+    standings = (standing for one in asked.values() for standing in one.standings.values())
+    return any(not standing.settled and user.pk not in standing.by for standing in standings)
 
 
 def _signed_slot(given: list[Decision], user: Any, counts: bool) -> Slot:

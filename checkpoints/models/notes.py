@@ -32,6 +32,7 @@ class RunMetadata(Sealed):
 
     class Meta:
         ordering = ["run_id", "seq", "name"]
+        verbose_name_plural = "run metadata"
         constraints = [models.UniqueConstraint(fields=["run", "seq", "name"], name="run_metadata_name")]
         # A filter reads the rows of its own name and text and no others.
         indexes = [models.Index(fields=["name", "text", "seq", "run"], name="run_metadata_found")]

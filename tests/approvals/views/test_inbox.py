@@ -66,3 +66,11 @@ def test_the_tab_counts_what_waits(people: People, browse: Callable[[User], Clie
     assert b"<title>Reviews" in client.get(reverse("inbox")).content
     a_request(a_run(), "user:rita")
     assert b"<title>(1) Reviews" in client.get(reverse("inbox")).content
+
+
+def test_a_row_says_how_many_of_its_writes_are_signed(people: People, browse: Callable[[User], Client]) -> None:
+    run = a_run(label="Payout of Nora Field")
+    request = a_request(run, f"user:{people.reviewer.username}", writes=3)
+    write = a_write(request, 0, channel="payout", value=1, base=Base("", {}, bound=True))
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    assert b"1 of 4 signed" in browse(people.reviewer).get(reverse("inbox"), {"folder": "signed"}).content

@@ -294,3 +294,12 @@ def test_a_fault_is_one_plain_sentence_at_its_field(run: Run, people: People, br
     assert amount.error == "This must be a number."
     assert slip_of(answer, "payout").errors == ["Amount: This must be a number."]
     assert b"Input should" not in answer.content
+
+
+def test_who_signed_a_part_is_whom_the_rest_waits_for(run: Run, people: People, browse: Browse) -> None:
+    write = PendingWrite.objects.filter(run=run).order_by("position")[0]
+    choice = {"write": str(write.write), "hash": write.hash, "verdict": "approve"}
+    reviews.sign(run.id, [choice], by=people.reviewer)
+    html = open_review(browse, people.reviewer, run).content.decode()
+    assert "For the writes that are left." in html
+    assert "Somebody else" not in html
