@@ -141,7 +141,9 @@ def browse(chromium: Any, site: str) -> Iterator[Callable[..., Page]]:
         context.set_default_timeout(LONGEST_WAIT)
         contexts.append(context)
         context.add_cookies([session_cookie(user, site)])
-        return Page(context.new_page(), site)
+        page = Page(context.new_page(), site)
+        page.open("/")
+        return page
 
     yield as_
     for context in contexts:

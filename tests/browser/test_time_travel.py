@@ -19,6 +19,7 @@ from tests.support.cast import People
 from tests.support.paid_claims import PAID, claim, paid, rows_of
 from tests.support.small_graphs import advanced, registered
 
+AGE = re.compile(r"\d+:\d\d:\d\d")
 Browse = Callable[..., Page]
 Worker = Callable[[str], None]
 
@@ -112,8 +113,9 @@ def test_opening_a_copied_url_in_another_browser_shows_the_same_tab_comparison_a
     def same(selector: str) -> str:
         """What stands there in both browsers once the other has opened the address of the first."""
         other.page.goto(page.url)
-        text = str(page.locator(selector).first.inner_text())
-        assert other.page.locator(selector).first.inner_text() == text
+        # The age of a run that still goes on is that of the moment at which a page was opened.
+        text = AGE.sub("", page.locator(selector).first.inner_text())
+        assert AGE.sub("", other.page.locator(selector).first.inner_text()) == text
         return text
 
     window.open(f"/runs/{run.id}/?at=2")
