@@ -25,7 +25,8 @@ print(answer.status_code)
 
 
 def test_a_project_that_takes_the_throttle_refuses_log_ins_in_every_process(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    blocks = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (block,) = (block for block in blocks if "AXES_HANDLER" in block)
     python = host.install(host.build_wheel(tmp_path), tmp_path / "venv")
     manage = host.start_project(python, tmp_path / "project")
 

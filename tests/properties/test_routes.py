@@ -43,7 +43,7 @@ LONG = 100
 QUERY = {
     "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
     "path", "a", "b", "with_at", "how", "open", "list", "started", "who", "run", "kind", "from", "to", "as_is", "all",
-    "paths", "_to_field",
+    "paths", "_to_field", "by", "after", "metadata", "metadata.team",
 }  # fmt: skip
 """What pages read from their address."""
 FORM = {
@@ -53,7 +53,7 @@ FORM = {
     "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
     "seen", "number", "review", "by", "how", "do", "token", "line", "mend", "ops", "sure", "a-", "c-", "s-", "allow-",
     "act", "g-", "gr-", "group", "shortcuts",
-    "typed", "graph", "keep_last", "age_failed", "whole_failed", "checkpoint", "_to_field",
+    "base", "view", "metadata", "typed", "graph", "keep_last", "age_failed", "whole_failed", "checkpoint", "_to_field",
 }  # fmt: skip
 """What pages and the admin read from forms."""
 ADMIN = {
